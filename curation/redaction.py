@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from PIL import Image, ImageDraw
 
-from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture
+from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture, Sampled
 from curation.forms import called
 from curation.private import Secrets, shown, without
 from schemas.action import (
@@ -123,6 +123,7 @@ class Redactor:
             found=found,
             about=about,
             extra=self.value(step.extra, secrets),
+            sampled=_clean(step.sampled, secrets),
         )
 
     def _correction(self, one: Correction, secrets: Secrets) -> Correction:
@@ -194,7 +195,14 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
         draw.rectangle(corners, fill="black")
     made = io.BytesIO()
     shown.save(made, "PNG")
-    return Picture(made.getvalue(), picture.width, picture.height)
+    return Picture(made.getvalue(), picture.width, picture.height, picture.original or picture.sha256)
+
+
+def _clean(sampled: Sampled | None, secrets: Secrets) -> Sampled | None:
+    """The tokens of a reply; none where its text holds what must not leave the house."""
+    if sampled is None or without(sampled.text, secrets, [one.span() for one in COORDINATES.finditer(sampled.text)])[1]:
+        return None
+    return sampled
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:

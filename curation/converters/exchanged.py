@@ -184,6 +184,8 @@ class Picture:
     png: bytes
     width: int
     height: int
+    original: str = field(default="", compare=False)
+    """Of one that was painted over: the name of the picture that it was."""
 
     @property
     def sha256(self) -> str:
@@ -198,6 +200,17 @@ class Found:
     last_step_correct: bool | None = None
     last_step_redundant: bool | None = None
     reflection: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """What a policy sampled as a step's reply."""
+
+    text: str
+    """The reply as it was decoded."""
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...] | None
+    """Natural logarithms under the policy that sampled; None where its server gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +229,8 @@ class ExchangedStep:
     extra: Extra = field(default_factory=dict[str, Any])
     better: str = ""
     """What a person put in the place of its thought while the action stayed; empty where nobody did."""
+    sampled: Sampled | None = None
+    """Null where no policy of this lake sampled it, and where its text is redacted."""
 
 
 @dataclass(frozen=True, slots=True)

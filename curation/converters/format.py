@@ -65,13 +65,13 @@ class Format(ABC):
             except Refused as refused:
                 yield place, refused
 
-    def unit_of(self, known: Metadata | None, source: Source, place: Place) -> str:
-        """The unit of a record's coordinates: its own, the command's, the format's.
+    def unit_of(self, known: Metadata | None, source: Source, place: Place, usual: str | None = None) -> str:
+        """The unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
 
         Raises:
             Refused: none of them says, or the record says one that there is not.
         """
-        unit = (known.unit if known else None) or source.unit or self.assumed
+        unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:
             problem = f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.units)}"
             raise Refused(place, "flywheel.unit", problem)
@@ -89,7 +89,7 @@ FORMATS: Registry[Format] = Registry(
         "scalecua": "curation.converters.scalecua:ScaleCua",
         "trl": "curation.converters.trl:Trl",
         "verl": "curation.converters.verl:Verl",
-        "atif": "curation.converters.atif:Atif",
+        "atif": "curation.converters.atif.form:Atif",
         "lerobot": "curation.converters.lerobot:LeRobot",
         "label-studio": "curation.converters.label_studio:LabelStudio",
     },

@@ -16,6 +16,7 @@ from curation.converters.exchanged import (
     ExchangedStep,
     Found,
     Picture,
+    Sampled,
     StepAbout,
 )
 from curation.pictures import difference_hash
@@ -122,7 +123,15 @@ def _exchanged(
         found=found,
         about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction, target=target),
         extra=json.loads(step.extra or "{}"),
+        sampled=_sampled(step),
     )
+
+
+def _sampled(step: Step) -> Sampled | None:
+    if not step.token_ids:
+        return None
+    logprobs = None if step.logprobs is None else tuple(step.logprobs)
+    return Sampled(step.raw_text, tuple(step.token_ids), logprobs)
 
 
 def rows_of(record: Exchanged, of: Import) -> Rows:

@@ -1,0 +1,253 @@
+"""Calls of the computer tools that other agents record, as Python, which `read_code` reads.
+
+Harbor's computer-1 calls `computer_action`, cua-bench and Anthropic's tool call `computer`, Gemini's tool names each
+action by a function of its own. Written as Python, their keys, buttons and points have the one grammar of all formats.
+
+Source: harbor 0.26.0, `harbor/agents/computer_1`; cua-bench 0.3.1, `cua_bench/results.py` and `types.py`.
+"""
+
+import ast
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from curation.converters.code import Unmapped
+from curation.converters.exchanged import OWN
+from curation.converters.files import items_of
+
+TOOLS = ("computer", "computer_action")
+"""Functions that have the action's kind among their arguments."""
+DONE = "mark_task_complete"
+GRID = 999
+"""Sides of the grid that Gemini's tool counts in, and computer-1's actions of the source `normalized_completion`."""
+LONG_EDGE, PIXELS = 1568, 1_150_000
+"""Screens beyond these Anthropic's tool sees smaller, and computer-1 records its calls as the model wrote them."""
+LOOKS = ("screenshot", "take_screenshot", "cursor_position", "zoom", "zoom_region", "")
+"""What only looks: no action."""
+CLICKS = {
+    "click": "click",
+    "left_click": "click",
+    "right_click": "rightClick",
+    "middle_click": "middleClick",
+    "double_click": "doubleClick",
+    "triple_click": "tripleClick",
+}
+MODIFIERS = frozenset({"shift", "ctrl", "control", "alt", "super", "meta", "cmd", "command", "win", "option"})
+KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
+"""Names of X11 that pyautogui does not have."""
+NATIVE = frozenset(
+    {
+        *("click", "double_click", "triple_click", "middle_click", "right_click", "mouse_down", "mouse_up", "move"),
+        *("type", "drag_and_drop", "scroll", "press_key", "hotkey", "key_down", "key_up", "zoom_region", "navigate"),
+        *("go_back", "go_forward", "wait", "take_screenshot"),
+    }
+)
+"""Functions of Gemini's tool."""
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The kind of a call's action, and its fields without those that are null.
+
+    Raises:
+        Unmapped: a `computer` call that names no kind.
+    """
+    if function == DONE:
+        return "done", {"text": arguments.get("result") or ""}
+    if function not in TOOLS:
+        return function, _given(arguments)
+    action = arguments.get("action")
+    if isinstance(action, Mapping):
+        return kind_of(function, cast(Mapping[str, Any], action))
+    if isinstance(action, str) and action.endswith(")"):
+        return _of_repr(action)
+    fields = _given(arguments)
+    kind = fields.pop("type", None) or fields.pop("action", None)
+    if not isinstance(kind, str):
+        raise Unmapped(f"a call of {function} that names no action")
+    return kind, fields
+
+
+def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in arguments.items() if value is not None}
+
+
+def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
+    """The kind and the fields of an action that was written as a dataclass shows itself: `ClickAction(x=25, y=50)`."""
+    try:
+        call = ast.parse(text, mode="eval").body
+        assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
+        fields = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
+    except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
+        raise Unmapped(f"no action in {text[:80]!r}") from error
+    return _WORD.sub("_", call.func.id.removesuffix("Action")).lower(), fields
+
+
+def code_of(kind: str, fields: Mapping[str, Any]) -> str:
+    """The code of an action of a computer tool; empty for one that only looks.
+
+    Raises:
+        Unmapped: an action that has no counterpart.
+    """
+    if kind in LOOKS:
+        return ""
+    if kind in CLICKS:
+        button = {"wheel": "middle"}.get(str(fields.get("button")), fields.get("button"))
+        return _held(fields, _call(CLICKS[kind], **_at(fields), **({"button": button} if button else {})))
+    if kind in ("move", "mouse_move", "move_to"):
+        return _call("moveTo", **_at(fields))
+    if kind == "type":
+        written = _call("write", message=fields.get("text", ""))
+        return f"{written}\n{_call('press', keys='enter')}" if fields.get("press_enter") else written
+    if kind in ("key", "keypress", "press_key", "hotkey"):
+        return _keys(fields)
+    if kind in ("key_down", "key_up"):
+        return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _names(fields))
+    if kind == "scroll":
+        return _held(fields, _scroll(fields))
+    if kind in ("drag", "left_click_drag", "drag_and_drop"):
+        return _drag(fields)
+    if kind == "terminate":
+        status = {"status": "failure"} if fields.get("status") in ("failure", "fail") else {"status": "success"}
+        return f"computer.terminate({_arguments(**status, info=_answer(fields))})"
+    plain = _plain(kind, fields)
+    if plain is None:
+        raise Unmapped(f"no action of ours is {kind[:80]}")
+    return plain
+
+
+def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
+    """The code of an action without a point; None for what is none."""
+    if kind in ("wait", "sleep"):
+        return "computer.wait()"
+    if kind == "navigate":
+        return f"{OWN}.navigate({_arguments(content=fields.get('url', ''))})"
+    if kind == "go_back":
+        return f"{OWN}.navigate_back()"
+    if kind == "go_forward":
+        return _call("hotkey", "alt", "right")
+    if kind == "bash":
+        return f"{OWN}.terminal({_arguments(command=fields.get('command') or fields.get('text') or '')})"
+    if kind in ("done", "answer"):
+        return f"{OWN}.finished({_arguments(content=_answer(fields))})"
+    return None
+
+
+def _answer(fields: Mapping[str, Any]) -> str:
+    return str(fields.get("result") or fields.get("text") or "")
+
+
+def _call(name: str, *given: object, **named: object) -> str:
+    return f"pyautogui.{name}({_arguments(*given, **named)})"
+
+
+def _arguments(*given: object, **named: object) -> str:
+    return ", ".join([repr(one) for one in given] + [f"{name}={value!r}" for name, value in named.items()])
+
+
+def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
+    """The point of an action as arguments; none where it has none."""
+    x, y = pair or ("x", "y")
+    points = items_of(fields.get("coordinate")) if not pair else None
+    if points is not None and len(points) == 2:
+        return {"x": points[0], "y": points[1]}
+    return {name: fields[key] for name, key in (("x", x), ("y", y)) if key in fields}
+
+
+def _held(fields: Mapping[str, Any], code: str) -> str:
+    """The code of an action while keys are held."""
+    given = [fields.get("modifier"), *(items_of(fields.get("keys")) or []), fields.get("text")]
+    keys = [one for one in given if isinstance(one, str) and one.lower() in MODIFIERS]
+    down, up = ([_call(name, key=one) for one in keys] for name in ("keyDown", "keyUp"))
+    return "\n".join([*down, code, *up])
+
+
+def _names(fields: Mapping[str, Any]) -> list[str]:
+    """The keys that an action names: a list, or a text with plus signs."""
+    given = next((fields[name] for name in ("keys", "key", "text") if name in fields), "")
+    names = [str(one) for one in items_of(given) or [given]]
+    split = [part for name in names for part in _chord(name)]
+    return [KEYSYMS.get(one.strip().lower(), one.strip() or one) for one in split if one]
+
+
+def _chord(name: str) -> list[str]:
+    """The keys of `ctrl+c`; the last of `ctrl++` is a plus."""
+    if name == "+" or not name.endswith("+"):
+        return [name] if len(name) == 1 else name.split("+")
+    return [*(one for one in name[:-1].split("+") if one), "+"]
+
+
+def _keys(fields: Mapping[str, Any]) -> str:
+    """The code of keys: a chord where all but the last are modifiers, else one after the other."""
+    names = _names(fields)
+    if len(names) > 1 and all(one.lower() in MODIFIERS for one in names[:-1]):
+        return _call("hotkey", *names)
+    return "\n".join(_call("press", keys=one) for one in names)
+
+
+def _scroll(fields: Mapping[str, Any]) -> str:
+    """The code of a scroll, whose amounts are positive down and to the right, or that names a direction."""
+    amounts = ("scroll_y", "scrollY", "scroll_x", "scrollX")
+    usual = None if any(name in fields for name in amounts) else "down"  # computer-1's
+    way = fields.get("direction") or fields.get("scroll_direction") or usual
+    if way is None:
+        down, right = _amount(fields, *amounts[:2]), _amount(fields, *amounts[2:])
+        vertical = ["down" if down > 0 else "up"] if down else []
+        ways = [*vertical, *(["right" if right > 0 else "left"] if right else [])]
+        if len(ways) != 1:
+            raise Unmapped("a scroll in two directions" if ways else "a scroll by nothing")
+        (way,) = ways
+    if way not in ("up", "down", "left", "right"):
+        raise Unmapped(f"a scroll {str(way)[:80]!r}")
+    clicks = -1 if way in ("down", "left") else 1
+    return _call("scroll" if way in ("up", "down") else "hscroll", clicks, **_at(fields))
+
+
+def _amount(fields: Mapping[str, Any], *names: str) -> float:
+    found = next((fields[name] for name in names if name in fields), 0)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise Unmapped(f"a scroll by {str(found)[:80]!r}")
+    return float(found)
+
+
+def _drag(fields: Mapping[str, Any]) -> str:
+    """The code of a drag from one point to another."""
+    path = items_of(fields.get("path"))
+    start, end = _at(fields, "x", "y"), _at(fields, "end_x", "end_y")
+    if path is not None:
+        if len(path) != 2:
+            raise Unmapped(f"a drag along {len(path)} points")
+        start, end = (_place(one) for one in path)
+    elif "from_x" in fields:
+        start, end = _at(fields, "from_x", "from_y"), _at(fields, "to_x", "to_y")
+    elif "start_x" in fields:
+        start = _at(fields, "start_x", "start_y")
+    elif "coordinate" in fields:
+        start = _place(fields["start_coordinate"]) if "start_coordinate" in fields else {}
+        end = _at(fields)
+    begin = f"{_call('moveTo', **start)}\n" if start else ""
+    return f"{begin}{_call('dragTo', **end, button='left')}"
+
+
+def _place(point: object) -> dict[str, Any]:
+    """A point of a path, a pair or an object, as arguments."""
+    if isinstance(point, Mapping):
+        return _at(cast(Mapping[str, Any], point))
+    pair = items_of(point)
+    if pair is None or len(pair) != 2:
+        raise Unmapped(f"{str(point)[:80]!r} is no point")
+    return {"x": pair[0], "y": pair[1]}
+
+
+def whole(codes: Sequence[str]) -> str:
+    """Calls of one step as one code: an end that is marked twice is one end."""
+    ends = f"{OWN}.finished("
+    if len(codes) == 2 and all(code.startswith(ends) for code in codes):
+        return max(codes, key=len)
+    return "\n".join(codes)
+
+
+def shrunk(width: int, height: int) -> float:
+    """How much smaller than the screen Anthropic's tool sees it, as computer-1 counts."""
+    return min(1.0, LONG_EDGE / max(width, height), math.sqrt(PIXELS / (width * height)))

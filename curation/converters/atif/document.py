@@ -1,0 +1,112 @@
+"""Documents of ATIF as they are read: the fields that mean something here; all others stay as they are.
+
+Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
+"""
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from curation.converters.exchanged import Metadata
+from schemas.text import Storable
+
+OURS, COMPUTER_1 = "flywheel", "computer-1"
+"""Names of agents."""
+
+
+class Open(BaseModel):
+    """A part of a document, with fields that are not ours."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class Agent(Open):
+    """Who acted."""
+
+    name: str = ""
+
+
+class Call(Open):
+    """A call of a tool."""
+
+    tool_call_id: str
+    function_name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+
+
+class ImageSource(Open):
+    """Where a picture or a sound is."""
+
+    path: str
+
+
+class Part(Open):
+    """A part of a message or of a result."""
+
+    type: Literal["text", "image", "audio"]
+    text: Storable | None = None
+    source: ImageSource | None = None
+
+
+class Result(Open):
+    """What came of a call."""
+
+    source_call_id: str | None = None
+    content: str | list[Part] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class Observation(Open):
+    """What came of a step."""
+
+    results: list[Result] = []
+
+
+class Step(Open):
+    """What the user, the system or the agent did."""
+
+    source: Literal["system", "user", "agent"]
+    message: Storable | list[Part] = ""
+    reasoning_content: Storable | None = None
+    tool_calls: list[Call] | None = None
+    observation: Observation | None = None
+    is_copied_context: bool | None = None
+    llm_call_count: int | None = None
+
+    @property
+    def context(self) -> bool:
+        """Whether it must not be trained on: it was copied from another trajectory, or no model made it."""
+        return bool(self.is_copied_context) or self.llm_call_count == 0
+
+
+class Extra(Open):
+    """What others add to a document."""
+
+    flywheel: Metadata | None = None
+
+
+class Document(Open):
+    """A trajectory."""
+
+    schema_version: str
+    trajectory_id: Storable | None = None
+    session_id: Storable | None = None
+    agent: Agent = Agent()
+    steps: list[Step]
+    final_metrics: dict[str, Any] | None = None
+    extra: Extra | None = None
+
+
+def text_of(message: str | list[Part]) -> str:
+    """The text of a message."""
+    return message if isinstance(message, str) else "\n".join(part.text for part in message if part.text)
+
+
+def parts_of(step: Step) -> Iterator[tuple[str, str | None, Part]]:
+    """The parts of a step with the ids of the calls that they result from, its observation's last."""
+    if isinstance(step.message, list):
+        yield from ((f"message.{at}", None, part) for at, part in enumerate(step.message))
+    for number, result in enumerate(step.observation.results if step.observation else []):
+        for at, part in enumerate(result.content if isinstance(result.content, list) else ()):
+            yield f"observation.results.{number}.content.{at}", result.source_call_id, part

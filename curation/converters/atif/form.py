@@ -1,0 +1,216 @@
+"""ATIF, the Agent Trajectory Interchange Format of Harbor (RFC 0001, v1.8): a JSON file per trajectory.
+
+The first step is the user's: the instruction and the first screen. An agent's step is a tool call, named as our
+actions are with their fields as arguments (in fractions), the thought as `reasoning_content`, the screen after it as
+the observation, and the tokens that were sampled with their log-probs as its metrics. What an agent of others does
+before any screen, such as asking for one, is no step. Files of other agents are read where their calls have these
+names, or are those of a computer tool (`curation.converters.atif.computer`); a file that came as one goes as it came.
+
+Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from curation.converters.atif.computer import TOOLS
+from curation.converters.atif.document import COMPUTER_1, OURS, Document, ImageSource, Part, parts_of, text_of
+from curation.converters.atif.reading import Pictures, Reading
+from curation.converters.exchanged import (
+    OWN,
+    About,
+    Exchanged,
+    ExchangedStep,
+    Picture,
+    Place,
+    Refused,
+    metadata_of,
+    with_metadata,
+)
+from curation.converters.files import Source, Target, fields_of, items_of, line_of, model_of
+from curation.converters.format import Format, Read
+
+FOLDER, VERSION = "trajectories", "ATIF-v1.8"
+NAME = "trajectory.json"
+"""What Harbor and cua-bench call a document, in a folder of its own."""
+RESULT = "result.json"
+"""What they call its trial's result, beside it or one folder up."""
+
+
+class Atif(Format):
+    """A folder of documents and a folder of pictures."""
+
+    name = "atif"
+
+    def write(self, records: Iterable[Exchanged], target: Target) -> None:
+        """One document per trajectory."""
+        for number, record in enumerate(records):
+            target.write(f"{FOLDER}/{number:06d}.json", line_of(self._document(record, target)).encode())
+
+    def _document(self, record: Exchanged, target: Target) -> dict[str, Any]:
+        kept, metadata = record.extra.get(self.name, {}), metadata_of(record, self.name, self.unit)
+        if kept:
+            document = _carried(kept["document"], record, target)
+            own = {**metadata, "unit": kept["unit"]}
+            return {**document, "extra": {**(document.get("extra") or {}), OWN: own}}
+        about = record.about
+        agent = {"name": OURS, "version": "1", "model_name": about.policy_version or "unknown"}
+        asked = [{"type": "text", "text": record.instruction}, _image(record.steps[0].screen, target)]
+        steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": asked}]
+        for number, step in enumerate(record.steps):
+            after = record.steps[number + 1].screen if number + 1 < len(record.steps) else record.after
+            copied = {"is_copied_context": True} if about.continues and number < about.replayed else {}
+            steps.append({**_agent_step(number, step, after, target), **copied})
+        names = {"session_id": about.lake or OURS, "trajectory_id": record.name}
+        return {"schema_version": VERSION, **names, "agent": agent, "steps": steps, "extra": {OWN: metadata}}
+
+    def records(self, source: Source) -> Read:
+        """One trajectory per document."""
+        for file in _documents(source):
+            place, value = source.document(file)
+            try:
+                yield place, self._record(model_of(Document, value, place), source, place, file)
+            except Refused as refused:
+                yield place, refused
+
+    def _record(self, document: Document, source: Source, place: Place, file: Path) -> Exchanged:
+        known = document.extra.flywheel if document.extra else None
+        calls = [call.function_name for step in document.steps for call in step.tool_calls or ()]
+        usual = "pixels" if any(name in TOOLS for name in calls) or document.agent.name == COMPUTER_1 else None
+        unit = self.unit_of(known, source, place, usual)
+        pictures = Pictures(source, place, file)
+        reading = Reading(document.agent.name, unit, place, pictures)
+        for number, step in enumerate(document.steps):
+            reading.take(step, f"steps.{number}")
+        if not reading.asked:
+            raise Refused(place, "steps", "no step of the user says what is asked")
+        steps, after = reading.ended()
+        kept: dict[str, Any] = {}
+        success, about = None, About()
+        if known is None:
+            kept = {"document": _renamed(document, pictures, reading.first), "unit": unit}
+            reward = _reward(document, source, file)
+            success = None if reward is None else reward >= 1.0
+            about = About(reward=reward if reward is not None and -1.0 <= reward <= 1.0 else None)
+        name = document.trajectory_id or document.session_id or place.file
+        extra = {self.name: kept} if kept else {}
+        record = Exchanged(name, reading.asked, steps, success, after=after, about=about, extra=extra)
+        return with_metadata(record, known, place)
+
+
+def _documents(source: Source) -> list[Path]:
+    """The files of an export of ours, those of the name that Harbor and cua-bench give, or those of the folder."""
+    if not source.path.is_dir():
+        return [source.path]
+    if (source.folder / FOLDER).is_dir():
+        return sorted((source.folder / FOLDER).glob("*.json"))
+    return sorted(source.folder.rglob(NAME)) or source.files(".json")
+
+
+def _reward(document: Document, source: Source, file: Path) -> float | None:
+    """The reward of a trial: the document's, else that of the verifier in the result beside it or one folder up; None
+    where neither says one.
+
+    Raises:
+        Refused: a result that is no JSON.
+    """
+    own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
+    beside = [file.with_name(RESULT), file.parent.parent / RESULT]
+    found = next((one for one in beside if one.is_file()), None)
+    if own is not None or found is None or file.name != NAME:
+        return own
+    place, value = source.document(found)
+    if isinstance(value, Refused):
+        raise Refused(place, "", value.problem)
+    rewards = fields_of(fields_of(fields_of(value).get("verifier_result")).get("rewards"))
+    return _number(rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None))
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+
+
+def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target: Target) -> dict[str, Any]:
+    call = f"call_{number}"
+    written: dict[str, Any] = {"step_id": number + 2, "source": "agent", "message": step.text}
+    if step.thought:
+        written["reasoning_content"] = step.thought
+    results: list[dict[str, Any]] = [{"content": [_image(after, target)]}] if after else []
+    if step.action is not None:
+        fields = step.action.model_dump(exclude={"type"})
+        written["tool_calls"] = [{"tool_call_id": call, "function_name": step.action.type, "arguments": fields}]
+        results = [{"source_call_id": call, **result} for result in results]
+    if results:
+        written["observation"] = {"results": results}
+    if step.sampled is not None:
+        written["metrics"] = {
+            "completion_tokens": len(step.sampled.token_ids),
+            "completion_token_ids": list(step.sampled.token_ids),
+            **({"logprobs": list(step.sampled.logprobs)} if step.sampled.logprobs is not None else {}),
+        }
+    return written
+
+
+def _image(picture: Picture, target: Target) -> dict[str, Any]:
+    """A picture, named from the document's folder."""
+    return {"type": "image", "source": {"media_type": "image/png", "path": f"../{target.picture(picture)}"}}
+
+
+def _renamed(document: Document, pictures: Pictures, first: Picture | None) -> dict[str, Any]:
+    """The document as it came, its pictures named as an export names them; the first screen, where the document did not
+    name it, stands with what was asked."""
+    copy = document.model_copy(deep=True)
+    for number, step in enumerate(copy.steps):
+        for name, _, part in parts_of(step):
+            if part.type == "image" and part.source:
+                picture = pictures.of(part.source.path, f"steps.{number}.{name}")
+                part.source = part.source.model_copy(update={"path": f"{SHOWN}{picture.sha256}.png", **PNG})
+    if first is not None:
+        asked = next(step for step in copy.steps if step.source == "user" and text_of(step.message))
+        parts = [Part(type="text", text=asked.message)] if isinstance(asked.message, str) else asked.message
+        source = ImageSource.model_validate({**PNG, "path": f"{SHOWN}{first.sha256}.png"})
+        asked.message = [*parts, Part(type="image", source=source)]
+    return copy.model_dump(mode="json", exclude_unset=True)
+
+
+PNG = {"media_type": "image/png"}
+SHOWN = "../images/"
+"""Where an export's documents find its pictures."""
+
+
+def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> dict[str, Any]:
+    """A document as it came, with the pictures that its trajectory holds.
+
+    Other pictures, those of agents that it called and its sounds are no part of a trajectory: a text stands there."""
+    held = [*(step.screen for step in record.steps), *([record.after] if record.after else [])]
+    names = {f"{SHOWN}{one.original or one.sha256}.png": one for one in held}
+
+    def copied(value: Any) -> Any:
+        if isinstance(value, list):
+            return [copied(one) for one in cast(list[Any], value)]
+        if not isinstance(value, dict):
+            return value
+        fields = cast(dict[str, Any], value)
+        if fields.get("type") not in ("image", "audio") or not isinstance(fields.get("source"), dict):
+            return {name: copied(one) for name, one in fields.items()}
+        picture = names.get(str(fields["source"].get("path"))) if fields["type"] == "image" else None
+        return _image(picture, target) if picture else {"type": "text", "text": f"[{fields['type']} left out]"}
+
+    def steps_of(whole: Mapping[str, Any]) -> dict[str, Any]:
+        """Only what is shown: arguments of calls may have the form of a part."""
+        steps = [_withparts_of(fields_of(step), copied) for step in items_of(whole.get("steps")) or []]
+        called = [steps_of(fields_of(one)) for one in items_of(whole.get("subagent_trajectories")) or []]
+        return {**whole, "steps": steps, **({"subagent_trajectories": called} if called else {})}
+
+    return steps_of(document)
+
+
+def _withparts_of(step: Mapping[str, Any], copied: Any) -> dict[str, Any]:
+    """A step with the parts of its message and its results as `copied` gives them."""
+    made = {**step, **({"message": copied(step["message"])} if isinstance(step.get("message"), list) else {})}
+    seen = fields_of(step.get("observation"))
+    results = [fields_of(one) for one in items_of(seen.get("results")) or []]
+    if any(isinstance(one.get("content"), list) for one in results):
+        shown = [{**one, "content": copied(one["content"])} if "content" in one else one for one in results]
+        made["observation"] = {**seen, "results": shown}
+    return made

@@ -1,0 +1,286 @@
+"""Reads the steps of an ATIF document: which screen each is for, which action it is, and whether it may be trained on.
+
+An action is for the last screen that was shown. Of several calls in a step those with a screen between them are steps
+of their own; others are one action where they are one together (a text and Enter), else a step each, and those after
+the first, for a screen that was not shown, are context.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+
+from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, code_of, kind_of, shrunk, whole
+from curation.converters.atif.document import COMPUTER_1, OURS, Call, Result, Step, parts_of, text_of
+from curation.converters.code import OutOfScreen, Point, Unmapped, pointer_after, read_code
+from curation.converters.exchanged import ExchangedStep, Picture, Place, Refused, StepAbout
+from curation.converters.files import Source
+from curation.converters.units import fraction_of
+from schemas.action import TYPES, Action, Finished, action_of, numeric
+from schemas.problem import named_problem
+from schemas.text import storable
+
+FIRST = tuple(f"screenshot_init.{end}" for end in ("webp", "png", "jpg"))
+"""The screen that computer-1's first action is for; its documents do not name it."""
+STARTED = "call_start_url_navigation"
+"""The id of a call that computer-1 makes itself, before its first screen."""
+PAIRS = (("x", "y"), ("to_x", "to_y"))
+_PROMPT = re.compile(
+    r"You are computer-1,.*?^Task instructions:\n(.*?)\n\nYou interact with the computer", re.DOTALL | re.MULTILINE
+)
+"""computer-1's prompt, of which the instruction is a part."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pictures:
+    """The pictures that a document names, from its own folder or from that of the import."""
+
+    source: Source
+    place: Place
+    file: Path
+
+    def of(self, path: str, where: str) -> Picture:
+        """The picture of a path; raises Refused as `Source.picture` does."""
+        folder = self.file.parent
+        if folder != self.source.folder and folder.is_relative_to(self.source.folder):
+            beside = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
+            try:
+                return self.source.picture(str(beside), self.place, where)
+            except Refused:
+                pass
+        return self.source.picture(_name(path), self.place, where)
+
+    def first(self) -> Picture | None:
+        """The screen of computer-1's first action."""
+        found = next((name for name in FIRST if (self.file.parent / name).is_file()), None)
+        return None if found is None else self.of(found, "steps")
+
+    def shown(self, step: Step, where: str) -> list[tuple[str | None, Picture]]:
+        """The pictures of a step, each with the id of the call that it is the result of.
+
+        Raises:
+            Refused: one that names no file, several that none or the same call shows.
+        """
+        found = list[tuple[str | None, Picture]]()
+        for name, call, part in parts_of(step):
+            if part.type == "image":
+                if part.source is None:
+                    raise Refused(self.place, f"{where}.{name}.source", "an image without a source")
+                found.append((call, self.of(part.source.path, f"{where}.{name}.source.path")))
+        calls = {call for call, _ in found}
+        if len(calls) < len(found) or (len(calls) > 1 and None in calls):
+            raise Refused(self.place, where, f"{len(found)} screens in one step")
+        return found
+
+
+@dataclass(slots=True)
+class Reading:
+    """The steps of a document as they are read one after the other."""
+
+    agent: str
+    unit: str
+    place: Place
+    pictures: Pictures
+    asked: str = ""
+    steps: list[ExchangedStep] = field(default_factory=list[ExchangedStep])
+    screen: Picture | None = None
+    """The last one that was shown."""
+    answered: bool = True
+    """Whether a step of the agent followed it."""
+    acted: bool = False
+    """Whether an action was performed since, so that it is no more what the next one is for."""
+    pointer: Point | None = None
+    first: Picture | None = None
+    """The first screen, where the document does not name it."""
+    final: bool = False
+    """Whether the last step is a message without a call, to which nothing was replied."""
+
+    @property
+    def foreign(self) -> bool:
+        """Whether another agent than ours wrote the document."""
+        return self.agent != OURS
+
+    def take(self, step: Step, where: str) -> None:
+        """Reads a step; raises Refused as `Atif` does."""
+        shown = self.pictures.shown(step, where)
+        if step.source == "agent":
+            self._act(step, dict(shown), where)
+        elif step.source == "user" and not self.asked:
+            asked = text_of(step.message)
+            prompt = _PROMPT.match(asked) if self.agent == COMPUTER_1 else None
+            self.asked = prompt[1] if prompt else asked
+        for call, picture in shown:
+            if call is None or step.source != "agent":
+                self._show(picture)
+
+    def ended(self) -> tuple[tuple[ExchangedStep, ...], Picture | None]:
+        """All steps, and the screen after them. A message without a call is an agent's end where nothing follows it."""
+        if self.final and self.foreign and self.steps:
+            last = self.steps[-1]
+            self.steps[-1] = replace(last, action=Finished(content=last.text), text="", error=None)
+        return tuple(self.steps), None if self.answered else self.screen
+
+    def _show(self, picture: Picture) -> None:
+        self.screen, self.answered, self.acted = picture, False, False
+
+    def _act(self, step: Step, shown: Mapping[str | None, Picture], where: str) -> None:
+        results = {one.source_call_id: one for one in (step.observation.results if step.observation else [])}
+        calls = [one for one in step.tool_calls or [] if _status(results.get(one.tool_call_id)) != "not_executed"]
+        message, thought = text_of(step.message), step.reasoning_content or ""
+        if not calls:
+            if self.screen is not None and (message or thought or not self.foreign):
+                self._add(ExchangedStep(self.screen, thought, text=message, error="no tool call"), step)
+                self.final = not any(map(_says, results.values()))
+            return
+        thought = thought or (message if self.foreign else "")
+        run = list[Call]()
+        for number, call in enumerate(calls):
+            run.append(call)
+            picture = shown.get(call.tool_call_id)
+            if picture is None and number + 1 < len(calls):
+                continue
+            for one in self._performed(run, step, where):
+                failed = one.error or _failure(results.get(run[-1].tool_call_id))
+                self._add(replace(one, thought=thought, error=failed), step)
+                thought = ""
+            if picture is not None and not any(map(_zooms, run)):
+                self._show(picture)
+            run = []
+
+    def _performed(self, run: Sequence[Call], step: Step, where: str) -> list[ExchangedStep]:
+        """Calls between which nothing was shown: as one action, or as one each."""
+        acting = [call for call in run if not self._looks(call) and call.tool_call_id != STARTED]
+        if self.screen is None and acting and (first := self.pictures.first()) is not None:
+            self._show(first)
+            self.first = first
+        if self.screen is None and any(map(self._is_action, acting)) and not step.context:
+            raise Refused(self.place, f"{where}.observation", "a step of the agent before any screen")
+        if self.screen is None or not acting:
+            return []
+        if len(acting) > 1 and (action := self._single(acting, where)) is not None:
+            return [ExchangedStep(self.screen, action=action)]
+        numbers = [(step.tool_calls or []).index(call) for call in acting]
+        return [self._read(call, f"{where}.tool_calls.{number}") for number, call in zip(numbers, acting, strict=True)]
+
+    def _add(self, step: ExchangedStep, of: Step) -> None:
+        """Adds a step; one for a screen that was not shown any more is context."""
+        context = of.context or (self.foreign and self.acted)
+        self.steps.append(replace(step, about=StepAbout(target=False)) if context else step)
+        self.answered, self.final = True, False
+        self.acted = self.acted or bool(of.tool_calls)
+
+    def _native(self, call: Call) -> bool:
+        return self.agent == COMPUTER_1 and call.function_name in NATIVE
+
+    def _is_action(self, call: Call) -> bool:
+        return call.function_name in (*TYPES, *TOOLS) or self._native(call)
+
+    def _looks(self, call: Call) -> bool:
+        """Whether a call only looks at the screen."""
+        if call.function_name not in (*TOOLS, *LOOKS) and not self._native(call):
+            return False
+        try:
+            return kind_of(call.function_name, call.arguments)[0] in LOOKS
+        except Unmapped:
+            return False
+
+    def _single(self, calls: Sequence[Call], where: str) -> Action | None:
+        """The one action that calls of a computer tool are together; None where they are several."""
+        if not all(call.function_name in (*TOOLS, DONE) or self._native(call) for call in calls):
+            return None
+        assert self.screen is not None
+        try:
+            code = whole([self._code(call) for call in calls])
+            action, self.pointer = read_code(code, self._fraction(calls[0]), self.pointer)
+        except Unmapped:
+            return None
+        except OutOfScreen as error:
+            raise Refused(self.place, f"{where}.tool_calls", f"{error}") from error
+        return action
+
+    def _code(self, call: Call) -> str:
+        kind, fields = kind_of(call.function_name, call.arguments)
+        if kind == "scroll" and call.function_name != "computer" and not {"x", "coordinate"} & fields.keys():
+            assert self.screen is not None
+            fields |= {"x": self.screen.width // 2, "y": self.screen.height // 2}
+        return code_of(kind, fields)
+
+    def _read(self, call: Call, at: str) -> ExchangedStep:
+        assert self.screen is not None
+        text = storable(f"{call.function_name}({call.arguments})")
+        code = ""
+        try:
+            if call.function_name in TYPES and not self._native(call):
+                return ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))
+            if call.function_name not in (*TOOLS, DONE) and not self._native(call):
+                raise Unmapped(f"no action of ours is {call.function_name[:80]}")
+            code = self._code(call)
+            action, self.pointer = read_code(code, self._fraction(call), self.pointer)
+            return ExchangedStep(self.screen, action=action)
+        except ValidationError as error:
+            return ExchangedStep(self.screen, text=text, error=f"{named_problem(error)} in {text[:80]!r}")
+        except Unmapped as error:
+            self.pointer = pointer_after(code, self._fraction(call), self.pointer) if code else self.pointer
+            return ExchangedStep(self.screen, text=text, error=storable(str(error)))
+        except (ValueError, TypeError) as error:
+            raise Refused(self.place, f"{at}.arguments", f"{error}") from error
+
+    def _fraction(self, call: Call) -> Callable[[float, float], Point]:
+        """From a call's coordinates to fractions of the screen."""
+        assert self.screen is not None
+        width, height = self.screen.width, self.screen.height
+        across = down = 1.0
+        if self._native(call) or call.arguments.get("source") == "normalized_completion":
+            across, down = (width - 1) / GRID, (height - 1) / GRID
+        elif self.agent == COMPUTER_1 and call.function_name == "computer":
+            across = down = 1 / shrunk(width, height)
+
+        def fraction(x: float, y: float) -> Point:
+            return fraction_of(x * across, y * down, self.unit, width, height)
+
+        return fraction
+
+
+def _status(result: Result | None) -> object:
+    """What computer-1 says of a call: `success`, `error` or `not_executed`."""
+    return (result.extra or {}).get("execution_status") if result else None
+
+
+def _failure(result: Result | None) -> str | None:
+    """Why a call could not be performed; None where it was, or nothing says."""
+    if _status(result) != "error" or result is None:
+        return None
+    parts = result.content if isinstance(result.content, list) else []
+    text = result.content if isinstance(result.content, str) else " ".join(part.text for part in parts if part.text)
+    return storable(text)[:1000] or "the call failed"
+
+
+def _says(result: Result) -> bool:
+    """Whether a result has a text, which a model has to reply to."""
+    if isinstance(result.content, str):
+        return bool(result.content)
+    return any(part.text for part in result.content or ())
+
+
+def _zooms(call: Call) -> bool:
+    """Whether the picture after a call shows a part of the screen."""
+    try:
+        return kind_of(call.function_name, call.arguments)[0] in ("zoom", "zoom_region")
+    except Unmapped:
+        return False
+
+
+def _name(path: str) -> str:
+    """A picture's name below the export's folder: documents of ours name it from their own."""
+    return path.removeprefix("../") if path.startswith("../images/") else path
+
+
+def _action(call: Call, screen: Picture, unit: str) -> Action:
+    fields = dict(call.arguments)
+    for x, y in PAIRS:
+        if x in fields and y in fields:
+            at = float(numeric(fields[x])), float(numeric(fields[y]))
+            fields[x], fields[y] = fraction_of(*at, unit, screen.width, screen.height)
+    return action_of({**fields, "type": call.function_name})

@@ -1,0 +1,411 @@
+"""ATIF as other agents write it: Harbor's computer-1 (harbor 0.26.0, `harbor/agents/computer_1`) and cua-bench (0.3.1,
+`cua_bench/results.py`), each call as the step that it is."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curation.converters.atif.computer import shrunk
+from curation.converters.exchanged import About, Exchanged, ExchangedStep, Picture, Sampled
+from curation.converters.format import FORMATS
+from curation.redaction import Redactor
+from schemas.action import (
+    Action,
+    Click,
+    Drag,
+    Finished,
+    Hotkey,
+    LeftDouble,
+    Navigate,
+    NavigateBack,
+    RightSingle,
+    Scroll,
+    Terminal,
+    Type,
+    Wait,
+)
+from schemas.observation import Element
+from tests.unit.curation.converters.records import picture, refused, taken, written
+
+FORM = FORMATS.class_of("atif")()
+
+
+def image(number: int) -> dict[str, Any]:
+    return {"type": "image", "source": {"media_type": "image/png", "path": f"{number}.png"}}
+
+
+def call(name: str, at: str = "c", **arguments: object) -> dict[str, Any]:
+    return {"tool_call_id": at, "function_name": name, "arguments": arguments}
+
+
+def agent(*calls: dict[str, Any], shown: int | None = None, **more: Any) -> dict[str, Any]:
+    """A step whose picture, if any, belongs to no call."""
+    seen = {} if shown is None else {"observation": {"results": [{"content": [image(shown)]}]}}
+    return {"source": "agent", "message": "", "tool_calls": list(calls) or None, **seen, **more}
+
+
+def document(*steps: dict[str, Any], name: str = "theirs", **more: Any) -> dict[str, Any]:
+    asked = {"source": "user", "message": [{"type": "text", "text": "Buy it."}, image(0)]}
+    whole = [{"step_id": at, **step} for at, step in enumerate([asked, *steps], 1)]
+    about = {"schema_version": "ATIF-v1.8", "session_id": "s", "agent": {"name": name, "version": "1"}}
+    return {**about, "steps": whole, **more}
+
+
+def saved(folder: Path, value: dict[str, Any], name: str = "trajectory.json", pictures: int = 6) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for number in range(pictures):
+        (folder / f"{number}.png").write_bytes(picture(number).png)
+    (folder / name).write_text(json.dumps(value))
+    return folder / name
+
+
+def read(folder: Path, *steps: dict[str, Any], name: str = "theirs", **more: Any) -> Exchanged:
+    (record,) = taken(FORM, saved(folder, document(*steps, name=name, **more)))
+    return record
+
+
+def actions(record: Exchanged) -> list[Action | None]:
+    return [step.action for step in record.steps]
+
+
+def targets(record: Exchanged) -> list[bool]:
+    return [record.is_target(step) for step in range(len(record.steps))]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "action"),
+    [
+        ({"type": "click", "x": 25, "y": 10, "button": "left"}, Click(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "button": "right"}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "double_click", "x": 25, "y": 10}, LeftDouble(x=0.5, y=0.25)),
+        ({"type": "right_click", "x": 25, "y": 10}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "scroll", "x": 25, "y": 10, "scroll_x": 0, "scroll_y": 300}, Scroll(x=0.5, y=0.25, direction="down")),
+        ({"type": "scroll", "x": 25, "y": 10, "scroll_y": -1}, Scroll(x=0.5, y=0.25, direction="up")),
+        (
+            {"type": "scroll", "x": 25, "y": 10, "scroll_x": 90, "scroll_y": 0},
+            Scroll(x=0.5, y=0.25, direction="right"),
+        ),
+        ({"type": "type", "text": "red 'shoes'\\"}, Type(content="red 'shoes'\\")),
+        ({"type": "keypress", "keys": ["ctrl", "c"]}, Hotkey(key="ctrl c")),
+        ({"type": "keypress", "keys": ["enter"]}, Hotkey(key="enter")),
+        ({"type": "keypress", "keys": "enter"}, Hotkey(key="enter")),
+        (
+            {"type": "drag", "path": [{"x": 0, "y": 0}, {"x": 25, "y": 10}]},
+            Drag(x=0.0, y=0.0, to_x=0.5, to_y=0.25),
+        ),
+        ({"type": "wait", "ms": 500}, Wait()),
+        ({"action": "left_click", "coordinate": [25, 10]}, Click(x=0.5, y=0.25)),
+        ({"action": "key", "text": "ctrl+c"}, Hotkey(key="ctrl c")),
+        ({"action": "key", "text": "Return"}, Hotkey(key="enter")),
+        (
+            {"action": "left_click_drag", "start_coordinate": [0, 0], "coordinate": [25, 10]},
+            Drag(x=0.0, y=0.0, to_x=0.5, to_y=0.25),
+        ),
+        (
+            {"action": "scroll", "coordinate": [25, 10], "scroll_direction": "left", "scroll_amount": 3},
+            Scroll(x=0.5, y=0.25, direction="left"),
+        ),
+        ({"action": "ClickAction(x=25, y=10)"}, Click(x=0.5, y=0.25)),
+        (
+            {"action": "DragAction(from_x=0, from_y=0, to_x=25, to_y=10)"},
+            Drag(x=0, y=0, to_x=0.5, to_y=0.25),
+        ),
+        ({"action": "HotkeyAction(keys=['ctrl', 'c'])"}, Hotkey(key="ctrl c")),
+        ({"action": "TypeAction(text='a')"}, Type(content="a")),
+        ({"action": "DoneAction()"}, Finished()),
+        ({"action": {"type": "click", "x": 25, "y": 10}}, Click(x=0.5, y=0.25)),
+        ({"type": "terminate", "status": "failure"}, Finished(content="failure")),
+    ],
+)
+def test_a_call_of_a_computer_tool_is_the_action_that_it_is(
+    tmp_path: Path, arguments: dict[str, Any], action: Action
+) -> None:
+    record = read(tmp_path, agent(call("computer", **arguments), shown=1, message="So."))
+    (step,) = record.steps
+    assert (step.action, step.thought, step.error, record.after) == (action, "So.", None, picture(1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "action"),
+    [
+        ({"type": "click", "x": 25, "y": 10, "button": None, "text": None}, Click(x=0.5, y=0.25)),
+        ({"type": "drag", "x": 0, "y": 0, "end_x": 25, "end_y": 10}, Drag(x=0.0, y=0.0, to_x=0.5, to_y=0.25)),
+        ({"type": "type", "text": "red", "press_enter": True}, Type(content="red\n")),
+        ({"type": "navigate", "url": "http://shop/"}, Navigate(content="http://shop/")),
+        ({"type": "go_back"}, NavigateBack()),
+        ({"type": "go_forward"}, Hotkey(key="alt right")),
+        ({"type": "scroll"}, Scroll(x=0.5, y=0.5, direction="down")),
+        ({"type": "scroll", "scroll_y": -100}, Scroll(x=0.5, y=0.5, direction="up")),
+        ({"type": "bash", "command": "ls"}, Terminal(command="ls")),
+        ({"type": "answer", "result": "42", "text": "no"}, Finished(content="42")),
+        ({"type": "click", "x": 999, "y": 999, "source": "normalized_completion"}, Click(x=0.98, y=0.975)),
+    ],
+)
+def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
+    tmp_path: Path, arguments: dict[str, Any], action: Action
+) -> None:
+    record = read(tmp_path, agent(call("computer_action", **arguments), shown=1), name="computer-1")
+    assert actions(record) == [action]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"type": "click", "x": 25, "y": 10, "button": "middle"},
+        {"type": "triple_click", "x": 25, "y": 10},
+        {"type": "click", "x": 25, "y": 10, "modifier": "shift"},
+        {"type": "click", "x": 25, "y": 10, "keys": ["CTRL"]},
+        {"type": "keypress", "keys": ["down", "down"]},
+        {"type": "hold_key", "keys": ["a"], "duration": 2},
+        {"type": "mouse_down", "x": 25, "y": 10},
+        {"type": "mouse_move", "x": 25, "y": 10},
+        {"type": "scroll", "x": 25, "y": 10, "scroll_x": 5, "scroll_y": 5},
+        {"type": "scroll", "x": 25, "y": 10, "scroll_x": 0, "scroll_y": 0},
+        {"type": "drag", "path": [[0, 0], [5, 5], [25, 10]]},
+        {"type": "nothing known"},
+        {"type": "click", "x": "left", "y": [1]},
+        {"type": 7},
+        {"action": "__import__('os').system('touch ran')"},
+        {"action": "ClickAction(x=open('a'), y=1)"},
+        {},
+    ],
+)
+def test_a_call_that_is_no_action_of_ours_is_kept_as_text_and_never_run(
+    tmp_path: Path, arguments: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (step,) = read(tmp_path, agent(call("computer", **arguments), shown=1)).steps
+    assert step.action is None and step.error and "computer(" in step.text
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_point_outside_of_the_screen_is_refused_with_its_call(tmp_path: Path) -> None:
+    file = saved(tmp_path, document(agent(call("computer", type="click", x=51, y=10))))
+    assert "steps.1.tool_calls.0.arguments: (51, 10) is no point of a screen of 50 x 40 pixels" in refused(FORM, file)
+
+
+def test_a_step_that_was_copied_or_that_no_model_made_is_no_target(tmp_path: Path) -> None:
+    """ATIF v1.5 `is_copied_context`, v1.7 `llm_call_count`: harbor 0.26.0, `harbor/models/trajectories/step.py`."""
+    click = call("computer", type="click", x=25, y=10)
+    flags: list[dict[str, Any]] = [
+        {"is_copied_context": True},
+        {"llm_call_count": 0},
+        {"is_copied_context": False, "llm_call_count": 1},
+        {"is_copied_context": None, "llm_call_count": 3},
+        {},
+    ]
+    record = read(tmp_path / "in", *(agent(click, shown=at + 1, **flag) for at, flag in enumerate(flags)))
+    assert targets(record) == [False, False, True, True, True]
+    (again,) = taken(FORM, written(FORM, [record], tmp_path / "out"))
+    assert targets(again) == targets(record) and actions(again) == actions(record)
+
+
+def test_replayed_steps_are_written_as_copied_context(tmp_path: Path) -> None:
+    step = ExchangedStep(picture(0), action=Wait())
+    about = About(lake="l", trajectory_id="t", continues="f", replayed=1)
+    folder = written(FORM, [Exchanged("t", "Wait.", (step, step), about=about)], tmp_path)
+    (file,) = (folder / "trajectories").iterdir()
+    copied = [step.get("is_copied_context") for step in json.loads(file.read_text())["steps"]]
+    assert copied == [None, True, None]
+
+
+def test_cua_bench_shows_a_screen_before_and_after_each_call_and_ends_with_a_message(tmp_path: Path) -> None:
+    """`CuaAgent.perform_task` records a reply before its calls are performed, and each result as a step of its own."""
+    steps = [
+        agent(call("computer", type="click", x=25, y=10), shown=1),
+        agent(shown=2),
+        agent(call("computer", type="screenshot"), shown=2),
+        agent(call("computer", type="type", text="a"), shown=3),
+        agent(shown=4),
+        agent(shown=5, message="DONE"),
+        {"source": "system", "message": "evaluate() returned 1.0"},
+    ]
+    record = read(tmp_path / "in", *steps, final_metrics={"extra": {"reward": 1.0, "evaluation": 1.0}})
+    assert actions(record) == [Click(x=0.5, y=0.25), Type(content="a"), Finished(content="DONE")]
+    assert [step.screen for step in record.steps] == [picture(0), picture(2), picture(4)]
+    assert (targets(record), record.success, record.about.reward) == ([True] * 3, True, 1.0)
+    folder = written(FORM, [record], tmp_path / "out")
+    assert taken(FORM, folder)[0].steps == record.steps
+
+
+@pytest.mark.parametrize(
+    ("reward", "success"), [(1, True), (0.0, False), (0.5, False), (None, None), (True, None), ("1", None)]
+)
+def test_a_reward_says_how_a_trial_ended(tmp_path: Path, reward: object, success: bool | None) -> None:
+    click = agent(call("computer", type="click", x=1, y=1))
+    beside, above = tmp_path / "cua", tmp_path / "harbor" / "agent"
+    assert read(beside / "a", click, final_metrics={"extra": {"reward": reward}}).success is success
+    result = {"verifier_result": {"rewards": {"reward": reward, "other": 0}}}
+    for folder, file in ((beside / "b", beside / "b"), (above, above.parent)):
+        folder.mkdir(parents=True)
+        (file / "result.json").write_text(json.dumps(result))
+        record = read(folder, click)
+        assert record.success is success and record.about.reward == (reward if success is not None else None)
+
+
+def test_a_folder_of_trials_is_read_with_the_pictures_and_the_reward_of_each(tmp_path: Path) -> None:
+    for number, reward in enumerate((1.0, 0.0)):
+        folder = tmp_path / f"trial-{number}"
+        value = document(agent(call("computer", type="click", x=number, y=1)), trajectory_id=f"t{number}")
+        saved(folder / "agent", value)
+        (folder / "result.json").write_text(json.dumps({"verifier_result": {"rewards": {"reward": reward}}}))
+    found = taken(FORM, tmp_path)
+    assert [(one.name, one.success) for one in found] == [("t0", True), ("t1", False)]
+    (tmp_path / "trial-0" / "result.json").write_text("{")
+    assert "result.json: no JSON" in refused(FORM, tmp_path)
+
+
+PROMPT = (
+    "You are computer-1, an autonomous agent.\n\nTask instructions:\nBuy it.\n\nNow.\n\n"
+    "You interact with the computer through a private runtime.\n"
+)
+
+
+def test_the_first_screen_of_computer_1_is_the_file_that_its_document_does_not_name(tmp_path: Path) -> None:
+    value = document(
+        agent(call("computer_action", "call_start_url_navigation", type="navigate", url="http://shop")),
+        agent(call("computer_action", "a", type="click", x=25, y=10), shown=1, message="Analysis: Here."),
+        agent(
+            call("computer_action", "b", type="done", result="bought"),
+            call("mark_task_complete", "c", result="bought"),
+            shown=2,
+        ),
+        name="computer-1",
+    )
+    value["steps"][0]["message"] = PROMPT
+    file = saved(tmp_path / "trial", value)
+    assert "before any screen" in refused(FORM, file)
+    (tmp_path / "trial" / "screenshot_init.webp").write_bytes(picture(5).png)
+    (record,) = taken(FORM, file)
+    assert (record.instruction, record.steps[0].thought) == ("Buy it.\n\nNow.", "Analysis: Here.")
+    assert actions(record) == [Click(x=0.5, y=0.25), Finished(content="bought")]
+    assert [step.screen for step in record.steps] == [picture(5), picture(1)]
+    folder = written(FORM, [record], tmp_path / "out")
+    assert len(list((folder / "images").iterdir())) == 3
+    assert taken(FORM, folder)[0].steps == record.steps
+
+
+def native(*results: tuple[str, int | None, str], calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """A step of several calls with a result for each, as `record_native_step` writes them."""
+    seen = [
+        {
+            "source_call_id": at,
+            "content": [{"type": "text", "text": status}, *([] if shown is None else [image(shown)])],
+            "extra": {"execution_status": status},
+        }
+        for at, shown, status in results
+    ]
+    return {"source": "agent", "message": "Both.", "tool_calls": calls, "observation": {"results": seen}}
+
+
+def test_calls_of_one_step_are_steps_each_for_the_screen_that_was_shown_before_it(tmp_path: Path) -> None:
+    calls = [call("computer", at, type="click", x=x, y=10) for at, x in (("a", 5), ("b", 10), ("c", 15), ("d", 20))]
+    shown = (("a", 1, "success"), ("b", None, "success"), ("c", 2, "error"), ("d", None, "not_executed"))
+    record = read(tmp_path, native(*shown, calls=calls))
+    assert actions(record) == [Click(x=0.1, y=0.25), Click(x=0.2, y=0.25), Click(x=0.3, y=0.25)]
+    assert [step.screen for step in record.steps] == [picture(0), picture(1), picture(1)]
+    assert [step.thought for step in record.steps] == ["Both.", "", ""]
+    assert targets(record) == [True, True, False] and record.after == picture(2)
+    assert [step.error for step in record.steps] == [None, "error", "error"]
+
+
+def test_calls_that_are_one_action_together_are_one_step(tmp_path: Path) -> None:
+    calls = [call("computer", "a", type="type", text="red"), call("computer", "b", type="keypress", keys=["enter"])]
+    record = read(tmp_path, agent(*calls, shown=1))
+    assert actions(record) == [Type(content="red\n")]
+
+
+def test_a_zoomed_picture_is_no_screen(tmp_path: Path) -> None:
+    """computer-1 crops the picture after `zoom`, and counts points on the desktop all the same."""
+    zoom = agent(call("computer_action", "a", type="zoom", zoom_region=[0, 0, 9, 9]))
+    zoom["observation"] = {"results": [{"source_call_id": "a", "content": [image(1)]}]}
+    record = read(tmp_path, zoom, agent(call("computer_action", type="click", x=25, y=10)), name="computer-1")
+    assert [(step.screen, step.action) for step in record.steps] == [(picture(0), Click(x=0.5, y=0.25))]
+
+
+def test_points_of_computer_1_s_native_tools_are_on_their_own_grids(tmp_path: Path) -> None:
+    gemini = agent(call("click", x=999, y=0, intent="The end."), shown=1)
+    record = read(tmp_path / "gemini", gemini, name="computer-1")
+    assert actions(record) == [Click(x=0.98, y=0.0)]
+    assert shrunk(1280, 720) == 1.0 and round(1 / shrunk(2560, 1440), 4) == 1.7904
+    wide = picture(0, 2560, 1440)
+    folder = tmp_path / "anthropic"
+    value = document(agent(call("computer", action="left_click", coordinate=[715, 402])), name="computer-1")
+    file = saved(folder, value)
+    (folder / "0.png").write_bytes(wide.png)
+    (record,) = taken(FORM, file)
+    (click,) = actions(record)
+    assert isinstance(click, Click) and abs(click.x - 0.5) < 0.001 and abs(click.y - 0.5) < 0.001
+
+
+def test_pictures_and_sounds_that_are_no_part_of_the_trajectory_are_no_part_of_its_export(tmp_path: Path) -> None:
+    """`audio`: ATIF v1.8, harbor 0.26.0 `content.py`; `subagent_trajectories`: v1.7, `trajectory.py`."""
+    sound = {"type": "audio", "source": {"media_type": "audio/wav", "path": "a.wav"}}
+    called = document(agent(call("computer", type="wait"), shown=4), trajectory_id="sub")
+    lost = {"source": "system", "message": [image(3), sound]}
+    click = agent(call("computer", type="click", x=25, y=10, source={"type": "image", "path": "x"}), shown=1)
+    record = read(
+        tmp_path / "in", lost, {"source": "user", "message": [image(2)]}, click, subagent_trajectories=[called]
+    )
+    folder = written(FORM, [record], tmp_path / "out")
+    (file,) = (folder / "trajectories").iterdir()
+    back = json.loads(file.read_text())
+    left = {"type": "text", "text": "[image left out]"}
+    assert back["steps"][1]["message"] == [left, {"type": "text", "text": "[audio left out]"}]
+    assert back["subagent_trajectories"][0]["steps"][0]["message"][1] == left
+    assert back["steps"][3]["tool_calls"] == click["tool_calls"]
+    listed = [
+        part["source"]["path"]
+        for step in back["steps"]
+        for part in [*(step["message"] if isinstance(step["message"], list) else []), *parts(step)]
+        if part["type"] == "image"
+    ]
+    assert len(listed) == 2 and all((file.parent / name).is_file() for name in listed)
+    assert [len(one.steps) for one in taken(FORM, folder)] == [1]
+
+
+def parts(step: dict[str, Any]) -> list[dict[str, Any]]:
+    return [part for one in step.get("observation", {}).get("results", []) for part in one["content"]]
+
+
+def test_a_picture_that_is_painted_over_is_listed_as_it_is_exported(tmp_path: Path) -> None:
+    click = agent(call("computer", type="click", x=25, y=10))
+    record = read(tmp_path / "in", click)
+    box = (0.0, 0.0, 1.0, 1.0)
+    shown = {picture(0).sha256: [Element("mail", "text", box, True, "ann@example.com")]}
+    redacted = Redactor().record(record, shown)
+    assert redacted.steps[0].screen != picture(0)
+    folder = written(FORM, [redacted], tmp_path / "out")
+    (file,) = (folder / "trajectories").iterdir()
+    path = json.loads(file.read_text())["steps"][0]["message"][1]["source"]["path"]
+    assert (file.parent / path).read_bytes() == redacted.steps[0].screen.png
+
+
+def test_an_image_without_a_source_is_refused(tmp_path: Path) -> None:
+    file = saved(tmp_path, document({"source": "system", "message": [{"type": "image"}]}, name="computer-1"))
+    assert "steps.1.message.0.source: an image without a source" in refused(FORM, file)
+
+
+def test_what_a_policy_sampled_is_written_as_metrics_unless_it_is_redacted(tmp_path: Path) -> None:
+    """`completion_token_ids`, `logprobs`: harbor 0.26.0, `harbor/models/trajectories/metrics.py`."""
+    sampled = Sampled("Action: wait()", (5, 7, 9), (-0.5, -0.25, 0.0))
+    step = ExchangedStep(picture(0), action=Wait(), sampled=sampled)
+    bare = replace(step, sampled=replace(sampled, logprobs=None))
+    secret = replace(step, sampled=replace(sampled, text="Write ann@example.com. Action: wait()"))
+    record = Redactor().record(Exchanged("t", "Wait.", (step, bare, secret)), {picture(0).sha256: []})
+    (file,) = (written(FORM, [record], tmp_path) / "trajectories").iterdir()
+    found = [one.get("metrics") for one in json.loads(file.read_text())["steps"][1:]]
+    ids = {"completion_tokens": 3, "completion_token_ids": [5, 7, 9]}
+    assert found == [{**ids, "logprobs": [-0.5, -0.25, 0.0]}, ids, None]
+
+
+def test_a_picture_of_a_document_is_found_beside_it_and_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "secret.png").write_bytes(picture(1).png)
+    value = document(agent(call("computer", type="click", x=1, y=1)))
+    value["steps"][0]["message"][1]["source"]["path"] = "../../secret.png"
+    file = saved(tmp_path / "in" / "agent", value)
+    assert "leads out" in refused(FORM, file.parent.parent)
+    assert isinstance(picture(1), Picture)
