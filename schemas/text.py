@@ -7,6 +7,7 @@ And a number with its noun, and a duration, for what a person reads.
 """
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -15,6 +16,18 @@ from pydantic import AfterValidator
 def storable(text: str) -> str:
     """The text with its lone surrogates written out."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+BYTE_ORDER_MARK = "\ufeff"
+"""What some editors put at the beginning of a file in UTF-8; no part of its text."""
+
+
+def unmarked(lines: Iterable[str]) -> Iterator[str]:
+    """The lines of a file without its byte order mark."""
+    first = True
+    for line in lines:
+        yield line.removeprefix(BYTE_ORDER_MARK) if first else line
+        first = False
 
 
 STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")

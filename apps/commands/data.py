@@ -72,6 +72,8 @@ def _show_export(
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
         say(f"flywheel: the filter did not accept {what}; `--route sft` is what to train on.", err=True)
+    for note in form.notes:
+        say(f"flywheel: {note}", err=True)
     if redactor:
         _say_redacted(redactor)
     if as_json:

@@ -11,7 +11,7 @@ import typer
 
 from apps.options import AsJson, print_json_line, say
 from schemas.failure import UsageError
-from schemas.text import storable
+from schemas.text import storable, unmarked
 
 if TYPE_CHECKING:
     from models.families.family import ModelFamily
@@ -112,7 +112,7 @@ def replies_of(file: Path) -> Iterator[str]:
     """
     try:
         with sys.stdin if str(file) == "-" else file.open(encoding="utf-8") as lines:
-            yield from _replies(file, lines)
+            yield from _replies(file, unmarked(lines))
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"`--file {file}`: {error}.", "Name a file of JSON lines.") from error
 

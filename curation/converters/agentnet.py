@@ -56,7 +56,7 @@ class _Entry(_Kept):
 
 class _Line(_Kept):
     task_id: Storable | int
-    instruction: Storable = ""
+    instruction: Storable | None = None
     traj: list[_Entry]
     task_completed: bool | None = None
     flywheel: Metadata | None = None

@@ -41,6 +41,8 @@ class Format(ABC):
     """Whether what is written comes back with what people changed in it, so that nothing in it may be redacted."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
+        self.notes: list[str] = []
+        """What the users of an export that was written must know, a line each."""
         self.unit = unit or self.units[0]
         self.dialect = dialect or (self.dialects[0] if self.dialects else "")
         if self.unit not in self.units:

@@ -348,16 +348,41 @@ def _person(answer: _Answer) -> str:
 
 
 def _screen(image: str, source: Source, place: Place) -> Picture:
-    """The picture of a task; one of local files is also found by its file's name alone."""
-    _, local, quoted = image.partition("?d=")
-    name = unquote(quoted) if local else image
-    parts = PurePosixPath(name).parts
-    try:
-        return source.picture(name, place, "data.image")
-    except Refused as refused:
-        if not local or len(parts) < 2 or ".." in parts or parts[0] == "/":
-            raise
+    """The picture of a task; a local or an uploaded file is also found by its path there, or by its file's name alone.
+
+    Source: label-studio-sdk 2.1.2, `_extensions/label_studio_tools/core/utils/io.py`, `get_local_path`.
+    """
+    names = _names(image)
+    for name in names[:-1]:
         try:
-            return source.picture(parts[-1], place, "data.image")
+            return source.picture(name, place, "data.image")
         except Refused:
-            raise refused from None
+            pass
+    try:
+        return source.picture(names[-1], place, "data.image")
+    except Refused as refused:
+        if len(names) == 1:
+            raise
+        raise Refused(place, "data.image", f"there is no picture of {image[:200]!r} by any of its names") from refused
+
+
+def _names(image: str) -> list[str]:
+    """The names by which a picture is looked for.
+
+    A local file (`/data/local-files/?d=`) has its path below the document root, an uploaded one
+    (`/data/upload/1/x.png`) that below the folder of uploads. Both have the own one of the file, an uploaded one also
+    without the eight digits that Label Studio puts before it.
+    """
+    _, local, quoted = image.partition("?d=")
+    uploaded = _UPLOADED.search(unquote(image.partition("?filepath=")[2] or image))
+    name = unquote(quoted) if local else uploaded[1] if uploaded else image
+    parts = PurePosixPath(name).parts
+    if not (local or uploaded) or len(parts) < 2 or ".." in parts or parts[0] == "/":
+        return [name]
+    plain = [_DIGITS.sub("", parts[-1])] if uploaded and _DIGITS.match(parts[-1]) else []
+    return [name, *([str(PurePosixPath(*parts[1:]))] if uploaded else []), parts[-1], *plain]
+
+
+_UPLOADED = re.compile(r"^/?(?:data/)?(upload/\d+/.+)$")
+_DIGITS = re.compile(r"^[0-9a-f]{8}-(?=.)")
+"""What Label Studio puts before the name of an uploaded file."""

@@ -4,13 +4,14 @@
 
 Screens are features of dtype `image`, so no video is made. `action` is a vector (which action, x, y, to_x, to_y; a
 fraction that an action does not have is -1) and `action_json` the action itself; a data set without it holds no actions
-of a graphical interface and is refused.
+of a graphical interface and is refused. A data set has screens of one size, which its readers batch; an export of
+several sizes is a folder of data sets, `WIDTHxHEIGHT/`.
 """
 
 import io
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -30,6 +31,8 @@ from schemas.failure import UsageError
 from schemas.problem import named_problem
 from schemas.text import Storable
 
+MIXED = "mixed"
+"""The folder of trajectories whose screens have several sizes."""
 VERSION, FPS, PER_CHUNK, MEGABYTES = "v3.0", 1, 1000, 100
 SCREEN = "observation.images.screen"
 NAMES: tuple[str, ...] = tuple(one.model_fields["type"].default for one in get_args(get_args(Action)[0]))
@@ -82,31 +85,26 @@ class LeRobot(Format):
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One episode per trajectory, one frame per step."""
-        tasks: dict[str, int] = {}
-        stats, frames, episodes = Stats(SCREEN), 0, 0
-        shape = (0, 0)
-        shards = _Shards(target, SCHEMA)
-        file = target.path("meta/episodes/chunk-000/file-000.parquet")
-        with shards, pq.ParquetWriter(file, EPISODES) as listed:
+        """One episode per trajectory, one frame per step; of screens of several sizes a data set for each."""
+        with ExitStack() as opened:
+            sets = dict[str, _DataSet]()
             for record in records:
-                task = tasks.setdefault(record.instruction, len(tasks))
-                rows = [self._frame(record, at, task, episodes, frames) for at in range(len(record.steps))]
-                shape = shape if episodes else (record.steps[0].screen.height, record.steps[0].screen.width)
-                for row, step in zip(rows, record.steps, strict=True):
-                    stats.add({name: row[name] for name in MEASURED}, step.screen)
-                chunk, number = shards.write(rows)
-                ends = {"dataset_from_index": frames, "dataset_to_index": frames + len(rows)}
-                places = {"data/chunk_index": chunk, "data/file_index": number}
-                own = {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
-                episode = {"episode_index": episodes, "tasks": [record.instruction], "length": len(rows)}
-                listed.write_table(pa.Table.from_pylist([{**episode, **places, **ends, **own}], schema=EPISODES))
-                frames, episodes = frames + len(rows), episodes + 1
-        _write_tasks(target.path("meta/tasks.parquet"), tasks)
-        target.write("meta/stats.json", json.dumps(stats.whole(), indent=4).encode())
-        target.write("meta/info.json", json.dumps(_info(episodes, frames, len(tasks), shape), indent=4).encode())
+                name = _size(record)
+                if name not in sets:
+                    sets[name] = opened.enter_context(_DataSet(self, target, name))
+                sets[name].write(record)
+        if len(sets) == 1:
+            (only,) = sets
+            for part in ("meta", "data"):
+                (target.folder / only / part).rename(target.folder / part)
+            (target.folder / only).rmdir()
+        elif sets:
+            self.notes.append(f"one data set for each size of screen: {', '.join(f'{name}/' for name in sets)}")
+        if MIXED in sets:
+            self.notes.append("screens that change their size are read with batch_size=1")
 
-    def _frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
+    def frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
+        """A step as a row."""
         step, last = record.steps[at], at == len(record.steps) - 1
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
         counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
@@ -132,10 +130,14 @@ class LeRobot(Format):
         return joined(self._parts(source))
 
     def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
-        key = _screen_key(source)
-        tasks, lengths = _tasks(source), _lengths(source)
+        for folder in _folders(source):
+            yield from self._parts_of(source, folder)
+
+    def _parts_of(self, source: Source, folder: Path) -> Iterator[tuple[Place, Part | Refused]]:
+        key = _screen_key(folder)
+        tasks, lengths = _tasks(folder), _lengths(folder)
         held: list[tuple[Place, _Frame, Part]] = []
-        for place, value in _data(source):
+        for place, value in _data(source, folder):
             try:
                 frame = model_of(_Frame, value, place)
                 part = self._part(frame, key, tasks, source, place)
@@ -167,8 +169,20 @@ class LeRobot(Format):
         return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
 
 
-def _data(source: Source) -> Iterator[tuple[Place, Any]]:
-    for file in sorted((source.folder / "data").glob("chunk-*/file-*.parquet")):
+def _size(record: Exchanged) -> str:
+    """The folder of a trajectory's data set: its screens' size, or that they have several."""
+    sizes = {(step.screen.width, step.screen.height) for step in record.steps}
+    return MIXED if len(sizes) > 1 else "{}x{}".format(*sizes.pop())
+
+
+def _folders(source: Source) -> list[Path]:
+    """The data set of the folder, or those of the folders in it."""
+    inner = sorted(file.parent.parent for file in source.folder.glob("*/meta/info.json"))
+    return inner if inner and not (source.folder / "meta").exists() else [source.folder]
+
+
+def _data(source: Source, folder: Path) -> Iterator[tuple[Place, Any]]:
+    for file in sorted((folder / "data").glob("chunk-*/file-*.parquet")):
         yield from read_rows(source, file)
 
 
@@ -209,9 +223,9 @@ def _vector(action: Action | None) -> list[float]:
     return [float(NAMES.index(action.type)), *(float(fields.get(name, -1.0)) for name in VECTOR[1:])]
 
 
-def _screen_key(source: Source) -> str:
+def _screen_key(folder: Path) -> str:
     """The feature that holds the screen; raises UsageError where there is none."""
-    file = source.folder / "meta" / "info.json"
+    file = folder / "meta" / "info.json"
     try:
         info = json.loads(_content(file))
         features, version = dict(info["features"]), str(info["codebase_version"])
@@ -232,9 +246,9 @@ def _screen_key(source: Source) -> str:
     return found[0]
 
 
-def _tasks(source: Source) -> dict[int, str]:
+def _tasks(folder: Path) -> dict[int, str]:
     """The tasks' texts by their numbers; raises UsageError where they cannot be read."""
-    file = source.folder / "meta" / "tasks.parquet"
+    file = folder / "meta" / "tasks.parquet"
     with _refusing(file, "no Parquet of `task` and `task_index`"):
         table = pq.read_table(io.BytesIO(_content(file)))
         texts = table["task" if "task" in table.column_names else "__index_level_0__"]
@@ -243,16 +257,16 @@ def _tasks(source: Source) -> dict[int, str]:
         return dict(zip(table["task_index"].to_pylist(), map(str, texts.to_pylist()), strict=True))
 
 
-def _lengths(source: Source) -> dict[int, int]:
+def _lengths(folder: Path) -> dict[int, int]:
     """How many frames each episode has; raises UsageError where that cannot be read."""
-    folder = source.folder / "meta" / "episodes"
+    episodes = folder / "meta" / "episodes"
     lengths: dict[int, int] = {}
-    for file in sorted(folder.glob("chunk-*/file-*.parquet")):
+    for file in sorted(episodes.glob("chunk-*/file-*.parquet")):
         with _refusing(file, "no Parquet of `episode_index` and `length`"):
             table = pq.read_table(io.BytesIO(_content(file)), columns=["episode_index", "length"])
             lengths |= zip(table["episode_index"].to_pylist(), map(int, table["length"].to_pylist()), strict=True)
     if not lengths:
-        raise _foreign(folder, "it lists no episode")
+        raise _foreign(episodes, "it lists no episode")
     return lengths
 
 
@@ -278,18 +292,62 @@ def _foreign(file: Path, problem: str) -> UsageError:
     return UsageError(f"`--format lerobot`: {file} is not that of a LeRobot data set: {problem}.", hint)
 
 
+class _DataSet:
+    """One data set as it is written; used as a context.
+
+    Args:
+        form: the format.
+        target: the export's folder.
+        folder: that of the data set in it.
+    """
+
+    def __init__(self, form: LeRobot, target: Target, folder: str) -> None:
+        self._form, self._target, self._folder = form, target, folder
+        self._tasks: dict[str, int] = {}
+        self._stats, self._frames, self._episodes, self._shape = Stats(SCREEN), 0, 0, (0, 0)
+        self._shards = _Shards(target, SCHEMA, folder)
+        file = target.path(f"{folder}/meta/episodes/chunk-000/file-000.parquet")
+        self._listed = pq.ParquetWriter(file, EPISODES)
+
+    def __enter__(self) -> "_DataSet":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._shards.close()
+        self._listed.close()
+        if kind is None:
+            _write_tasks(self._target.path(f"{self._folder}/meta/tasks.parquet"), self._tasks)
+            info = _info(self._episodes, self._frames, len(self._tasks), self._shape)
+            for name, content in (("stats", self._stats.whole()), ("info", info)):
+                self._target.write(f"{self._folder}/meta/{name}.json", json.dumps(content, indent=4).encode())
+
+    def write(self, record: Exchanged) -> None:
+        """Writes an episode."""
+        task, frames = self._tasks.setdefault(record.instruction, len(self._tasks)), self._frames
+        rows = [self._form.frame(record, at, task, self._episodes, frames) for at in range(len(record.steps))]
+        first = record.steps[0].screen
+        self._shape = self._shape if self._episodes else (first.height, first.width)
+        for row, step in zip(rows, record.steps, strict=True):
+            self._stats.add({name: row[name] for name in MEASURED}, step.screen)
+        chunk, number = self._shards.write(rows)
+        ends = {"dataset_from_index": frames, "dataset_to_index": frames + len(rows)}
+        places = {"data/chunk_index": chunk, "data/file_index": number}
+        own = {"meta/episodes/chunk_index": 0, "meta/episodes/file_index": 0}
+        episode = {"episode_index": self._episodes, "tasks": [record.instruction], "length": len(rows)}
+        self._listed.write_table(pa.Table.from_pylist([{**episode, **places, **ends, **own}], schema=EPISODES))
+        self._frames, self._episodes = frames + len(rows), self._episodes + 1
+
+
 class _Shards:
     """The data's files: each of about so many megabytes, a row group per episode."""
 
-    def __init__(self, target: Target, schema: pa.Schema) -> None:
-        self._target, self._schema = target, schema
+    def __init__(self, target: Target, schema: pa.Schema, folder: str) -> None:
+        self._target, self._schema, self._folder = target, schema, folder
         self._number, self._bytes = -1, MEGABYTES * 10**6
         self._writer: pq.ParquetWriter | None = None
 
-    def __enter__(self) -> "_Shards":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Ends the last file."""
         if self._writer is not None:
             self._writer.close()
 
@@ -300,7 +358,9 @@ class _Shards:
             if self._writer is not None:
                 self._writer.close()
             self._number, self._bytes = self._number + 1, 0
-            self._writer = pq.ParquetWriter(self._target.path(DATA_PATH.format(**self._place())), self._schema)
+            self._writer = pq.ParquetWriter(
+                self._target.path(f"{self._folder}/{DATA_PATH.format(**self._place())}"), self._schema
+            )
         self._writer.write_table(table)
         self._bytes += table.nbytes
         place = self._place()

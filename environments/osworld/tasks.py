@@ -85,7 +85,7 @@ def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFi
 
 def _task(place: Path) -> VmTask:
     """The task of a file; raises ValueError with the reason why it is open."""
-    given = json.loads(place.read_text())
+    given = json.loads(place.read_bytes())  # in UTF-8, with a byte order mark or without
     evaluator = given["evaluator"]
     steps, after = tuple(given.get("config") or ()), tuple(evaluator.get("postconfig") or ())
     infeasible = evaluator["func"] == "infeasible"

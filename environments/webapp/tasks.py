@@ -149,7 +149,7 @@ def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> Instance:
 def _read(path: Path, changed_at: int) -> TaskFile:
     """Kept while the file does not change."""
     try:
-        file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8")))
+        file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
         for name in file.tasks:
             if file.tasks[name].reward == "" and not file.tasks[name].wants:
                 raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Say when it is done.")

@@ -122,10 +122,8 @@ def _without_videos(kind: str, directory: Path) -> Any:
 
     bare = type(kind, (stock,), {"check_argument_for_proper_class": check})
     tokenizer = AutoTokenizer.from_pretrained(directory, **SAFE)
-    written = directory / "chat_template.jinja"
-    template = written.read_text() if written.is_file() else tokenizer.chat_template
-    settings = directory / "processor_config.json"
-    fields = json.loads(settings.read_text()) if settings.is_file() else {}
+    fields: dict[str, Any] = stock.get_processor_dict(directory, local_files_only=True)[0]
+    template = fields.pop("chat_template", None) or tokenizer.chat_template
     own = {name: fields[name] for name in inspect.signature(stock.__init__).parameters if name in fields}
     parts = {"image_processor": _image_processor(directory), "video_processor": None}
     return bare(**{**own, **parts, "tokenizer": tokenizer, "chat_template": template})

@@ -439,6 +439,6 @@ def read_toml(path: Path | None) -> dict[str, Any]:
     """
     path = config_file(path)
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error

@@ -89,7 +89,7 @@ class Extra(Open):
 class Document(Open):
     """A trajectory."""
 
-    schema_version: str
+    schema_version: str = ""
     trajectory_id: Storable | None = None
     session_id: Storable | None = None
     agent: Agent = Agent()

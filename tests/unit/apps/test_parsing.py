@@ -79,3 +79,13 @@ def test_a_line_that_holds_no_reply_is_named(flywheel: Call, tmp_path: Path) -> 
     given = ("--family", "ui-tars-1.0", "--screen", "9x9", "--file", str(tmp_path / "bad.jsonl"), "--json")
     code, _, err = flywheel("parse", *given)
     assert code == 2 and "line 2" in err
+
+
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_file_of_replies_may_begin_with_a_byte_order_mark(flywheel: Call, tmp_path: Path, marked: bool) -> None:
+    file = tmp_path / "replies.jsonl"
+    line = json.dumps("Action: wait()")
+    file.write_text(f"{line}\n{line}\n", "utf-8-sig" if marked else "utf-8")
+    at = ("--family", "ui-tars-1.0", "--screen", "9x9", "--file", str(file), "--json")
+    code, out, err = flywheel("parse", *at)
+    assert (code, err, len(out.splitlines())) == (0, "", 2)

@@ -1,5 +1,6 @@
 """Records with the peers' own columns are read, and what they hold is written back in the same format."""
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -7,15 +8,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from curation.converters.code import read_code
-from curation.converters.exchanged import Exchanged
+from curation.converters.exchanged import Exchanged, ExchangedStep
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
 from models.families.calls import NoAction
-from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, to_json
+from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, Wait, to_json
 from schemas.config.section import Section
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -415,3 +417,25 @@ def test_a_trajectory_is_one_of_many_formats_in_turn_and_keeps_what_it_had(tmp_p
         whole = taken(form, written(form, whole, tmp_path / f"out-{name}"))
     (back,) = lines_of(written(first, whole, tmp_path / "back") / "agentnet.jsonl")
     assert back["domain"] == "desktop" and back["traj"][0]["value"]["observation"] == "A shop."
+
+
+def test_a_lerobot_data_set_has_screens_of_one_size_and_several_sizes_are_several_data_sets(tmp_path: Path) -> None:
+    """`LeRobotDataset` (lerobot 0.4.4) is batched by torch's default collation, which stacks pictures of one size."""
+    form = FORMATS.class_of("lerobot")()
+    small, large = (ExchangedStep(picture(1, *size), action=Wait()) for size in ((160, 210), (640, 480)))
+    episodes = {"a": (small, small), "b": (large,), "c": (small,), "d": (large, small)}
+    records = [Exchanged(name, f"Do {name}.", steps, True) for name, steps in episodes.items()]
+    folder = written(form, records, tmp_path / "out")
+    assert sorted(path.name for path in folder.iterdir()) == ["160x210", "640x480", "mixed"]
+    assert "160x210/, 640x480/, mixed/" in form.notes[0] and "batch_size=1" in form.notes[1]
+    for name, count in (("160x210", 3), ("640x480", 1), ("mixed", 2)):
+        info = json.loads((folder / name / "meta" / "info.json").read_text())
+        frames = pq.read_table(folder / name / "data").to_pylist()
+        sizes = {Image.open(io.BytesIO(row["observation.images.screen"]["bytes"])).size[::-1] for row in frames}
+        assert (info["total_frames"], len(frames)) == (count, count)
+        shape = tuple(info["features"]["observation.images.screen"]["shape"][:2])
+        assert shape in sizes and (len(sizes) == 1 or name == "mixed")
+    back = {one.instruction: one.steps for one in taken(form, folder)}
+    assert back == {f"Do {name}.": tuple(step for step in steps) for name, steps in episodes.items()}
+    alone = FORMATS.class_of("lerobot")()
+    assert (written(alone, records[:1], tmp_path / "one") / "meta" / "info.json").is_file() and not alone.notes

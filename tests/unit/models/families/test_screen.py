@@ -173,3 +173,23 @@ def test_a_processor_without_its_video_part_keeps_what_it_says_of_itself(tmp_pat
     processor = read_processor(directory)
     assert (type(processor).__name__, processor.image_seq_length) == ("InternVLProcessor", 4)
     assert read_limits(directory) is None
+
+
+@pytest.mark.parametrize("file", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
+def test_a_processor_without_its_video_part_finds_its_chat_template_wherever_it_is(tmp_path: Path, file: str) -> None:
+    """Qwen2.5-VL's first checkpoints have theirs in `chat_template.json` alone; transformers 5.23.0 reads all three."""
+    directory = write_directory("qwen2_5_vl", tmp_path)
+    config = directory / "tokenizer_config.json"
+    held = json.loads(config.read_text())
+    held.pop("chat_template", None)
+    config.write_text(json.dumps(held))
+    (directory / "chat_template.jinja").unlink()
+    written = "{{ messages[0].content }}, from " + file
+    if file.endswith(".json"):
+        had = json.loads((directory / file).read_text()) if (directory / file).exists() else {}
+        (directory / file).write_text(json.dumps({**had, "chat_template": written}))
+    else:
+        (directory / file).write_text(written)
+    processor = read_processor(directory)
+    chat = [{"role": "user", "content": "Hello"}]
+    assert processor.apply_chat_template(chat, tokenize=False) == f"Hello, from {file}"

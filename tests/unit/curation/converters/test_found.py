@@ -1,0 +1,70 @@
+"""Valid records of others that were refused: uploaded pictures, an instruction that is null, a byte order mark."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from curation.converters.format import FORMATS
+from tests.unit.curation.converters.records import picture, refused, taken
+
+
+@pytest.mark.parametrize(
+    ("image", "file"),
+    [
+        ("/data/upload/1/x.png", "x.png"),
+        ("/data/upload/1/x.png", "upload/1/x.png"),
+        ("/data/upload/1/x.png", "1/x.png"),
+        ("upload/12/x.png", "x.png"),
+        ("/data/upload/1/0a1b2c3d-x.png", "0a1b2c3d-x.png"),
+        ("/data/upload/1/0a1b2c3d-x.png", "x.png"),
+        ("/data/upload/1/my%20x.png", "my x.png"),
+        ("/storage-data/uploaded/?filepath=upload/1/x.png", "x.png"),
+        ("/data/local-files/?d=shots/x.png", "shots/x.png"),
+        ("/data/local-files/?d=shots/x.png", "x.png"),
+        ("x.png", "images/x.png"),
+    ],
+)
+def test_pictures_that_label_studio_serves_are_found_beside_its_export(tmp_path: Path, image: str, file: str) -> None:
+    """Addresses: label-studio-sdk 2.1.2, `get_local_path` of `_extensions/label_studio_tools/core/utils/io.py`."""
+    (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / file).write_bytes(picture(1).png)
+    task = {"data": {"image": image, "instruction": "Buy it.", "action": "wait()"}, "annotations": []}
+    (tmp_path / "tasks.json").write_text(json.dumps([task]))
+    (record,) = taken(FORMATS.class_of("label-studio")(), tmp_path / "tasks.json")
+    assert record.steps[0].screen == picture(1)
+
+
+@pytest.mark.parametrize(
+    "image", ["/data/upload/1/../../secret.png", "/data/upload/1/none.png", "/data/other/secret.png", "../secret.png"]
+)
+def test_no_address_of_label_studio_leads_out_of_the_folder(tmp_path: Path, image: str) -> None:
+    (tmp_path / "secret.png").write_bytes(picture(1).png)
+    (tmp_path / "in").mkdir()
+    file = tmp_path / "in" / "tasks.json"
+    file.write_text(json.dumps([{"data": {"image": image, "instruction": "Buy it."}}]))
+    assert "tasks.json, line 1, data.image" in refused(FORMATS.class_of("label-studio")(), file)
+
+
+@pytest.mark.parametrize("instruction", [{"instruction": None}, {"instruction": ""}, {}])
+def test_agentnets_task_in_words_stands_for_an_instruction_that_is_null(
+    tmp_path: Path, instruction: dict[str, None]
+) -> None:
+    """`natural_language_task` beside `instruction`, as the lines of xlangai/AgentNet have it."""
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    step = {"index": 0, "image": "0.png", "value": {"code": "pyautogui.click(x=0.5, y=0.5)"}}
+    line = {"task_id": "a", **instruction, "natural_language_task": "Open it.", "traj": [step]}
+    file = tmp_path / "theirs.jsonl"
+    file.write_text(json.dumps(line) + "\n")
+    (record,) = taken(FORMATS.class_of("agentnet")(), file)
+    assert record.instruction == "Open it."
+    file.write_text(json.dumps({**line, "natural_language_task": None}) + "\n")
+    assert "line 1, instruction: no instruction" in refused(FORMATS.class_of("agentnet")(), file)
+
+
+def test_a_file_of_lines_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    step = {"image": "0.png", "value": {"code": "pyautogui.click(x=0.5, y=0.5)"}}
+    line = json.dumps({"task_id": "a", "instruction": "Open it.", "traj": [step]})
+    (tmp_path / "theirs.jsonl").write_text(f"\ufeff{line}\n{line}\n", "utf-8")
+    assert len(taken(FORMATS.class_of("agentnet")(), tmp_path / "theirs.jsonl")) == 2

@@ -1,0 +1,20 @@
+"""Texts that a user writes may begin with a byte order mark."""
+
+from pathlib import Path
+
+import pytest
+
+from schemas.config.sections import read_toml
+from schemas.text import unmarked
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_config_is_read_with_a_mark_or_without(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "flywheel.toml"
+    file.write_text("[suite]\nseeds = 3  # ä\n", encoding)
+    assert read_toml(file) == {"suite": {"seeds": 3}}
+
+
+def test_only_the_first_line_has_a_mark() -> None:
+    assert list(unmarked(["\ufeffa", "\ufeffb"])) == ["a", "\ufeffb"]
+    assert list(unmarked([])) == []
