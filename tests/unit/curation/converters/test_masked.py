@@ -61,8 +61,8 @@ def test_a_reply_without_loss_is_context(
 
 
 def test_what_is_replied_in_a_prompt_is_context_and_so_is_an_undesirable_completion(tmp_path: Path) -> None:
-    """Rows of `prompt` with `completion`, `chosen` or `label`: trl 1.16.0, docs/source/dataset_formats.md; `label`
-    beside `messages`: modelscope/ms-swift@025fc6b8, docs/source_en/Customization/Custom-dataset.md, where a number is a
+    """Rows of `prompt` with `completion`, `chosen` or `label`: trl 1.16.0, its page on dataset formats; `label`
+    beside `messages`: modelscope/ms-swift@025fc6b8, its page on custom datasets, where a number is a
     class."""
     form = FORMATS.class_of("trl")()
     whole, images = turns({}, {}), ["0.png", "1.png"]
@@ -91,7 +91,7 @@ def test_what_is_replied_in_a_prompt_is_context_and_so_is_an_undesirable_complet
 
 
 def test_of_a_row_of_verl_the_ground_truth_alone_is_a_target(tmp_path: Path) -> None:
-    """verl 0.9.1, docs/preparation/prepare_data.rst: `prompt` is the input, `reward_model.ground_truth` the answer."""
+    """verl 0.9.1, its page on data preparation: `prompt` is the input, `reward_model.ground_truth` the answer."""
     prompt = [ASKED, {"role": "user", "content": "<image>"}, {"role": "assistant", "content": REPLY}]
     prompt.append({"role": "user", "content": "<image>"})
     row = {"prompt": prompt, "images": ["0.png", "1.png"], "reward_model": {"ground_truth": REPLY}}
