@@ -80,8 +80,8 @@ class VlmPolicy(Policy):
 def backend_of(config: PolicyConfig, directory: Path) -> str:
     """What runs a checkpoint where `policy.backend` is `auto`: a server if one is configured, the small policy's own
     network, else `transformers`."""
+    if config.acts_on_server:
+        return "server"
     if config.backend != "auto":
         return config.backend
-    if config.server.named:
-        return "server"
     return "tiny" if is_tiny(read_config(directory)) else "transformers"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from models.completion import Completion
 from models.policy import Context, Policy
 from rollout.threads import DaemonThreads
-from schemas.failure import ServerFailure
+from schemas.failure import FlywheelError, ServerFailure
 
 MAX_BATCH = 64
 CLOSE_S = 5.0
@@ -88,6 +88,9 @@ class Actor:
                 try:
                     completions = await self._threads.run(self._act, [context for context, _ in batch])
                 except Exception as error:
+                    if len(batch) > 1 and not isinstance(error, FlywheelError):
+                        await self._each_alone(batch)
+                        continue
                     for _, answer in batch:
                         if not answer.done():
                             answer.set_exception(error)
@@ -97,6 +100,18 @@ class Actor:
                         answer.set_result(completion)
         finally:
             self._free += 1
+
+    async def _each_alone(self, batch: Sequence[tuple[Context, asyncio.Future[Completion]]]) -> None:
+        """Asks for each of a batch that failed by itself, so that one context fails none but its own trajectory."""
+        for context, answer in batch:
+            try:
+                (completion,) = await self._threads.run(self._act, [context])
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+                continue
+            if not answer.done():
+                answer.set_result(completion)
 
     def _act(self, contexts: Sequence[Context]) -> list[Completion]:
         with self._renewing:

@@ -5,6 +5,7 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -34,7 +35,12 @@ SHOWN = 5
 CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
-"""What stands for a screen in a text; in a text of ours a space is put behind the first character."""
+"""What stands for a screen in a text."""
+_TOKENS = re.compile(
+    r"<(?=(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)\|[^\s<>]{1,40}\|>)|\[(?=IMG|/?INST\])"
+)
+"""The first character of what other trainers read as a screen or a special token, such as `<image>` or `<|im_end|>`;
+box tokens are UI-TARS's own markup. In a text of ours a space is put behind it."""
 _TOLD = {"thousandths": "thousandths of the screen", "resized_pixels": "pixels of the screen as it is shown to you"}
 
 
@@ -82,7 +88,9 @@ class Writing:
 
     def reply(self, step: ExchangedStep) -> str:
         """A step's reply; what could not be read stays as it was."""
-        return step.text if step.action is None else format_reply(step.thought, self.action(step.action, step.screen))
+        if step.action is None:
+            return plain(step.text)
+        return plain(format_reply(step.thought, self.action(step.action, step.screen)))
 
     def system(self, screen: Picture) -> str:
         """The prompt: its task and its actions."""
@@ -92,7 +100,7 @@ class Writing:
 def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[Turn]:
     """The chat up to the screen of step `end`, with so many of the last screens."""
     steps = record.steps[: end + 1]
-    turns = [Turn("system", writing.system(steps[0].screen)), Turn("user", record.instruction)]
+    turns = [Turn("system", writing.system(steps[0].screen)), Turn("user", plain(record.instruction))]
     for number, step in enumerate(steps):
         if number > end - shown:
             turns.append(Turn("user", screen=step.screen))
@@ -264,10 +272,8 @@ def record_of(
 
 
 def plain(text: str) -> str:
-    """A text in which nothing is taken for a screen's place."""
-    for mark in MARKS:
-        text = text.replace(mark, f"{mark[0]} {mark[1:]}")
-    return text
+    """A text in which nothing is taken for a screen's place or for a special token."""
+    return _TOKENS.sub(lambda found: f"{found[0]} ", text)
 
 
 def key_of(known: Metadata | None, place: Place) -> tuple[str, int]:

@@ -114,7 +114,7 @@ def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConf
 def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Member:
     """A stored success as a trajectory of a group, as the policy's family writes it; `rows` are its steps by the
     shortest way through its screens."""
-    replies = [family.reply(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
+    replies = [family.taught(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
     rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
     return Member(rows[0].seed, rows[0].reward, tuple(rollouts), (False,) * len(rollouts), success=True)
 

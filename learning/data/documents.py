@@ -11,12 +11,13 @@ from dataclasses import replace
 from learning.data.rollouts import Rollout
 from models.completion import Completion
 from models.families.family import ModelFamily, Size
+from models.families.outside import marked, marked_action, names_in
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
-from schemas.action import Action, Click, from_json
+from schemas.action import Action, Click, from_json, to_json
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, Turn
-from schemas.sample import PLACE, Question, TrainSample
+from schemas.sample import PLACE, Past, Question, TrainSample
 
 Document = TrainSample | Rollout
 ANY: Size = (1000, 1000)
@@ -37,6 +38,8 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
         sizes: of its screens, oldest first.
         seed: the job's, which chooses among the questions about a screen.
 
+    Texts from outside are marked in both (`models.families.outside`).
+
     Raises:
         FlywheelError: a sample with neither an action nor a question.
     """
@@ -44,7 +47,8 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     if isinstance(document, Rollout):
         context = _context(document.instruction, _read(document, family, screens), screens[-1])
         messages = family.chat(replace(context, thinks=family.thinks))
-        return messages, document.reply
+        return messages, family.marked_reply(document.reply)
+    document = marked_sample(document)
     if document.kind != "step":
         return _question(document, family, screens, seed)
     if document.action is None:  # a screen alone: where is one of its elements?
@@ -58,6 +62,23 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     context = _context(document.instruction, turns, screens[-1])
     messages = family.chat(replace(context, thinks=document.thinks))
     return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
+
+
+def marked_sample(sample: TrainSample) -> TrainSample:
+    """The sample with its texts marked: it holds no token, only text and typed actions."""
+    history = tuple(Past(marked(past.thought), _marked_json(past.action)) for past in sample.history)
+    return replace(
+        sample,
+        instruction=marked(sample.instruction),
+        history=history,
+        thought=marked(sample.thought),
+        action=None if sample.action is None else _marked_json(sample.action),
+        questions=tuple(replace(question, name=marked(question.name)) for question in sample.questions),
+    )
+
+
+def _marked_json(action: str) -> str:
+    return to_json(marked_action(from_json(action))) if names_in(action) else action
 
 
 def thought_of(document: Document, family: ModelFamily) -> str | None:

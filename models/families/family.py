@@ -8,11 +8,14 @@ thousandths of the screen, and written by the family where it is trained on. A f
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import cached_property
 from typing import ClassVar
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
+from models.families.outside import marked, marked_action, names_in, opened
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
 from models.families.reading import Reading, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
@@ -27,6 +30,7 @@ from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
 """Of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
+_ANY: Size = (1000, 1000)
 
 
 class ModelFamily:
@@ -110,7 +114,11 @@ class ModelFamily:
         return CoordinateSpace(self.counts, self.limits).sides(screen)
 
     def chat(self, context: Context) -> list[Message]:
-        """The chat that a policy is asked to go on with: `messages` of as many turns as `policy.history_turns` says."""
+        """The chat that a policy is asked to go on with: `messages` of as many turns as `policy.history_turns` says.
+
+        Texts from outside are marked, so that every tokenizer of ours reads them as text (`models.families.outside`).
+        """
+        context = self._marked(context)
         left_out = max(0, len(context.turns) - (self._history_turns or len(context.turns)))
         if not left_out:
             return self.messages(context)
@@ -118,6 +126,49 @@ class ModelFamily:
         return self.messages(
             replace(context, instruction=f"{context.instruction}\n{said}", turns=context.turns[left_out:])
         )
+
+    def _marked(self, context: Context) -> Context:
+        """Marks the instruction, and of each past turn all that is not the family's own markup."""
+        turns = [
+            replace(turn, thought=marked(turn.thought), action_text=self._marked_action_text(turn.action_text))
+            for turn in context.turns
+        ]
+        return replace(context, instruction=marked(context.instruction), turns=tuple(turns))
+
+    @cached_property
+    def markup(self) -> frozenset[str]:
+        """Everything with the form of a token that the family writes by itself, such as `<tool_call>`."""
+        found = set[str]()
+        for action in (*SAMPLES, *TOOL_SAMPLES):
+            with suppress(UsageError):  # the template has no such action
+                found |= names_in(self.reply("?", action, _ANY))
+        return frozenset(found)
+
+    def marked_reply(self, reply: str) -> str:
+        """A reply as it was written, marked but for the family's own markup.
+
+        Text within a thought or within an action's fields is marked even where it looks like that markup.
+        """
+        if not names_in(reply):
+            return reply
+        read = self.read(Completion(reply), _ANY)
+        for text, new in (
+            (read.thought, marked(read.thought)),
+            (read.action_text, self._marked_action_text(read.action_text)),
+        ):
+            reply = reply.replace(text, new, 1) if text else reply
+        return opened(marked(reply, self.markup))
+
+    def _marked_action_text(self, text: str) -> str:
+        """An action's text, marked but for the family's markup outside of the action's fields."""
+        if not names_in(text):
+            return text
+        action = self.read(Completion(text), _ANY).action
+        if action is not None and (plain := marked_action(action)) is not action:
+            with suppress(UsageError):
+                if self.write(action, _ANY) == text:
+                    return marked(self.write(plain, _ANY), self.markup)
+        return marked(text, self.markup)
 
     def _said(self, turns: Sequence[Turn]) -> str:
         """What is said of turns that are left out."""
@@ -161,10 +212,14 @@ class ModelFamily:
         """A whole reply as the model writes it: without the thought where it is not asked to think."""
         return format_reply(thought if self.thinks else "", self.write(action, screen))
 
+    def taught(self, thought: str, action: Action, screen: Size) -> str:
+        """A whole reply that no model wrote, its texts marked: only the family's own markup is read as tokens."""
+        return self.reply(marked(thought), marked_action(action), screen)
+
     def rewrite(self, reply: str, screen: Size) -> str:
         """A reply that is stored as text in thousandths of the screen; one without an action stays as it is."""
         read = parse_reply(reply)
-        return reply if read.action is None else self.reply(read.thought, read.action, screen)
+        return reply if read.action is None else self.taught(read.thought, read.action, screen)
 
     def _system(self, screen: Size, thinks: bool = True) -> str:
         samples = (*SAMPLES, *TOOL_SAMPLES) if self.template == "hybrid" else SAMPLES

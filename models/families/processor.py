@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from models.families.outside import as_text
 from models.families.screen import ImageLimits, limits_of
 from models.safe import SAFE
 from schemas.failure import CheckpointError, FlywheelError
 
 
 def read_processor(directory: Path) -> Any:
-    """The directory's processor, as `AutoProcessor` reads it.
+    """The directory's processor, as `AutoProcessor` reads it; its tokenizer reads marked text as text.
 
     Processors of models that also take videos need torchvision for their video part alone. Screens are no videos, so
     where torchvision is not installed the same processor class is put together without that part.
@@ -28,8 +29,11 @@ def read_processor(directory: Path) -> Any:
     try:
         kind = _processor_class(directory)
         if _takes_videos(kind) and not (is_torchvision_available() and _names_image_processor(directory)):
-            return _without_videos(kind, directory)
-        return AutoProcessor.from_pretrained(directory, **SAFE)
+            processor = _without_videos(kind, directory)
+        else:
+            processor = AutoProcessor.from_pretrained(directory, **SAFE)
+        as_text(processor.tokenizer.backend_tokenizer)
+        return processor
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
 

@@ -5,6 +5,7 @@ another prompt than it acts on, and show in nothing else."""
 from collections.abc import Sequence
 from pathlib import Path
 
+from models.families.outside import sent, tokens_of
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.screen import picture
@@ -15,14 +16,17 @@ AROUND = 8
 
 
 def prompt_tokens(directory: Path, chat: Sequence[Message]) -> list[int]:
-    """The tokens of a chat that ends before the reply, pictures included, by the directory's own processor.
+    """The tokens of a chat as a server is sent it, pictures included, by the directory's own processor.
 
     Raises:
         CheckpointError: it has none for images and text.
     """
     processor = read_processor(directory)
     made = processor.apply_chat_template(
-        [_decoded(message) for message in chat], add_generation_prompt=True, tokenize=True, return_dict=True
+        [_decoded(message) for message in sent(chat, tokens_of(directory))],
+        add_generation_prompt=True,
+        tokenize=True,
+        return_dict=True,
     )
     return list(made["input_ids"][0])
 

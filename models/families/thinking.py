@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import islice
 
+from models.families.outside import unmarked
 from models.families.reading import Reading
 
 _NAME = r"(?:\w+:)?think\w*\s*"
@@ -86,4 +87,4 @@ def drafted(thought: str, draft: re.Pattern[str]) -> tuple[str, str]:
     Returns:
         What the reply begins with (the thought between tags, or nothing), and the thought in the reply's own place.
     """
-    return (f"{OPEN}\n{thought}\n{CLOSE}\n", "") if draft.search(thought) else ("", thought)
+    return (f"{OPEN}\n{thought}\n{CLOSE}\n", "") if draft.search(unmarked(thought)) else ("", thought)

@@ -20,7 +20,7 @@ from models.sampling import choose
 from models.serving.prefill import Prefill
 from models.serving.seen import SeenScreens
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import SandboxFailure, UsageError
 
 
 class TransformersModel(LanguageModel):
@@ -71,18 +71,25 @@ class TransformersModel(LanguageModel):
         return made
 
     def _generate(self, chats: Sequence[Sequence[Message]], sampler: "_Sampler", max_tokens: int) -> list[Completion]:
-        inputs = self.processor.apply_chat_template(
-            [[_with_images(message) for message in chat] for chat in chats],
-            add_generation_prompt=True,
-            tokenize=True,
-            return_dict=True,
-            return_tensors="pt",
-            processor_kwargs={"padding": True, "padding_side": "left"},
-        ).to(self.model.device)
+        inputs = self._inputs(chats)
         given = self._prefill(inputs, [_names(chat) for chat in chats])
         out = self.model.generate(**given, do_sample=False, max_new_tokens=max_tokens, logits_processor=[sampler])
         replies = out[:, inputs["input_ids"].shape[1] :].tolist()
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
+
+    def _inputs(self, chats: Sequence[Sequence[Message]]) -> Any:
+        """The processor's tensors; raises SandboxFailure for a chat that the processor refuses."""
+        try:
+            return self.processor.apply_chat_template(
+                [[_with_images(message) for message in chat] for chat in chats],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=True,
+                return_tensors="pt",
+                processor_kwargs={"padding": True, "padding_side": "left"},
+            ).to(self.model.device)
+        except (ValueError, TypeError, StopIteration, IndexError, KeyError) as error:
+            raise SandboxFailure(f"the checkpoint's processor refuses the chat: {error!r}"[:300]) from error
 
     def _read(self, ids: list[int], logprobs: list[float], max_tokens: int) -> Completion:
         """A row up to its end token; what follows is padding."""

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 
 from models.completion import Completion
+from models.families.outside import sent, tokens_of
 from models.families.prompt import Message
 from models.families.screen import picture_png
 from models.language_model import LanguageModel
@@ -75,7 +76,7 @@ class ServerModel(LanguageModel):
     def _body(self, chat: Sequence[Message], seed: int, max_tokens: int) -> dict[str, Any]:
         """What is asked, but for how it is sampled."""
         return {
-            "messages": [wire_message(message) for message in chat],
+            "messages": [wire_message(message) for message in sent(chat, tokens_of(self._weights.directory))],
             "max_tokens": max_tokens,
             "seed": seed % 2**31,
             **self._served.fields,

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from models.completion import Completion
 from models.families.dialects import format_action, read_completion
+from models.families.outside import marked_chat
 from models.families.prompt import SAMPLES, Message, messages_of, system_text
 from models.policy import Context
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
@@ -132,7 +133,7 @@ class PolicyThinker(AskedThinker[PolicyOptions]):
         family = self._policy.family
         chats = [chat_about(case, self.options.language, family.history_images) for case in cases]
         seeds = [context.seed for context in contexts]
-        made = self._policy.model.generate(chats, seeds, heat, self.options.max_tokens)
+        made = self._policy.model.generate([marked_chat(chat) for chat in chats], seeds, heat, self.options.max_tokens)
         return [_explained(one) for one in made]
 
 

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from models.completion import Completion
+from models.families.outside import as_text
 from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
@@ -34,11 +35,13 @@ class Prompt:
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
-    """A checkpoint's tokeniser; raises `CheckpointError` if it cannot be read."""
+    """A checkpoint's tokeniser, which reads marked text as text; raises `CheckpointError` if it cannot be read."""
     try:
-        return Tokenizer.from_file(str(directory / "tokenizer.json"))
+        tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     except Exception as error:  # the library raises bare Exception
         raise CheckpointError(f"{directory}/tokenizer.json: {error}.", "The checkpoint is broken.") from error
+    as_text(tokenizer)
+    return tokenizer
 
 
 def prompt_text(messages: Sequence[Message]) -> str:

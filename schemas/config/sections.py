@@ -226,6 +226,11 @@ class PolicyConfig(Section):
     merge: Count = 2
     """So many by so many patches are one token."""
 
+    @property
+    def acts_on_server(self) -> bool:
+        """Whether a server runs the model."""
+        return self.backend == "server" or (self.backend == "auto" and self.server.named)
+
     @model_validator(mode="after")
     def _remembers(self) -> "PolicyConfig":
         if self.history_turns is not None and self.history_turns < self.history_images - 1:

@@ -132,11 +132,11 @@ def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> It
 def _past(step: Mapping[str, Any], family: ModelFamily) -> str:
     if step["action"] is None:
         return step["raw_text"]
-    return family.reply(step["thought"], from_json(step["action"]), (step["width"], step["height"]))
+    return family.taught(step["thought"], from_json(step["action"]), (step["width"], step["height"]))
 
 
 def _side(text: str, action: str | None, kind: str, size: Size, family: ModelFamily) -> str:
     """One reply: of a step by its action, of a correction by its text; a step without an action as it was generated."""
     if action is not None:
-        return family.reply(parse_reply(text).thought, from_json(action), size)
+        return family.taught(parse_reply(text).thought, from_json(action), size)
     return text if kind == "parting" else family.rewrite(text, size)

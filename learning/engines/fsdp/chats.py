@@ -22,6 +22,7 @@ from learning.data.documents import Document, chat_of, shown, thought_of
 from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import Item, Piece
+from models.families.outside import as_sent
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
@@ -73,6 +74,7 @@ class Chats:
     def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
         self.processor = read_processor(directory)
         self._family = family_of(policy, directory)
+        self._directory, self._policy = directory, policy
         self._screenshots, self._seed, self._history_images = screenshots, seed, policy.history_images
         self._tokenizer: Any = self.processor.tokenizer
         config = read_config(directory)
@@ -116,14 +118,14 @@ class Chats:
         sizes = self._sizes(document)
         messages, text = chat_of(document, self._family, sizes, self._seed)
         if isinstance(document, Rollout):
-            return self._given(document, messages, sizes)
+            return self._given(document, messages, text, sizes)
         return self._chat(messages, sizes, [*self._written(text), self._end])
 
-    def _given(self, rollout: Rollout, messages: list[Message], sizes: Sequence[tuple[int, int]]) -> Chat:
+    def _given(self, rollout: Rollout, messages: list[Message], text: str, sizes: Sequence[tuple[int, int]]) -> Chat:
         """A reply that was given: its tokens as drawn, or its text where no model of this kind drew it."""
         drawn = list(rollout.token_ids)
         if not drawn:
-            drawn = [*self._written(rollout.reply), *([self._end] if rollout.ended else [])]
+            drawn = [*self._written(text), *([self._end] if rollout.ended else [])]
         where = f"step {rollout.step} of {rollout.trajectory_id} ({rollout.task_id})"
         if not drawn:
             raise FlywheelError(f"{where}: an empty reply.", "Delete that trajectory.")
@@ -144,7 +146,8 @@ class Chats:
     ) -> Chat:
         """The chat that ends with a reply of these tokens; `sizes` are those of its screens."""
         shapes = [self._shape(size) for size in sizes]
-        prompt = self._ids(self._template(messages, prompt=True), [written for _, written in shapes])
+        asked = as_sent(messages, self._directory, self._policy)
+        prompt = self._ids(self._template(asked, prompt=True), [written for _, written in shapes])
         ids = [*prompt, *reply[:-1]]
         targets = [-1] * (len(prompt) - 1) + list(reply)
         kinds = [*self.processor.create_mm_token_type_ids([prompt])[0], *[0] * (len(reply) - 1)]
@@ -177,7 +180,7 @@ class Chats:
         made = self.processor.image_processor(images=[Image.new("RGB", (side, side))], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]
 
-    def _template(self, messages: list[Message], prompt: bool) -> str:
+    def _template(self, messages: Sequence[Message], prompt: bool) -> str:
         return self.processor.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
 
     def _ids(self, text: str, written: list[str]) -> list[int]:

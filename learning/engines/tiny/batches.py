@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
-from learning.data.documents import question_text
+from learning.data.documents import marked_sample, question_text
 from learning.engines.tiny.forward import Aims, Piece
 from learning.planning.balance import Cost, padded
 from models.families.dialects import format_reply
@@ -120,7 +120,7 @@ class Batcher:
         return self._cost(*self._made(sample, seed))
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
-        draw = random.Random(hash(seed))
+        sample, draw = marked_sample(sample), random.Random(hash(seed))
         images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
         shift = (right / images[-1].shape[1], down / images[-1].shape[0])

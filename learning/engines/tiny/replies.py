@@ -16,6 +16,7 @@ from learning.data.rollouts import Rollout
 from learning.engines.tiny.batches import SCREEN
 from learning.engines.tiny.forward import Piece
 from models.families.family import TinyFamily
+from models.families.outside import as_sent
 from models.tiny.generator import prompt_text, read_tokenizer, token_id
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import pack
@@ -39,6 +40,7 @@ class ReplyEncoder:
         self, checkpoint: Path, policy: PolicyConfig, net: TinyNet, pngs: Mapping[str, bytes], seed: int = 0
     ) -> None:
         self._tokenizer, self._seed = read_tokenizer(checkpoint), seed
+        self._checkpoint, self._policy = checkpoint, policy
         self._family, self._history_images = TinyFamily(policy), policy.history_images
         self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
         self._dtype = net.dtype
@@ -54,7 +56,7 @@ class ReplyEncoder:
         """Prompt and reply."""
         sizes = [SCREEN] * len(shown(document, self._history_images))
         messages, reply = chat_of(document, self._family, sizes, self._seed)
-        prompt = list(self._ids(prompt_text(messages)))
+        prompt = list(self._ids(prompt_text(as_sent(messages, self._checkpoint, self._policy))))
         if isinstance(document, Rollout) and document.token_ids:
             return prompt, document.token_ids
         ended = not isinstance(document, Rollout) or document.ended

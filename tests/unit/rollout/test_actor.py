@@ -49,6 +49,16 @@ class Broken(Policy):
         raise FlywheelError("the key is refused")
 
 
+class Choosy(Policy):
+    version = "choosy"
+    dialect = "json"
+
+    def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
+        if any(one.seed == 13 for one in contexts):
+            raise ValueError("13")
+        return [Completion(str(one.seed)) for one in contexts]
+
+
 def seeded(seed: int) -> Context:
     first = context(0)
     return Context(first.instruction, first.turns, first.observation, seed)
@@ -112,6 +122,16 @@ def test_a_completion_names_its_version_and_newer_weights_are_taken_up_with_the_
 
     assert asyncio.run(run()) == ["slow", "slow+1", "slow+1"]
     assert (first.calls, second.calls) == ([1], [1, 1])
+
+
+def test_one_context_that_fails_fails_none_of_its_batch() -> None:
+    async def ask() -> list[Completion | BaseException]:
+        with Actor(Choosy()) as actor:
+            return await asyncio.gather(*(actor.act(seeded(seed)) for seed in (1, 2, 13, 4, 5)), return_exceptions=True)
+
+    first, second, failed, *others = asyncio.run(ask())
+    assert [one.text for one in (first, second, *others) if isinstance(one, Completion)] == ["1", "2", "4", "5"]
+    assert isinstance(failed, ValueError)
 
 
 def test_a_server_that_fails_and_a_policy_that_raises_are_told_to_whoever_asked() -> None:
