@@ -1,11 +1,12 @@
 """What a picture looks like, in a few hundred bits: near-identical pictures differ in few of them."""
 
-import io
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
+
+from schemas.picture import rgb_of
 
 CELLS = 16
 """Cells of the picture in each direction that are compared with their neighbours."""
@@ -43,7 +44,7 @@ def difference_hash(png: bytes) -> str:
     Noise, another encoder or a cursor flip up to 8 bits of a MiniWoB++ page; another text or a button moved by a few
     pixels flips tens.
     """
-    return f"{edges(Image.open(io.BytesIO(png))):0{BITS // 4}x}"
+    return f"{edges(rgb_of(png)):0{BITS // 4}x}"
 
 
 def edges(picture: Image.Image) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from PIL import Image, ImageDraw
+from PIL import ImageDraw
 
 from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture, Sampled
 from curation.forms import called
@@ -30,6 +30,7 @@ from schemas.action import (
     to_json,
 )
 from schemas.observation import Element, element_at
+from schemas.picture import rgb_of
 
 PASSWORD = "password field"
 Screens = Mapping[str, Sequence[Element]]
@@ -187,8 +188,7 @@ class Redactor:
 
 def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]) -> Picture:
     """The picture with these boxes, in fractions of it, painted over; a pixel more on every side."""
-    with Image.open(io.BytesIO(picture.png)) as image:
-        shown = image.convert("RGB")
+    shown = rgb_of(picture.png)
     draw = ImageDraw.Draw(shown)
     for left, top, right, bottom in boxes:
         corners = (left * shown.width - 1, top * shown.height - 1, right * shown.width + 1, bottom * shown.height + 1)

@@ -6,11 +6,12 @@ action does stays away while nothing is done. Pictures are compared outside thos
 """
 
 import hashlib
-import io
 from collections.abc import Sequence
 
 import numpy as np
 from PIL import Image
+
+from schemas.picture import rgb_of
 
 CELLS = 32
 """Of a screen in each direction: what is restless is known by the cell."""
@@ -91,7 +92,7 @@ def _grown(cells: Cells) -> Cells:
 
 
 def _pixels(png: bytes) -> np.ndarray:
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    return np.asarray(rgb_of(png))
 
 
 def _cells(size: int) -> np.ndarray:

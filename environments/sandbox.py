@@ -10,6 +10,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any, TypeVar, final
 
 from environments.verifier import Verifier
@@ -17,6 +18,7 @@ from schemas.action import TERMINAL, Action, CallUser, Finished, Type
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
+from schemas.picture import is_plain, plain
 from schemas.tables.task import GuiTask
 from schemas.text import storable
 
@@ -63,9 +65,21 @@ class Sandbox(ABC):
 
     @final
     async def observe(self, elements: bool = False) -> Observation:
-        """What the screen shows now, of whatever size, with its elements if asked and there are any; raises
-        SandboxFailure."""
-        return await self._in_time(self._observe(elements), "screenshot")
+        """What the screen shows now, of whatever size, with its elements if asked and there are any.
+
+        Its picture is a plain PNG (`schemas.picture`), whatever the environment drew.
+
+        Raises:
+            SandboxFailure: the box died or hung, or shows no picture.
+        """
+        seen = await self._in_time(self._observe(elements), "screenshot")
+        if is_plain(seen.png):
+            return seen
+        try:
+            png, width, height = await asyncio.to_thread(plain, seen.png)
+        except Exception as error:  # Pillow raises SyntaxError, zlib.error, struct.error and more for a broken one
+            raise SandboxFailure(f"the screen is no picture: {error}"[:_LONGEST_REASON]) from error
+        return replace(seen, png=png, width=width, height=height)
 
     @final
     async def perform(self, action: Action) -> str | None:

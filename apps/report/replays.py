@@ -6,10 +6,9 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 
-from PIL import Image
-
 from apps.report.redacted import Shown
 from schemas.failure import is_environment_failure
+from schemas.picture import rgb_of, size_of, stored_plain
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.task import short_names
@@ -168,10 +167,11 @@ def _pictures(lake: Lake, hashes: list[str], redacted: Shown) -> dict[str, str]:
 
 
 def _data_uri(png: bytes) -> str:
-    with Image.open(io.BytesIO(png)) as image:
-        if image.width > WIDEST:
-            small = image.convert("RGB").resize((WIDEST, round(image.height * WIDEST / image.width)))
-            buffer = io.BytesIO()
-            small.save(buffer, "JPEG", quality=75)
-            return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
+    png = stored_plain(png)
+    width, height = size_of(png)
+    if width > WIDEST:
+        small = rgb_of(png).resize((WIDEST, round(height * WIDEST / width)))
+        buffer = io.BytesIO()
+        small.save(buffer, "JPEG", quality=75)
+        return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
     return "data:image/png;base64," + base64.b64encode(png).decode()

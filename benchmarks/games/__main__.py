@@ -11,7 +11,6 @@ seed and actions come to the same score, end and pictures.
 
 import argparse
 import asyncio
-import io
 import sys
 import time
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from benchmarks.games.players import Played, Player, again, alike, at_random, pl
 from benchmarks.shared.report import Bar, add_options, finish
 from environments.games.environment import GamesConfig, GamesEnvironment
 from environments.pool import SandboxPool
+from schemas.picture import rgb_of
 from schemas.tables.trajectory import SPLIT_STARTS
 
 FIRST = SPLIT_STARTS["test"]
@@ -83,7 +83,7 @@ async def picture(games: GamesEnvironment, names: Sequence[str], path: Path) -> 
     """One screen of each game, half way through the scripted player's."""
     async with SandboxPool([games]) as pool:
         played = [await play(pool, games.task(name), SHOWN_SEED, scripted) for name in names]
-    screens = [Image.open(io.BytesIO(one.middle)).convert("RGB") for one in played]
+    screens = [rgb_of(one.middle) for one in played]
     width, height = (side + MARGIN for side in screens[0].size)
     rows = -(-len(screens) // COLUMNS)
     sheet = Image.new("RGB", (COLUMNS * width + MARGIN, rows * height + MARGIN), "white")

@@ -1,7 +1,7 @@
 """Files of other people's data sets: read with every name and byte taken for hostile, written as a new folder.
 
 A picture's name in a record is data: it may be no absolute path, and where it leads, links followed, must lie below
-the folders that the pictures are in. What is no PNG becomes one, pixel by pixel; nothing else is changed.
+the folders that the pictures are in. What is no plain PNG becomes one (`schemas.picture`); nothing else is changed.
 """
 
 import io
@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from curation.converters.exchanged import Picture, Place, Refused, flaw_of
 from schemas.failure import UsageError
+from schemas.picture import plain
 from schemas.problem import problem_of
 from schemas.text import storable
 
@@ -156,7 +157,7 @@ def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Pict
                 if max(width, height) > MOST_SIDE or width * height > MOST_PIXELS:
                     raise Refused(place, field, f"a picture of {width} x {height} pixels is larger than a lake takes")
                 image.load()
-                png = content if image.format == "PNG" else _png(image)
+                png, width, height = plain(content, KINDS)
     except Refused:
         raise
     except UnidentifiedImageError as error:  # whose own words name the buffer
@@ -164,12 +165,6 @@ def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Pict
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError, EOFError, Warning) as error:
         raise Refused(place, field, f"no picture{where}: {str(error)[:200]}") from error
     return Picture(png, width, height)
-
-
-def _png(image: Image.Image) -> bytes:
-    buffer = io.BytesIO()
-    (image if image.mode in ("RGB", "L") else image.convert("RGB")).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def model_of(kind: type[M], value: Any, place: Place) -> M:

@@ -1,14 +1,14 @@
 """The numbers of a LeRobot data set's `meta/stats.json`, counted as its frames are written."""
 
-import io
 import math
 from collections.abc import Mapping
 from typing import Any
 
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from curation.converters.exchanged import Picture
 from curation.converters.files import items_of
+from schemas.picture import rgb_of
 
 
 class Stats:
@@ -52,7 +52,6 @@ class Stats:
 
 def _colours(screen: Picture) -> list[tuple[float, float, float, float]]:
     """Of each colour of a picture: least, greatest, mean, mean of squares; in [0, 1]."""
-    with Image.open(io.BytesIO(screen.png)) as image:
-        found = ImageStat.Stat(image.convert("RGB"))
+    found = ImageStat.Stat(rgb_of(screen.png))
     each = zip(found.extrema, found.mean, found.sum2, found.count, strict=True)
     return [(low / 255, high / 255, mean / 255, square / n / 255**2) for (low, high), mean, square, n in each]

@@ -1,11 +1,11 @@
 """What an element looks like, from the pixels of its box: its colour, where one colour fills it."""
 
-import io
 from functools import lru_cache
 
 from PIL import Image
 
 from schemas.observation import Element
+from schemas.picture import rgb_of
 
 COLOURS = {
     "red": (220, 40, 40),
@@ -45,4 +45,4 @@ def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> float:
 
 @lru_cache(maxsize=4)
 def _opened(png: bytes) -> Image.Image:
-    return Image.open(io.BytesIO(png)).convert("RGB")
+    return rgb_of(png)

@@ -7,6 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from curation.perception.screen import Perceived, Screen
 from schemas.observation import Element
+from schemas.picture import rgb_of
 
 MOST = 8
 LABEL = (9, 11)
@@ -37,7 +38,7 @@ def marks(screen: Screen, most: int) -> list[Perceived]:
 def placed(screen: Screen, elements: Sequence[Element]) -> list[tuple[Element, Box]]:
     """The elements beside which a label fits, each with its label's box in pixels: on a plain piece of the picture, so
     that it hides nothing, and off the other ones."""
-    picture = Image.open(io.BytesIO(screen.png)).convert("RGB")
+    picture = rgb_of(screen.png)
     wide, high = (round(side * scale(screen)) for side in LABEL)
     boxes = {id(one): _pixels(screen, one) for one in elements}
     found: list[tuple[Element, Box]] = []
@@ -55,7 +56,7 @@ def placed(screen: Screen, elements: Sequence[Element]) -> list[tuple[Element, B
 
 def draw(screen: Screen, marked: Sequence[tuple[Element, Box]]) -> bytes:
     """The PNG of the screen with a box around each element and its number, from 1, on its label."""
-    picture = Image.open(io.BytesIO(screen.png)).convert("RGB")
+    picture = rgb_of(screen.png)
     pen = ImageDraw.Draw(picture)
     font = ImageFont.load_default(size=9 * scale(screen))
     for number, (element, label) in enumerate(marked, 1):

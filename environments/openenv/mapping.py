@@ -10,6 +10,8 @@ from typing import Any
 
 from schemas import action as act
 from schemas.keyboard import names_of
+from schemas.picture import is_plain, plain
+from schemas.picture import png_of as png_of_rgb
 
 LARGEST = 16_384
 """Pixels of a side that a screen may have."""
@@ -50,22 +52,22 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
 
 
 def png_of(content: bytes) -> tuple[bytes, int, int]:
-    """The bytes of a PNG or JPEG as PNG with its width and height in pixels.
+    """The bytes of a picture as a plain PNG (`schemas.picture`) with its width and height in pixels.
 
-    A PNG is checked by its sums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
+    A plain PNG is checked by its sums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
 
     Raises:
         ValueError: it is no picture; says what is wrong.
     """
     if not content.startswith(_SIGNATURE):
-        return _as_png(content)
+        return _as_png(content, ("JPEG", "WEBP", "GIF", "BMP"))
     if len(content) < 33 or not content.endswith(_END):
         raise ValueError("is a PNG that is cut short")
     width, height = struct.unpack(">II", content[16:24])
     if not (0 < width <= LARGEST and 0 < height <= LARGEST and width * height <= MOST_PIXELS):
         raise ValueError(f"is a picture of {width} x {height} pixels")
     _open(content, whole=False)
-    return content, width, height
+    return (content, width, height) if is_plain(content) else _as_png(content, ("PNG",))
 
 
 def decode(png: bytes) -> None:
@@ -95,23 +97,16 @@ def _drawn(rows: list[Any]) -> tuple[bytes, int, int]:
         raise ValueError(f"is a list of shape {pixels.shape}, and not (height, width, 3) of whole numbers")
     if pixels.min() < 0 or pixels.max() > 255:
         raise ValueError("has pixels outside 0 to 255")
-    return _saved(Image.fromarray(pixels.astype(np.uint8)))
+    return png_of_rgb(Image.fromarray(pixels.astype(np.uint8))), pixels.shape[1], pixels.shape[0]
 
 
-def _as_png(content: bytes) -> tuple[bytes, int, int]:
+def _as_png(content: bytes, formats: Sequence[str]) -> tuple[bytes, int, int]:
     from PIL import Image
 
     try:
-        with Image.open(io.BytesIO(content), formats=("JPEG", "WEBP", "GIF", "BMP")) as picture:
-            return _saved(picture.convert("RGB"))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
+        return plain(content, formats)
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise ValueError("is no picture") from error
-
-
-def _saved(picture: Any) -> tuple[bytes, int, int]:
-    stream = io.BytesIO()
-    picture.save(stream, "png", compress_level=1)
-    return stream.getvalue(), picture.width, picture.height
 
 
 def names_for(kind: str) -> frozenset[str]:

@@ -6,13 +6,14 @@ the screen is resized by them once, here, and that picture goes to the network, 
 rule gives its own results back (`smart_resize` is idempotent), so nobody resizes it a second time.
 """
 
-import io
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
 from PIL import Image
+
+from schemas.picture import png_of, rgb_of, size_of, stored_plain
 
 Size = tuple[int, int]
 """Width and height, in pixels."""
@@ -155,7 +156,7 @@ def picture(png: bytes, limits: ImageLimits | None) -> Image.Image:
 
     Resampled as the processors do (bicubic), so that the pixels are theirs too.
     """
-    image = Image.open(io.BytesIO(png)).convert("RGB")
+    image = rgb_of(png)
     return image if limits is None else sized(image, limits)
 
 
@@ -167,13 +168,10 @@ def sized(image: Image.Image, limits: ImageLimits) -> Image.Image:
 
 @lru_cache(maxsize=32)
 def picture_png(png: bytes, limits: ImageLimits | None) -> bytes:
-    """The same for a server: as it is where its size is right, else as a new PNG. The last few are kept, since a screen
-    is sent again with every step whose chat shows it."""
-    if limits is None:
-        return png
-    image = Image.open(io.BytesIO(png))
-    if limits.resized(image.size) == image.size:
-        return png
-    out = io.BytesIO()
-    sized(image.convert("RGB"), limits).save(out, "png", compress_level=1)
-    return out.getvalue()
+    """The same for a server: as it is where it is plain and its size is right, else as a new PNG.
+
+    The last few are kept, since a screen is sent again with every step whose chat shows it.
+    """
+    png = stored_plain(png)
+    size = size_of(png)
+    return png if limits is None or limits.resized(size) == size else png_of(picture(png, limits))

@@ -11,6 +11,7 @@ from pydantic import Field
 from models.judges.judge import Case, Judge, JudgeFailure, Judgement
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section
+from schemas.picture import stored_plain
 from schemas.text import storable
 
 RULES = (
@@ -119,7 +120,10 @@ def _content(case: Case) -> list[dict[str, Any]]:
     """Text and pictures of a case as parts of a message."""
     replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies))
     pictures = [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{base64.b64encode(png).decode()}"}}
+        {
+            "type": "image_url",
+            "image_url": {"url": f"data:image/png;base64,{base64.b64encode(stored_plain(png)).decode()}"},
+        }
         for png in case.screens
     ]
     return [{"type": "text", "text": f"Instruction: {case.instruction}\n\n{replies}"}, *pictures]

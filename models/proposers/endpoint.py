@@ -13,6 +13,7 @@ from models.policy import Context
 from models.proposers.proposer import Proposer, Resources
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
+from schemas.picture import stored_plain
 
 ASKED = "Those were tried on this screen, and led nowhere. Do something else that the instruction asks for."
 
@@ -63,7 +64,7 @@ class EndpointProposer(Proposer[EndpointOptions]):
             return Completion("", failure=str(failure))
 
     def _body(self, context: Context, draw: int) -> dict[str, Any]:
-        png = base64.b64encode(context.observation.png).decode()
+        png = base64.b64encode(stored_plain(context.observation.png)).decode()
         picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
         content = [{"type": "text", "text": text_of(context)}, picture]
         rules = system_text([format_action(action) for action in SAMPLES])

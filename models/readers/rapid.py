@@ -1,6 +1,8 @@
-"""RapidOCR: PP-OCR's models on ONNX, offline, on a CPU; reads lines of text with their boxes."""
+"""RapidOCR: PP-OCR's models on ONNX, offline, on a CPU; reads lines of text with their boxes.
 
-import io
+A screen is read in overlapping tiles at its own resolution, and lines that cross an edge are put together.
+"""
+
 import logging
 from importlib.util import find_spec
 from typing import Any, ClassVar
@@ -11,27 +13,39 @@ from PIL import Image, UnidentifiedImageError
 from models.readers.reader import Reader
 from schemas.failure import FlywheelError
 from schemas.observation import Element
+from schemas.picture import rgb_of
 
 MODULES = ("rapidocr", "onnxruntime")
-HEIGHT = 840
-"""Pixels that a screen is enlarged to at least: the models were made for larger letters than those of small screens."""
+SIDE = 736
+"""Pixels of a tile's side, the size that the detector was made for (`Det.limit_side_len`): on a larger picture it
+misses lone labels, and RapidOCR shrinks one of more than 2000 pixels."""
+OVERLAP = 128
+"""Pixels that neighbouring tiles share: a line that is no higher stands whole in one of them, or is put together."""
 SURE = 0.6
 """Least confidence of a line."""
+MEASURED = 3840 * 2160
+"""Pixels of the largest screen whose recall is known (docs/perception.md)."""
+
+Corner = tuple[int, int]
+Box = tuple[float, float, float, float]
+Line = tuple[str, Box]
 
 
 class RapidReader(Reader):
     """Lines of text; it knows neither kinds nor what can be clicked."""
 
-    name: ClassVar[str] = "rapidocr-3"
+    name: ClassVar[str] = "rapidocr-3-tiles"
 
     def __init__(self) -> None:
         self.require()
         rapidocr: Any = __import__("rapidocr")
         logging.getLogger("RapidOCR").setLevel(logging.ERROR)
+        self._warned = set[tuple[int, int]]()
         self._ocr = rapidocr.RapidOCR(
             params={
                 "Global.log_level": "error",
                 "Global.use_cls": False,
+                "Global.width_height_ratio": -1,  # else a picture over 8 times as wide as high is taken for one line
                 "EngineConfig.onnxruntime.intra_op_num_threads": 1,
                 "EngineConfig.onnxruntime.inter_op_num_threads": 1,
             }
@@ -50,23 +64,106 @@ class RapidReader(Reader):
     def read(self, png: bytes) -> list[Element]:
         """A line of text each."""
         try:
-            picture = Image.open(io.BytesIO(png)).convert("RGB")
+            picture = rgb_of(png)
         except (UnidentifiedImageError, OSError) as error:
             raise FlywheelError(f"`annotate.reader`: a screenshot is no picture: {error}.") from error
-        factor = max(1, -(-HEIGHT // picture.height))
+        self._warn(picture.size)
+        # the models were made for larger letters than those of small screens
+        factor = max(1, SIDE // max(picture.size))
         large = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.BICUBIC)
-        found = self._ocr(np.asarray(large)[:, :, ::-1])
+        found = [line for corner in _corners(large.size) for line in self._tile(large, corner)]
+        lines = [line for group in _together(found) if (line := self._line(large, group)) is not None]
+        width, height = large.size
+        elements = [
+            Element(text, "text", (box[0] / width, box[1] / height, box[2] / width, box[3] / height), False)
+            for text, box in lines
+        ]
+        return sorted(elements, key=lambda line: (round(line.box[1], 2), line.box[0]))
+
+    def _warn(self, size: tuple[int, int]) -> None:
+        """Warns once of a size that is larger than those whose recall was measured."""
+        if size[0] * size[1] > MEASURED and size not in self._warned:
+            self._warned.add(size)
+            logging.getLogger(__name__).warning(
+                "annotate.reader: a screen of %d x %d pixels is larger than those on which rapidocr was measured: how "
+                "much text it misses there is not known (docs/perception.md).",
+                *size,
+            )
+
+    def _tile(self, picture: Image.Image, corner: Corner) -> list[Line]:
+        """The lines of a tile, their boxes in pixels of the whole picture; none of one colour are looked for."""
+        left, top = corner
+        tile = picture.crop((left, top, min(left + SIDE, picture.width), min(top + SIDE, picture.height)))
+        if all(low == high for low, high in tile.getextrema()):  # type: ignore[misc]
+            return []
+        found = self._ocr(np.asarray(tile)[:, :, ::-1])
         if found is None or found.boxes is None:
             return []
-        lines = [
-            Element(text.strip(), "text", _box(corners, large.width, large.height), False)
+        return [
+            (text.strip(), _box(corners, tile.size, corner))
             for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
             if score >= SURE and text.strip()
         ]
-        return sorted(lines, key=lambda line: (round(line.box[1], 2), line.box[0]))
+
+    def _line(self, picture: Image.Image, group: list[Line]) -> Line | None:
+        """The line of which a group holds all that the tiles saw: one that has all of it, else what is read anew."""
+        whole = _around([box for _, box in group])
+        text, box = max(group, key=lambda line: _area(line[1]))
+        if _area(box) >= WHOLE * _area(whole):
+            return text, box
+        left, top, right, bottom = whole
+        cut = picture.crop((int(left), int(top), int(right) + 1, int(bottom) + 1))
+        found = self._ocr(np.asarray(cut)[:, :, ::-1], use_det=False, use_cls=False, use_rec=True)
+        if found is None or not found.txts or found.scores[0] < SURE or not found.txts[0].strip():
+            return text, box
+        return found.txts[0].strip(), whole
 
 
-def _box(corners: Any, width: int, height: int) -> tuple[float, float, float, float]:
-    points = np.clip(np.asarray(corners, dtype=float) / (width, height), 0.0, 1.0)
+WHOLE = 0.9
+"""Share of a group's area above which one of its lines has all of it."""
+ROW = 0.5
+"""Share of the lower one's height that two parts of a line have in common."""
+
+
+def _corners(size: tuple[int, int]) -> list[Corner]:
+    """Upper left corners of the tiles that cover a picture, evenly spaced."""
+    columns, rows = (_starts(side) for side in size)
+    return [(left, top) for top in rows for left in columns]
+
+
+def _starts(side: int) -> list[int]:
+    if side <= SIDE:
+        return [0]
+    count = -(-(side - OVERLAP) // (SIDE - OVERLAP))
+    return [round(number * (side - SIDE) / (count - 1)) for number in range(count)]
+
+
+def _together(lines: list[Line]) -> list[list[Line]]:
+    """Lines in groups of those that are parts of one: on the same row, and over each other."""
+    groups: list[list[Line]] = []
+    for line in lines:
+        its = [group for group in groups if any(_same(line[1], other) for _, other in group)]
+        groups = [group for group in groups if group not in its] + [[line, *(one for group in its for one in group)]]
+    return groups
+
+
+def _same(one: Box, other: Box) -> bool:
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    down = min(one[3], other[3]) - max(one[1], other[1])
+    return across > 0 and down > ROW * min(one[3] - one[1], other[3] - other[1])
+
+
+def _around(boxes: list[Box]) -> Box:
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
+
+
+def _area(box: Box) -> float:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _box(corners: Any, size: tuple[int, int], at: Corner) -> Box:
+    """A line's box in pixels of the picture, from its corners in a tile."""
+    points = np.clip(np.asarray(corners, dtype=float), 0.0, size) + at
     (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
     return float(left), float(top), float(right), float(bottom)

@@ -1,16 +1,15 @@
 """Screenshots as network input: laid unscaled on a white canvas of whole patches, then cut into patches."""
 
-import io
 from collections import OrderedDict
 from collections.abc import Mapping
 
 import numpy as np
 import torch
-from PIL import Image
 from torch import Tensor
 
 from models.tiny.build import DEVIATION, MEAN
 from models.tiny.network import Grid
+from schemas.picture import rgb_of
 
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""
@@ -24,7 +23,7 @@ def pixels_of(png: bytes) -> Pixels:
     Raises:
         OSError: not an image.
     """
-    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+    return np.asarray(rgb_of(png))
 
 
 class PixelCache:

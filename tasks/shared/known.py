@@ -1,17 +1,15 @@
 """What the lake knows beyond one trajectory, for the gates: what screens look like, what changes on them all the
 time, its task's successes, and the accepted trajectories that it may be a copy of."""
 
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
-
-from PIL import Image
 
 from curation.gates.gate import GateContext
 from curation.gates.known import Accepted, TaskFacts
 from curation.pictures import Detail, bits_of, detail, edges
 from curation.restless import Pair, Still, restless_cells
+from schemas.picture import rgb_of
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from schemas.tables.trajectory import Trajectory
@@ -74,7 +72,7 @@ class Known:
             png, still = pngs_of(self._lake, [name]).get(name), self._shown.get(name)
             if len(self._details) >= DETAILS:
                 self._details.pop(next(iter(self._details)))
-            picture = None if not png else still.without(png) if still else Image.open(io.BytesIO(png))
+            picture = None if not png else still.without(png) if still else rgb_of(png)
             self._details[name] = picture and detail(picture)
         return self._details[name]
 

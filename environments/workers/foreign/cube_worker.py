@@ -105,10 +105,13 @@ class Cube:
         pictures = [one.data for one in seen.contents if isinstance(one, ImageContent)]
         if pictures:
             stream = io.BytesIO()
-            pictures[-1].convert("RGB").save(stream, "png")
+            last = pictures[-1] if pictures[-1].mode in _PNG_MODES else pictures[-1].convert("RGB")
+            last.save(stream, "png")  # what is transparent is laid on white where every picture enters
             self._picture, self._size = stream.getvalue(), pictures[-1].size
         return shown(self._picture, self._instruction, *what, **metadata)
 
+
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 
 Call = tuple[str, dict[str, Any]]
 

@@ -6,7 +6,6 @@ looked at coarsely: the oldest one shown, the one before the last action, and th
 """
 
 import hashlib
-import io
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -18,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from models.judges.judge import Case
+from schemas.picture import rgb_of
 
 CROP = (32, 80)
 """Rows and columns of what is read around a point, in pixels of the screen."""
@@ -83,7 +83,7 @@ def stacked(features: Sequence[Features]) -> dict[str, Array]:
 def grey_of(png: bytes) -> Array:
     """A screen in grey, (rows, columns) uint8; white for a picture that is none."""
     try:
-        return np.asarray(Image.open(io.BytesIO(png)).convert("L"))
+        return np.asarray(rgb_of(png).convert("L"))
     except (OSError, ValueError):
         return np.full(CANVAS, 255, np.uint8)
 

@@ -1,10 +1,14 @@
 """The real recogniser on drawn text; what is said where its package is missing."""
 
 import io
+import logging
+from itertools import pairwise
 
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
+from benchmarks.curation.text_sizes import drawn as drawn_screen
+from benchmarks.curation.text_sizes import read_of
 from models.readers import rapid
 from models.readers.rapid import RapidReader
 from models.readers.reader import reader_class
@@ -32,6 +36,51 @@ def test_text_is_read_with_its_box_from_top_to_bottom() -> None:
     assert 200 < second.centre[0] * WIDTH < 300 and 150 < second.centre[1] * HEIGHT < 180
     with pytest.raises(FlywheelError, match="no picture"):
         reader.read(b"no picture at all")
+
+
+@pytest.mark.parametrize(
+    ("size", "letters", "button"), [((1280, 720), 12, False), ((1920, 1080), 12, True), ((390, 844), 16, False)]
+)
+def test_a_lone_label_or_button_of_a_large_screen_is_read(size: tuple[int, int], letters: int, button: bool) -> None:
+    screen = drawn_screen(*size, letters, 1, button, 0)
+    assert read_of(RapidReader(), screen) == 1
+
+
+def test_small_text_is_read_wherever_it_stands_on_a_screen_wider_than_rapidocr_shrinks() -> None:
+    picture, pen_at = Image.new("RGB", (3840, 1000), "white"), [(100, 60), (700, 60), (1900, 500), (3600, 940)]
+    for number, place in enumerate(pen_at):
+        ImageDraw.Draw(picture).text(place, f"Label {number}7", fill="black", font=ImageFont.load_default(11))
+    out = io.BytesIO()
+    picture.save(out, "png")
+    assert {one.name for one in RapidReader().read(out.getvalue())} == {f"Label {number}7" for number in range(4)}
+
+
+def test_a_line_across_the_edges_of_tiles_is_one_line() -> None:
+    picture = Image.new("RGB", (1400, 400), "white")
+    text = "The quick brown fox jumps over the lazy dog while nine other animals are watching"
+    ImageDraw.Draw(picture).text((150, 200), text, fill="black", font=ImageFont.load_default(28))
+    out = io.BytesIO()
+    picture.save(out, "png")
+    (line,) = RapidReader().read(out.getvalue())
+    assert line.name.replace(" ", "") == text.replace(" ", "")
+    assert line.box[0] * 1400 == pytest.approx(150, abs=8) and line.box[2] * 1400 > 1150
+
+
+@pytest.mark.parametrize("side", [1, 735, 736, 737, 1000, 1343, 1345, 5120])
+def test_tiles_cover_a_screen_and_share_enough(side: int) -> None:
+    starts = rapid._starts(side)
+    assert starts[0] == 0 and starts[-1] + rapid.SIDE >= side
+    assert all(after - before <= rapid.SIDE - rapid.OVERLAP for before, after in pairwise(starts))
+
+
+def test_a_screen_larger_than_those_measured_is_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    out = io.BytesIO()
+    Image.new("RGB", (5120, 2880), "white").save(out, "png")
+    reader = RapidReader()
+    with caplog.at_level(logging.WARNING):
+        assert reader.read(out.getvalue()) == reader.read(out.getvalue()) == []
+    (line,) = [record.getMessage() for record in caplog.records if "rapidocr" in record.getMessage()]
+    assert "5120 x 2880" in line and "docs/perception.md" in line
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
