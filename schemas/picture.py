@@ -11,8 +11,8 @@ one where it enters (`plain`), and where an older lake has one stored, by the sa
 
 import io
 import struct
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -49,7 +49,7 @@ def _chunks(png: bytes) -> Iterator[tuple[bytes, int]]:
         at += length + 12
 
 
-def plain(content: bytes, formats: Sequence[str] | None = None) -> tuple[bytes, int, int]:
+def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes, int, int]:
     """A picture that enters, as a plain PNG with its width and height in pixels: its bytes where they are one.
 
     Args:
@@ -92,13 +92,13 @@ def png_of(image: "Image.Image") -> bytes:
     return out.getvalue()
 
 
-def _pixels(content: bytes, formats: Sequence[str] | None, upright: bool) -> "Image.Image":
+def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "Image.Image":
     from PIL import Image, ImageOps
 
     with Image.open(io.BytesIO(content), formats=formats) as image:
-        key = image.info.get("transparency")
+        key: Any = image.info.get("transparency")
         if key is not None and content.startswith(SIGNATURE) and content[24] == 16:
-            key = tuple(one >> 8 for one in key) if isinstance(key, tuple) else key >> 8
+            key = tuple(one >> 8 for one in cast(tuple[int, ...], key)) if isinstance(key, tuple) else key >> 8
         shown = _opaque(image, key)
         if upright:
             shown.info = {name: value for name, value in image.info.items() if name in _TURNING}

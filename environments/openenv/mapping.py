@@ -100,7 +100,7 @@ def _drawn(rows: list[Any]) -> tuple[bytes, int, int]:
     return png_of_rgb(Image.fromarray(pixels.astype(np.uint8))), pixels.shape[1], pixels.shape[0]
 
 
-def _as_png(content: bytes, formats: Sequence[str]) -> tuple[bytes, int, int]:
+def _as_png(content: bytes, formats: tuple[str, ...]) -> tuple[bytes, int, int]:
     from PIL import Image
 
     try:

@@ -21,6 +21,8 @@ SIDE = 736
 misses lone labels, and RapidOCR shrinks one of more than 2000 pixels."""
 OVERLAP = 128
 """Pixels that neighbouring tiles share: a line that is no higher stands whole in one of them, or is put together."""
+QUARTER = (SIDE + OVERLAP) // 2
+"""Pixels of a quarter's side: two of them, which share as much, are a tile's."""
 SURE = 0.6
 """Least confidence of a line."""
 MEASURED = 3840 * 2160
@@ -45,7 +47,6 @@ class RapidReader(Reader):
             params={
                 "Global.log_level": "error",
                 "Global.use_cls": False,
-                "Global.width_height_ratio": -1,  # else a picture over 8 times as wide as high is taken for one line
                 "EngineConfig.onnxruntime.intra_op_num_threads": 1,
                 "EngineConfig.onnxruntime.inter_op_num_threads": 1,
             }
@@ -71,7 +72,7 @@ class RapidReader(Reader):
         # the models were made for larger letters than those of small screens
         factor = max(1, SIDE // max(picture.size))
         large = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.BICUBIC)
-        found = [line for corner in _corners(large.size) for line in self._tile(large, corner)]
+        found = [line for corner in _corners(large.size, SIDE) for line in self._tile(large, corner)]
         lines = [line for group in _together(found) if (line := self._line(large, group)) is not None]
         width, height = large.size
         elements = [
@@ -90,20 +91,25 @@ class RapidReader(Reader):
                 *size,
             )
 
-    def _tile(self, picture: Image.Image, corner: Corner) -> list[Line]:
-        """The lines of a tile, their boxes in pixels of the whole picture; none of one colour are looked for."""
+    def _tile(self, picture: Image.Image, corner: Corner, side: int = SIDE) -> list[Line]:
+        """The lines of a tile, their boxes in pixels of the whole picture.
+
+        A tile of one colour holds none. Where the detector finds none in another, its quarters are looked at: it misses
+        a lone small label in much empty space.
+        """
         left, top = corner
-        tile = picture.crop((left, top, min(left + SIDE, picture.width), min(top + SIDE, picture.height)))
+        tile = picture.crop((left, top, min(left + side, picture.width), min(top + side, picture.height)))
         if all(low == high for low, high in tile.getextrema()):  # type: ignore[misc]
             return []
-        found = self._ocr(np.asarray(tile)[:, :, ::-1])
-        if found is None or found.boxes is None:
-            return []
-        return [
-            (text.strip(), _box(corners, tile.size, corner))
-            for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
-            if score >= SURE and text.strip()
-        ]
+        found = self._ocr(np.asarray(_padded(tile))[:, :, ::-1])
+        if found is not None and found.boxes is not None:
+            return [
+                (text.strip(), _box(corners, tile.size, corner))
+                for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
+                if score >= SURE and text.strip()
+            ]
+        quarters = _corners(tile.size, QUARTER) if side > QUARTER < max(tile.size) else []
+        return [line for across, down in quarters for line in self._tile(picture, (left + across, top + down), QUARTER)]
 
     def _line(self, picture: Image.Image, group: list[Line]) -> Line | None:
         """The line of which a group holds all that the tiles saw: one that has all of it, else what is read anew."""
@@ -125,17 +131,27 @@ ROW = 0.5
 """Share of the lower one's height that two parts of a line have in common."""
 
 
-def _corners(size: tuple[int, int]) -> list[Corner]:
-    """Upper left corners of the tiles that cover a picture, evenly spaced."""
-    columns, rows = (_starts(side) for side in size)
+def _corners(size: tuple[int, int], side: int) -> list[Corner]:
+    """Upper left corners of the tiles of this side that cover a picture, evenly spaced."""
+    columns, rows = (_starts(length, side) for length in size)
     return [(left, top) for top in rows for left in columns]
 
 
-def _starts(side: int) -> list[int]:
-    if side <= SIDE:
+def _starts(length: int, side: int) -> list[int]:
+    if length <= side:
         return [0]
-    count = -(-(side - OVERLAP) // (SIDE - OVERLAP))
-    return [round(number * (side - SIDE) / (count - 1)) for number in range(count)]
+    count = -(-(length - OVERLAP) // (side - OVERLAP))
+    return [round(number * (length - side) / (count - 1)) for number in range(count)]
+
+
+def _padded(tile: Image.Image) -> Image.Image:
+    """A tile with sides of a quarter at least: the detector enlarges the shorter side to `SIDE`, and a strip beyond all
+    measure."""
+    if min(tile.size) >= QUARTER:
+        return tile
+    canvas = Image.new("RGB", (max(tile.width, QUARTER), max(tile.height, QUARTER)), tile.getpixel((0, 0)))  # type: ignore[arg-type]
+    canvas.paste(tile, (0, 0))
+    return canvas
 
 
 def _together(lines: list[Line]) -> list[list[Line]]:

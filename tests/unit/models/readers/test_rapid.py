@@ -66,9 +66,18 @@ def test_a_line_across_the_edges_of_tiles_is_one_line() -> None:
     assert line.box[0] * 1400 == pytest.approx(150, abs=8) and line.box[2] * 1400 > 1150
 
 
+def test_a_toolbar_many_times_as_wide_as_high_is_read() -> None:
+    picture = Image.new("RGB", (1280, 60), "white")
+    for number, name in enumerate(("File", "Edit", "View")):
+        ImageDraw.Draw(picture).text((40 + 300 * number, 20), name, fill="black", font=ImageFont.load_default(16))
+    out = io.BytesIO()
+    picture.save(out, "png")
+    assert [one.name for one in RapidReader().read(out.getvalue())] == ["File", "Edit", "View"]
+
+
 @pytest.mark.parametrize("side", [1, 735, 736, 737, 1000, 1343, 1345, 5120])
 def test_tiles_cover_a_screen_and_share_enough(side: int) -> None:
-    starts = rapid._starts(side)
+    starts = rapid._starts(side, rapid.SIDE)
     assert starts[0] == 0 and starts[-1] + rapid.SIDE >= side
     assert all(after - before <= rapid.SIDE - rapid.OVERLAP for before, after in pairwise(starts))
 
