@@ -37,7 +37,7 @@ CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """What stands for a screen in a text."""
 _TOKENS = re.compile(
-    r"<(?=(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)\|[^\s<>]{1,40}\|>)|\[(?=IMG|/?INST\])"
+    r"<(?=(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)(?:\|[^\s<>]{1,40}|[^\s<>|]{1,40}\|)>)|\[(?=IMG|/?INST\])"
 )
 """The first character of what other trainers read as a screen or a special token, such as `<image>` or `<|im_end|>`;
 box tokens are UI-TARS's own markup. In a text of ours a space is put behind it."""

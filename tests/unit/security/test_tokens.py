@@ -42,7 +42,10 @@ from tests.unit.models.families.published import ASKED, PLAIN, SPECIAL, TRAINED_
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
 
 EVERY = "".join((*SPECIAL, *PLAIN))
-ELSEWHERE = "<s></s><|eot_id|>[INST] [/INST][IMG]<image><IMG_CONTEXT><|media_pad|><start_of_image><｜end▁of▁sentence｜>"
+ELSEWHERE = (
+    "<s></s><|turn><turn|><|eot_id|>[INST] [/INST][IMG]<image><IMG_CONTEXT><|media_pad|><start_of_image>"
+    "<｜end▁of▁sentence｜>"
+)
 HARMLESS = "nothing of the kind"
 SIZE = (320, 200)
 ALL = [(name, template, TRAINED_FROM.get(name, "qwen2_5_vl")) for name, template in ASKED]
@@ -223,7 +226,7 @@ def test_a_chat_that_the_processor_refuses_ends_its_own_trajectory(tmp_path: Pat
 @pytest.mark.parametrize("name", ["trl", "ui-tars", "verl"])
 def test_an_export_writes_no_token_in_a_text(tmp_path: Path, name: str) -> None:
     step = ExchangedStep(made_picture(1), thought=f"I see {EVERY}", action=act.Type(content=f"a{EVERY}<image>"))
-    record = Exchanged("t0", f"Write {EVERY}<image>", (step, step), about=About(trajectory_id="t0"))
+    record = Exchanged("t0", f"Write {EVERY}<image><|turn>x<turn|>", (step, step), about=About(trajectory_id="t0"))
     form = FORMATS.class_of(name)("thousandths", "box_v1")
     form.write([record], Target(tmp_path))
     parquet = sorted(tmp_path.rglob("*.parquet"))
@@ -234,3 +237,4 @@ def test_an_export_writes_no_token_in_a_text(tmp_path: Path, name: str) -> None:
         texts = json.dumps(row.get("messages") or row["prompt"], ensure_ascii=False, default=str)
         texts = texts.replace("<|vision_start|><|image_pad|><|vision_end|>", "")  # where UI-TARS has its screens
         assert "< |im_end|>" in texts and "<|im_end|>" not in texts and "<|image_pad|>" not in texts
+        assert "< |turn>" in texts and "<turn|>" not in texts  # Gemma's, of huggingface/transformers#47822
