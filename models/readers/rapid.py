@@ -79,7 +79,7 @@ class RapidReader(Reader):
             Element(text, "text", (box[0] / width, box[1] / height, box[2] / width, box[3] / height), False)
             for text, box in lines
         ]
-        return sorted(elements, key=lambda line: (round(line.box[1], 2), line.box[0]))
+        return _in_order(elements)
 
     def _warn(self, size: tuple[int, int]) -> None:
         """Warns once of a size that is larger than those whose recall was measured."""
@@ -101,7 +101,7 @@ class RapidReader(Reader):
         tile = picture.crop((left, top, min(left + side, picture.width), min(top + side, picture.height)))
         if all(low == high for low, high in tile.getextrema()):  # type: ignore[misc]
             return []
-        found = self._ocr(np.asarray(_padded(tile))[:, :, ::-1])
+        found = self._steps(_padded(tile), detects=True)
         if found is not None and found.boxes is not None:
             return [
                 (text.strip(), _box(corners, tile.size, corner))
@@ -111,6 +111,10 @@ class RapidReader(Reader):
         quarters = _corners(tile.size, QUARTER) if side > QUARTER < max(tile.size) else []
         return [line for across, down in quarters for line in self._tile(picture, (left + across, top + down), QUARTER)]
 
+    def _steps(self, picture: Image.Image, detects: bool) -> Any:
+        """Runs RapidOCR, with or without its detector; every call names its steps, since RapidOCR keeps the last."""
+        return self._ocr(np.asarray(picture)[:, :, ::-1], use_det=detects, use_cls=False, use_rec=True)
+
     def _line(self, picture: Image.Image, group: list[Line]) -> Line | None:
         """The line of which a group holds all that the tiles saw: one that has all of it, else what is read anew."""
         whole = _around([box for _, box in group])
@@ -119,7 +123,7 @@ class RapidReader(Reader):
             return text, box
         left, top, right, bottom = whole
         cut = picture.crop((int(left), int(top), int(right) + 1, int(bottom) + 1))
-        found = self._ocr(np.asarray(cut)[:, :, ::-1], use_det=False, use_cls=False, use_rec=True)
+        found = self._steps(cut, detects=False)
         if found is None or not found.txts or found.scores[0] < SURE or not found.txts[0].strip():
             return text, box
         return found.txts[0].strip(), whole
@@ -142,6 +146,17 @@ def _starts(length: int, side: int) -> list[int]:
         return [0]
     count = -(-(length - OVERLAP) // (side - OVERLAP))
     return [round(number * (length - side) / (count - 1)) for number in range(count)]
+
+
+def _in_order(elements: list[Element]) -> list[Element]:
+    """Row by row from the top, each from the left: a line is in a row whose first line its middle stands beside."""
+    rows: list[list[Element]] = []
+    for element in sorted(elements, key=lambda one: one.box[1]):
+        if rows and element.centre[1] < rows[-1][0].box[3]:
+            rows[-1].append(element)
+        else:
+            rows.append([element])
+    return [element for row in rows for element in sorted(row, key=lambda one: one.box[0])]
 
 
 def _padded(tile: Image.Image) -> Image.Image:
