@@ -173,5 +173,6 @@ def picture_png(png: bytes, limits: ImageLimits | None) -> bytes:
     The last few are kept, since a screen is sent again with every step whose chat shows it.
     """
     png = stored_plain(png)
-    size = size_of(png)
-    return png if limits is None or limits.resized(size) == size else png_of(picture(png, limits))
+    if limits is None or limits.resized(size_of(png)) == size_of(png):
+        return png
+    return png_of(picture(png, limits))
