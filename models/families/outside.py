@@ -106,7 +106,7 @@ def as_sent(chat: "Sequence[Message]", directory: Path, policy: PolicyConfig) ->
     return sent(chat, tokens_of(directory)) if policy.acts_on_server else chat
 
 
-def _with_texts(message: Message, change: Any) -> Message:
+def _with_texts(message: "Message", change: Any) -> "Message":
     parts = [{**part, "text": change(part["text"])} if part["type"] == "text" else part for part in message["content"]]
     return {**message, "content": parts}
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 import pytest
+from PIL import Image
 
 from environments.environment import Environment
 from environments.host import Host, NoHost
@@ -19,6 +20,7 @@ from rollout.trajectory import PlannedTrajectory
 from schemas.action import Action
 from schemas.config.sections import EnvironmentConfig
 from schemas.observation import Observation, Outcome
+from schemas.picture import png_of
 from schemas.tables.task import TaskEntry
 from schemas.tables.trajectory import Trajectory
 from tests.parts import FAKE
@@ -35,7 +37,7 @@ class CountingSandbox(Sandbox):
         self.count = 0
 
     async def _observe(self, elements: bool) -> Observation:
-        return Observation(b"%d" % self.count, 1, 1, "Count.")
+        return Observation(png_of(Image.new("RGB", (1, 1), (self.count, 0, 0))), 1, 1, "Count.")
 
     async def _perform(self, action: Action) -> None:
         self.count += 1

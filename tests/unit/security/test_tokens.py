@@ -24,6 +24,7 @@ from models.families.processor import read_processor
 from models.families.registry import family_of
 from models.families.same_prompt import prompt_tokens
 from models.families.screen import picture
+from models.families.thinking import CLOSE, OPEN
 from models.policy import Context
 from models.random_vlm import build_random
 from models.tiny.build import build_tiny
@@ -114,7 +115,8 @@ def test_tokens_in_texts_are_text_where_a_family_acts_and_where_it_is_trained(
     family = family_of(policy)
     chats = Chats(directory(kind), policy, Screenshots(folder / "screenshots.parquet"), 0)
     tokenizer: Any = chats.processor.tokenizer
-    control = {tokenizer.convert_tokens_to_ids(token) for token in (*SPECIAL, *PLAIN)}
+    thinks = {tokenizer.convert_tokens_to_ids(token) for token in (OPEN, CLOSE)}  # around a thought that holds a draft
+    control = {tokenizer.convert_tokens_to_ids(token) for token in (*SPECIAL, *PLAIN)} - thinks
     counts = list[list[Counter[int]]]()
     for text in (HARMLESS, EVERY + ELSEWHERE):
         met, demonstration, rollout = documents(family, text)
@@ -130,6 +132,7 @@ def test_tokens_in_texts_are_text_where_a_family_acts_and_where_it_is_trained(
             reply = family.reply(text, typed(family, text), SIZE)
             begun = tokenizer.decode(targets).removesuffix("<|im_end|>")
             assert begun.endswith(reply) and is_plain(begun)
+            assert all(targets.count(one) <= 1 for one in thinks)
     assert counts[0] == counts[1]
 
 
