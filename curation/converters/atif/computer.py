@@ -12,9 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from curation.converters.code import Unmapped
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
+from models.families.calls import NoAction
 
 TOOLS = ("computer", "computer_action")
 """Functions that have the action's kind among their arguments."""
@@ -51,7 +51,7 @@ def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str,
     """The kind of a call's action, and its fields without those that are null.
 
     Raises:
-        Unmapped: a `computer` call that names no kind.
+        NoAction: a `computer` call that names no kind.
     """
     if function == DONE:
         return "done", {"text": arguments.get("result") or ""}
@@ -65,7 +65,7 @@ def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str,
     fields = _given(arguments)
     kind = fields.pop("type", None) or fields.pop("action", None)
     if not isinstance(kind, str):
-        raise Unmapped(f"a call of {function} that names no action")
+        raise NoAction(f"a call of {function} that names no action")
     return kind, fields
 
 
@@ -80,7 +80,7 @@ def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
         assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
         fields = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
-        raise Unmapped(f"no action in {text[:80]!r}") from error
+        raise NoAction(f"no action in {text[:80]!r}") from error
     return _WORD.sub("_", call.func.id.removesuffix("Action")).lower(), fields
 
 
@@ -88,7 +88,7 @@ def code_of(kind: str, fields: Mapping[str, Any]) -> str:
     """The code of an action of a computer tool; empty for one that only looks.
 
     Raises:
-        Unmapped: an action that has no counterpart.
+        NoAction: an action that has no counterpart.
     """
     if kind in LOOKS:
         return ""
@@ -113,7 +113,7 @@ def code_of(kind: str, fields: Mapping[str, Any]) -> str:
         return f"computer.terminate({_arguments(**status, info=_answer(fields))})"
     plain = _plain(kind, fields)
     if plain is None:
-        raise Unmapped(f"no action of ours is {kind[:80]}")
+        raise NoAction(f"no action of ours is {kind[:80]}")
     return plain
 
 
@@ -196,10 +196,10 @@ def _scroll(fields: Mapping[str, Any]) -> str:
         vertical = ["down" if down > 0 else "up"] if down else []
         ways = [*vertical, *(["right" if right > 0 else "left"] if right else [])]
         if len(ways) != 1:
-            raise Unmapped("a scroll in two directions" if ways else "a scroll by nothing")
+            raise NoAction("a scroll in two directions" if ways else "a scroll by nothing")
         (way,) = ways
     if way not in ("up", "down", "left", "right"):
-        raise Unmapped(f"a scroll {str(way)[:80]!r}")
+        raise NoAction(f"a scroll {str(way)[:80]!r}")
     clicks = -1 if way in ("down", "left") else 1
     return _call("scroll" if way in ("up", "down") else "hscroll", clicks, **_at(fields))
 
@@ -207,7 +207,7 @@ def _scroll(fields: Mapping[str, Any]) -> str:
 def _amount(fields: Mapping[str, Any], *names: str) -> float:
     found = next((fields[name] for name in names if name in fields), 0)
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise Unmapped(f"a scroll by {str(found)[:80]!r}")
+        raise NoAction(f"a scroll by {str(found)[:80]!r}")
     return float(found)
 
 
@@ -217,7 +217,7 @@ def _drag(fields: Mapping[str, Any]) -> str:
     start, end = _at(fields, "x", "y"), _at(fields, "end_x", "end_y")
     if path is not None:
         if len(path) != 2:
-            raise Unmapped(f"a drag along {len(path)} points")
+            raise NoAction(f"a drag along {len(path)} points")
         start, end = (_place(one) for one in path)
     elif "from_x" in fields:
         start, end = _at(fields, "from_x", "from_y"), _at(fields, "to_x", "to_y")
@@ -236,7 +236,7 @@ def _place(point: object) -> dict[str, Any]:
         return _at(cast(Mapping[str, Any], point))
     pair = items_of(point)
     if pair is None or len(pair) != 2:
-        raise Unmapped(f"{str(point)[:80]!r} is no point")
+        raise NoAction(f"{str(point)[:80]!r} is no point")
     return {"x": pair[0], "y": pair[1]}
 
 

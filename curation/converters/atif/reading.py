@@ -14,10 +14,12 @@ from pydantic import ValidationError
 
 from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, code_of, kind_of, shrunk, whole
 from curation.converters.atif.document import COMPUTER_1, OURS, Call, Result, Step, parts_of, text_of
-from curation.converters.code import OutOfScreen, Point, Unmapped, pointer_after, read_code
+from curation.converters.code import pointer_after, read_code
 from curation.converters.exchanged import ExchangedStep, Picture, Place, Refused, StepAbout
 from curation.converters.files import Source
 from curation.converters.units import fraction_of
+from models.families.calls import NoAction
+from models.families.code import OutOfScreen, Point
 from schemas.action import TYPES, Action, Finished, action_of, numeric
 from schemas.problem import named_problem
 from schemas.text import storable
@@ -183,7 +185,7 @@ class Reading:
             return False
         try:
             return kind_of(call.function_name, call.arguments)[0] in LOOKS
-        except Unmapped:
+        except NoAction:
             return False
 
     def _single(self, calls: Sequence[Call], where: str) -> Action | None:
@@ -194,7 +196,7 @@ class Reading:
         try:
             code = whole([self._code(call) for call in calls])
             action, self.pointer = read_code(code, self._fraction(calls[0]), self.pointer)
-        except Unmapped:
+        except NoAction:
             return None
         except OutOfScreen as error:
             raise Refused(self.place, f"{where}.tool_calls", f"{error}") from error
@@ -215,13 +217,13 @@ class Reading:
             if call.function_name in TYPES and not self._native(call):
                 return ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))
             if call.function_name not in (*TOOLS, DONE) and not self._native(call):
-                raise Unmapped(f"no action of ours is {call.function_name[:80]}")
+                raise NoAction(f"no action of ours is {call.function_name[:80]}")
             code = self._code(call)
             action, self.pointer = read_code(code, self._fraction(call), self.pointer)
             return ExchangedStep(self.screen, action=action)
         except ValidationError as error:
             return ExchangedStep(self.screen, text=text, error=f"{named_problem(error)} in {text[:80]!r}")
-        except Unmapped as error:
+        except NoAction as error:
             self.pointer = pointer_after(code, self._fraction(call), self.pointer) if code else self.pointer
             return ExchangedStep(self.screen, text=text, error=storable(str(error)))
         except (ValueError, TypeError) as error:
@@ -268,7 +270,7 @@ def _zooms(call: Call) -> bool:
     """Whether the picture after a call shows a part of the screen."""
     try:
         return kind_of(call.function_name, call.arguments)[0] in ("zoom", "zoom_region")
-    except Unmapped:
+    except NoAction:
         return False
 
 
