@@ -1,7 +1,7 @@
 """Placeholders in texts: `{name}` or `{name.part}` is filled in, `{{` and `}}` are literal braces, nothing else is."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -31,6 +31,24 @@ def filled(text: str, values: Mapping[str, Any]) -> Any:
 def blank(text: str) -> str:
     """A text with `{}` in place of every placeholder."""
     return _replaced(text, lambda _: "{}")
+
+
+def filled_in_order(text: str, words: Sequence[object]) -> str:
+    """A text in which each `{}` is the next word and `{0}` the first.
+
+    Raises:
+        NotFilled: a placeholder with another name, more of them than words, or a single brace.
+    """
+    left = iter(words)
+
+    def word(name: str) -> str:
+        if name.isdecimal() and int(name) < len(words):
+            return str(words[int(name)])
+        if name or (found := next(left, None)) is None:
+            raise NotFilled(f"nothing is drawn for {{{name}}} in {text[:60]!r}; write {{{{{name}}}}} for the signs")
+        return str(found)
+
+    return _replaced(text, word)
 
 
 def filled_code(text: str, values: Mapping[str, Any]) -> str:

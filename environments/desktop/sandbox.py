@@ -15,6 +15,7 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from schemas.observation import Observation, Outcome
+from schemas.placeholder import filled_in_order
 from schemas.tables.task import GuiTask
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class DesktopSandbox(Sandbox):
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self.instance = self._templates[task.template].instance(task.template, seed)
-        self._instruction = task.instruction.format(*self.instance.words)
+        self._instruction = filled_in_order(task.instruction, self.instance.words)
         self._opened = await begin(self._config)
         await self._opened.set_out(dict(self.instance.files))
         await open_programs(self._opened, self.instance.programs)

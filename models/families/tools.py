@@ -162,9 +162,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
 def _plain(name: str, given: Arguments) -> Action:
     """The action of a call that has no place."""
     if name == "key":
-        keys = given.take("keys", "text")
-        listed = cast(list[Any], keys) if isinstance(keys, list) else [keys]
-        return Hotkey(key=together(name for key in listed if key is not None for name in names_of(str(key))))
+        return Hotkey(key=together(name for key in _flat(given.take("keys", "text")) for name in names_of(str(key))))
     if name == "system_button":
         button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:
@@ -180,6 +178,15 @@ def _plain(name: str, given: Arguments) -> Action:
     if name not in made:
         raise ValueError(f"there is no action for {name!r}")
     return made[name]()
+
+
+def _flat(keys: Any) -> Iterator[Any]:
+    """The keys of a list, also of lists within it, as OSWorld's Qwen agents flatten them."""
+    for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
+        if isinstance(key, list):
+            yield from _flat(key)
+        elif key is not None:
+            yield key
 
 
 def _drag(start: Place, end: Place) -> Drag:

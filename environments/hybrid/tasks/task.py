@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from environments.hybrid.web import NOTHING, Web
 from schemas.action import Action
+from schemas.placeholder import filled_in_order
 from schemas.tables.task import TaskEntry
 
 Level = Literal["easy", "medium", "hard"]
@@ -98,7 +99,7 @@ class Template:
     def instance(self, name: str, seed: int) -> tuple[str, Instance]:
         """The instruction and the instance of a seed; the same seed is always the same."""
         made = self.make(random.Random(f"hybrid {name} {seed}"))
-        return self.entry.instruction.format(*made.words), made
+        return filled_in_order(self.entry.instruction, made.words), made
 
 
 class Family:
