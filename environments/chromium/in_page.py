@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from environments.chromium.browser import Browser
-from environments.chromium.sandbox import MOMENT_MS, BrowserSandbox
+from environments.chromium.sandbox import BrowserSandbox
 from environments.verifier import Verifier
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
@@ -47,10 +47,10 @@ class InPageSandbox(BrowserSandbox):
         found = await self._page.evaluate("world.__page.elements()") if elements else ()
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
-    async def _pass_moment(self) -> None:
+    async def _pass_time(self, ms: int) -> None:
         """As any drag, and counts: it takes no longer than another action."""
-        await super()._pass_moment()
-        self._passed_ms += MOMENT_MS
+        await super()._pass_time(ms)
+        self._passed_ms += ms
 
     async def _react(self, action: act.Action) -> None:
         passed, self._passed_ms = self._passed_ms, 0

@@ -17,9 +17,13 @@ from schemas.keyboard import Key
 
 DRAG_MOVES = 4
 """Moves of a drag to its end. One more follows there: without it a native drag enters its target and is not taken."""
-MOMENT_MS = 20
-"""How much of the page's time passes with each move of a drag."""
-_MOMENT = f"(() => {{ try {{ return world.__page?.advance({MOMENT_MS}); }} catch {{ return null; }} }})()"
+HELD_MS, MOMENT_MS = 120, 20
+"""How much of the page's time passes before a drag's first move, and with each move. Lists that are also scrolled by a
+finger take a shorter press for a scroll."""
+_PASSED = """((ms) => {
+  try { if (world.__page?.advance) return world.__page.advance(ms); } catch { return null; }
+  return new Promise((resolve) => setTimeout(resolve, ms));
+})(%d)"""
 TYPED_AT_ONCE = 400
 """Events of keys that are sent before they are waited for: the browser's other pages have their turn in between."""
 SCROLL_PIXELS = 5 * 53
@@ -130,16 +134,20 @@ class BrowserSandbox(Sandbox):
         left = {"button": "left", "clickCount": 1}
         start = [self._mouse("mouseMoved", action.x, action.y), self._mouse("mousePressed", action.x, action.y, **left)]
         await self._page.input(start)
+        await self._pass_time(HELD_MS)
         for number in range(1, DRAG_MOVES + 2):
             part = min(number / DRAG_MOVES, 1.0)
             x, y = action.x + (action.to_x - action.x) * part, action.y + (action.to_y - action.y) * part
             await self._page.input([self._mouse("mouseMoved", x, y, button="left", buttons=1)])
-            await self._pass_moment()
+            await self._pass_time(MOMENT_MS)
         await self._page.input([self._mouse("mouseReleased", action.to_x, action.to_y, **left)])
 
-    async def _pass_moment(self) -> None:
-        """Lets the page's time go on with a move, where it is held: sorted lists set timers when a drag begins."""
-        await self._page.evaluate(_MOMENT)
+    async def _pass_time(self, ms: int) -> None:
+        """Let the page's time pass during a drag, for lists that set timers when one begins.
+
+        Where the page's time is not held, wait.
+        """
+        await self._page.evaluate(_PASSED % ms)
 
     async def _scroll(self, action: act.Scroll) -> None:
         across, down = _WHEEL[action.direction]

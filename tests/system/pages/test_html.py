@@ -452,3 +452,28 @@ def test_a_list_that_sets_timers_while_it_is_sorted_is_sorted_and_the_drag_takes
         return after - before, await sandbox.verify(InPageReward())
 
     assert in_sandbox(environment, 1, sort) == (250, Outcome(True, 1.0))
+
+
+HELD = """<body style="margin: 0"><style>li { height: 30px; width: 120px } ul { margin: 0 }</style>
+<ul id="list"><li>a<li>b<li>c<li>d</ul><script>
+let moved = null, held = null;
+list.addEventListener("pointerdown", (event) => { held = setTimeout(() => { moved = event.target; }, 100); });
+list.addEventListener("pointermove", (event) => {
+  if (!moved) { clearTimeout(held); return; }
+  const over = document.elementFromPoint(event.clientX, event.clientY).closest("li");
+  if (over && over !== moved) over.after(moved);
+});
+list.addEventListener("pointerup", () => { clearTimeout(held); moved = null; });
+window.task = { start: () => "Sort.", reward: () => list.textContent.replace(/\\s/g, "") === "bcda" };
+</script>"""
+
+
+def test_a_list_that_waits_before_a_drag_begins_is_sorted(tmp_path: Path) -> None:
+    """As SortableJS 1.15.6 with `delay: 100`, which takes a move before that for a scroll."""
+    environment = pages(tmp_path, (160, 210), held=HELD)
+
+    async def sort(sandbox: Sandbox) -> Outcome:
+        await sandbox.perform(Drag(x=0.4, y=15 / 210, to_x=0.4, to_y=110 / 210))
+        return await sandbox.verify(InPageReward())
+
+    assert in_sandbox(environment, 1, sort) == Outcome(True, 1.0)

@@ -18,6 +18,8 @@ from tasks.shared.policies import policy_row
 from tests.unit.apps.conftest import make_place
 
 Call = Callable[..., tuple[int, str, str]]
+NO_WEIGHTS = (2).to_bytes(8, "little") + b"{}"
+"""A safetensors file that names no weight."""
 
 
 @pytest.fixture
@@ -242,7 +244,7 @@ def test_another_base_than_the_lakes_is_named_before_the_shape_of_the_small_poli
     flywheel: Call, place: Any, tmp_path: Path
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen3_vl"}')
-    (tmp_path / "model.safetensors").write_bytes(b"")
+    (tmp_path / "model.safetensors").write_bytes(NO_WEIGHTS)
     words = (f"policy.base={tmp_path}", "policy.hidden=96")
     for verb in (["run", "--dry-run"], ["run"]):
         _, _, err = flywheel(*verb, "--config", place.file, *words)
@@ -274,7 +276,7 @@ def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
     model.mkdir()
     (model / "config.json").write_text('{"model_type": "qwen2_5_vl"}')
     (model / "preprocessor_config.json").write_text('{"image_processor_type": "Qwen2VLImageProcessor"}')
-    (model / "model.safetensors").write_bytes(bytes(70_000_000))
+    (model / "model.safetensors").write_bytes(NO_WEIGHTS.ljust(70_000_000, b"\0"))
     words = ("--config", place.file, f"lake.uri={tmp_path / 'new'}", f"policy.base={model}", "--iterations", 1)
     code, out, err = flywheel("run", "--dry-run", "--json", *words)
     assert code == 0, err

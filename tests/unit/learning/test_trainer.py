@@ -18,6 +18,7 @@ from learning.identity import steps_folder
 from learning.job import PARENT, Job, read_job
 from learning.trainer import train
 from models.policy import Context
+from models.safe import INDEX
 from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
 from models.vlm import VlmPolicy
@@ -69,7 +70,7 @@ def test_the_trained_checkpoint_differs_from_its_parent_and_knows_its_job(folder
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert read_job(plan.out / "job.json") == plan
     assert sorted(path.name for path in plan.out.iterdir()) == sorted(
-        [*(path.name for path in plan.parent.iterdir()), "job.json", "trained.json", "training"]
+        {*(path.name for path in plan.parent.iterdir()), "job.json", "trained.json", "training", INDEX}
     )
 
 
