@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from schemas.text import Storable
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """The version of all table contracts together. `flywheel upgrade` brings an older lake up to date; a newer one is
 refused."""
 

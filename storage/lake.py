@@ -305,13 +305,15 @@ class Lake:
         with self._lock:
             return sum(sizes_of(handle).values())
 
-    def upgrade(self, table: str) -> bool:
-        """Gives a table of an older lake the columns it lacks, in one commit; says whether it lacked any."""
+    def upgrade(self, table: str) -> list[str]:
+        """Add the columns that a table of an older lake lacks, in one commit, and return their names."""
         stored = self._table(table)
         schema = stored.contract.schema
+        lacked: list[str] = []
 
         def attempt(handle: DeltaTable) -> int:
-            if not set(schema.names) - _names(handle):
+            lacked[:] = [name for name in schema.names if name not in _names(handle)]
+            if not lacked:
                 return 0
             with self.connect([table], {table: handle.version()}) as connection:
                 batches = connection.table(table).to_arrow_reader()
@@ -319,7 +321,7 @@ class Lake:
                 stored.widen(handle, rows)
             return 1
 
-        return stored.handle() is not None and bool(stored.change(attempt))
+        return lacked if stored.handle() is not None and stored.change(attempt) else []
 
     def compact(self, table: str) -> int:
         """Merges a table's small files and returns how many files that took away."""

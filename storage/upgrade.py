@@ -46,8 +46,8 @@ def upgrade(
         note(step)
 
     for name, contract in TABLES.items():
-        if contract.added and lake.upgrade(name):
-            done(f"table {name}: {', '.join(contract.added)}")
+        if contract.added and (lacked := lake.upgrade(name)):
+            done(f"table {name}: {', '.join(lacked)}")
     if unreadable(lake):
         require_idle(lake)
     for name, count in heal(lake).items():

@@ -43,7 +43,9 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
             there = f"; known: {', '.join(known)}." if len(known) <= MOST_NAMED else "; docs/config.md has all."
             lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
         elif item["type"] == "tuple_type":
-            one = given if isinstance(given, int | float) else str(given)
+            one = (
+                given if isinstance(given, int | float) else next(iter(given), "") if is_section(given) else str(given)
+            )
             such = shlex.quote(f"{'.'.join(where)}=[{json.dumps(one)}]")
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
         elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each

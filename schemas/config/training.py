@@ -60,7 +60,7 @@ class ClippedConfig(EpochSection):
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
     most_mismatch: Positive | None = 1.0
     """Before an update: the mean difference, in nats, of what the trainer makes of the drawn tokens' log probabilities
-    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. No limit if none.
+    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. `none`: no limit.
     A served model of the same weights is within 0.02, and training warns above 0.1."""
     epochs: Positive = 2.0
     """How often each step of the trajectories is trained on."""

@@ -6,6 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.config import config_of, load_config
+from schemas.config.profiles import config_file
 from schemas.config.refusal import refuse_renamed
 from schemas.config.training import GroupConfig
 from schemas.failure import EXIT_USAGE, UsageError
@@ -173,3 +174,15 @@ def test_groups_are_rolled_out_at_a_temperature_of_their_own(method: str, temper
     train = {"method": method, "group": {"temperature": 0.4}}
     made = config_of({"suite": {"tasks": ["click-test"]}, "collect": {"temperature": 0.9}, "train": train})
     assert made.temperature == temperature
+
+
+def test_none_takes_a_limit_away_in_toml_and_on_the_command_line_and_is_a_text_elsewhere(tmp_path: Path) -> None:
+    assert load_config(None, ["train.group.most_mismatch=none"], {}).train.group.most_mismatch is None
+    path = tmp_path / "own.toml"
+    path.write_text(
+        config_file("laptop").read_text().replace("[train.group]", '[train.group]\nmost_mismatch = "none"', 1)
+    )
+    assert load_config(path, [], {}).train.group.most_mismatch is None
+    assert load_config(None, ["name=none"], {}).name == "none"
+    with pytest.raises(UsageError, match=r"train\.steps"):
+        load_config(None, ["train.steps=none"], {})

@@ -1,5 +1,6 @@
 """Every table's row, Arrow schema, key, partitions and expectations agree; an example row comes back from a lake."""
 
+import hashlib
 import types
 import typing
 from datetime import UTC, datetime
@@ -79,6 +80,15 @@ def test_the_schema_names_its_table_and_version(table: Table) -> None:
         b"flywheel.table": table.name.encode(),
         b"flywheel.version": str(SCHEMA_VERSION).encode(),
     }
+
+
+def test_a_column_is_not_changed_without_a_new_schema_version() -> None:
+    """Otherwise a lake of the release before is neither refused nor upgraded. Change both lines together."""
+    columns = "\n".join(
+        f"{name}.{field.name}: {field.type}" for name, one in sorted(TABLES.items()) for field in one.schema
+    )
+    found = (SCHEMA_VERSION, hashlib.sha256(columns.encode()).hexdigest()[:16])
+    assert found == (5, "52625b3d62b44a96")
 
 
 @every_table

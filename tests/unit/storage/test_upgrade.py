@@ -1,10 +1,14 @@
 """A lake of today's version that lacks a column which was added since gets it by the same upgrade."""
 
+import json
 from pathlib import Path
 
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from schemas.config.sections import LakeConfig
+from schemas.failure import LakeError
+from schemas.table import SCHEMA_VERSION
 from storage.lake import Lake
 from storage.upgrade import upgrade
 
@@ -19,3 +23,17 @@ def test_columns_that_were_added_within_a_version_are_added_too(lake: Lake, row,
     (found,) = Lake.open(config).read("annotations").to_pylist()
     assert found["patterns"] == [] and found["version"] is None
     assert upgrade(config, said.append) == []
+
+
+def test_a_lake_of_the_version_before_is_refused_until_it_is_upgraded(lake: Lake, row, tmp_path: Path) -> None:
+    lake.append("steps", [row("steps")])
+    place, mark = f"{lake.uri}/tables/steps", tmp_path / "lake" / "flywheel.json"
+    older = DeltaTable(place).to_pyarrow_table().drop_columns(["unused_arguments"])
+    write_deltalake(place, older, mode="overwrite", schema_mode="overwrite", partition_by=["iteration"])
+    written = json.loads(mark.read_text())
+    mark.write_text(json.dumps({**written, "schema_version": SCHEMA_VERSION - 1}))
+    config, steps = LakeConfig(uri=str(tmp_path / "lake")), list[str]()
+    with pytest.raises(LakeError, match="flywheel upgrade"):
+        Lake.open(config)
+    assert upgrade(config, steps.append) == ["table steps: unused_arguments", f"schema version {SCHEMA_VERSION}"]
+    assert Lake.open(config).read("steps")["unused_arguments"].to_pylist() == [None]
