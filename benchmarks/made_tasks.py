@@ -109,7 +109,7 @@ def row_of(seed: int, maker: str, found: Sequence[Played]) -> dict[str, Any]:
         "maker": maker,
         "proposed": len(found),
         "accepted": len(accepted),
-        "search too long": reasons.count("never solved"),
+        "search too long": reasons.count("search"),
         "limit, median": statistics.median(one.decision.max_steps for one in accepted),
         "steps, median": statistics.median(step or 1000 for one in accepted for step in one.steps),
         "within the limit": statistics.mean(one.within for one in accepted),

@@ -20,7 +20,7 @@ from schemas.world import Check, State, World, canonical, score
 
 REASONS = (
     "malformed", "held out", "wording", "known", "unreadable", "golden", "initial", "near miss", "few near misses",
-    "never solved", "always solved", "environment",
+    "search", "contradiction", "never solved", "always solved", "environment",
 )  # fmt: skip
 """Why proposals are turned away."""
 
@@ -126,7 +126,7 @@ def _limited(proposal: Proposal, decision: Decision, world: World, layout: Layou
     if found is None:
         return replace(decision, max_steps=proposal.max_steps or max_steps)
     if found.problem:
-        return replace(decision, reason="never solved", detail=f"by a player that searches: {found.problem}")
+        return replace(decision, reason=found.reason, detail=f"by a player that searches: {found.problem}")
     return replace(decision, max_steps=max(proposal.max_steps, found.limit))
 
 

@@ -26,8 +26,11 @@ class Search:
 
     limit: int = 0
     """Steps, with the margin; 0 where the player did not solve it."""
+    reason: str = ""
+    """Why it did not: `search` where what the words mean was not found within the highest limit, `contradiction` where
+    they were played and not rewarded."""
     problem: str = ""
-    """Why it did not."""
+    """The same in words."""
 
 
 def searched(
@@ -58,9 +61,10 @@ def searched(
         try:
             steps = steps_of(Player(blind, layout), walk, sentences, rewarded, int((max_steps - SLACK) / MARGIN))
         except Lost as error:
-            return Search(problem=str(error))
+            return Search(reason="search", problem=str(error))
         if steps is None:
-            return Search(problem="played as they are written, the words end in a state that is not rewarded")
+            problem = "played as they are written, the words end in a state that is not rewarded"
+            return Search(reason="contradiction", problem=problem)
         longest = max(longest, steps)
     return Search(math.ceil(longest * MARGIN) + SLACK)
 
