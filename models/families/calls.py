@@ -146,29 +146,72 @@ def _body(code: str, own: str) -> Iterator[ast.stmt]:
 
 
 _START = re.compile(
-    r"(?:^|;)[^\S\n]*+(?:#++[^\S\n]*+)?(?:Code[:：][^\S\n]*+)?"
+    r"[^\S\n]*+(?:#{0,3}+[^\S\n]*+Code[:：][^\S\n]*+)?"
     r"(?:((?:([A-Za-z_]\w*+)\.)?([A-Za-z_]\w*+))\(|(WAIT|DONE|FAIL)[^\S\n]*+$)",
     re.MULTILINE,
 )
+"""A call at the beginning of a statement; a line that begins with `#` is one under the heading `## Code: ` alone."""
+_BLOCK = re.compile(
+    r"([^\S\n]*+)(?:async[^\S\n]++)?"
+    r"(?:if|elif|else|for|while|def|class|with|try|except|finally|match|case)\b([^\n]*+)(?:\n[^\S\n]*+(?:#[^\n]*+)?$)*+"
+    r"(?:\n(\1[^\S\n]++)\S)?",
+    re.MULTILINE,
+)
+"""A line that may begin a block, and how far the next one is indented, if further."""
+_PIECE = re.compile(r"""('''|\"\"\")|#[^\n]*+|'(?:\\.|[^'\\\n])*+'|"(?:\\.|[^"\\\n])*+"|\\.|[^'"\\#;\n]++|[\s\S]""")
+"""A piece of a text: a quote of several lines, a comment, quoted text, other text, or the end of a statement."""
 _TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[()\[\]{}]|[^'"()\[\]{}]+""", re.DOTALL)
 _ONE_TEXT = re.compile(r"""[\w.]+\((?:(\w+)\s*=\s*)?(['"])(.*)\2\s*+\)?\s*+;?\s*+\Z""")
 _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def _loose(text: str, own: str) -> Iterator[ast.stmt]:
-    """The calls that lines of a text begin with, each by itself.
+    """The calls that statements of a text begin with, each by itself, until one that begins a block.
 
-    They may lack the last bracket, and have quotes or line ends within a text as they are."""
+    They may lack the last bracket, and have quotes or line ends within a text as they are. Comments and quotes of
+    several lines hold no statement."""
     at = 0
-    for _ in range(MAX_CALLS + 1):
-        if (found := _START.search(text, at)) is None:
-            return
-        at = found.end()
+    while at < len(text):
+        if (found := _call_at(text, at, own)) is None:
+            at = _after_other(text, at)
+            continue
         if found[4]:
             yield ast.Expr(ast.Name(found[4]))
-        elif found[2] in _MODULES or (own and found[2] == own) or (not found[2] and _known(found[3])):
-            node, at = _one(text, found.start(1), found.end())
+            end = found.end()
+        else:
+            node, end = _one(text, found.start(1), found.end())
             yield node
+        at = _next(text, end)
+
+
+def _call_at(text: str, at: int, own: str) -> re.Match[str] | None:
+    """The beginning of a call of a known module, or of a known function without one."""
+    found = _START.match(text, at)
+    if found and (found[4] or found[2] in _MODULES or (own and found[2] == own) or (not found[2] and _known(found[3]))):
+        return found
+    return None
+
+
+def _after_other(text: str, at: int) -> int:
+    """Where the statement after one that is no call begins; raises NoAction where it begins a block."""
+    block = _BLOCK.match(text, at)
+    if block is None:
+        return _next(text, at)
+    if block[3]:
+        raise NoAction(f"{block[0].strip().partition(chr(10))[0][:60]} is no call")
+    return block.end(2)
+
+
+def _next(text: str, at: int) -> int:
+    """Where the next statement begins: behind the end of a line or a semicolon."""
+    while piece := _PIECE.match(text, at):
+        at = piece.end()
+        if piece[1]:
+            closed = text.find(piece[1], at)
+            at = closed + 3 if closed >= 0 else len(text)
+        elif piece[0] in ("\n", ";"):
+            break
+    return at
 
 
 def _known(function: str) -> bool:
@@ -258,6 +301,9 @@ def _call(call: ast.Call, modules: Mapping[str, str]) -> Call:
         raise NoAction(f"{_short(function)} is no function")
     if any(word.arg is None for word in call.keywords):
         raise NoAction(f"{_short(call)} has arguments that are no literals")
+    words = [str(word.arg) for word in call.keywords]
+    if twice := next((word for word in words if words.count(word) > 1), ""):
+        raise NoAction(f"{name} has the argument {twice!r} twice")
     named = {str(word.arg): _literal(word.value) for word in call.keywords}
     return Call(module, name, tuple(map(_literal, call.args)), named)
 

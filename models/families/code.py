@@ -15,8 +15,8 @@ from typing import Any, Literal, cast
 from pydantic import ValidationError
 
 from models.families.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
-from schemas.action import OPPOSITE, Action, action_of
-from schemas.keyboard import names_of, single, together
+from schemas.action import OPPOSITE, Action, Press, Release, action_of
+from schemas.keyboard import names_of, single, together, usual
 from schemas.problem import named_problem
 
 Point = tuple[float, float]
@@ -62,7 +62,8 @@ class Played:
     actions: tuple[Action, ...] = ()
     """Until the first call that is none."""
     parts: int = 1
-    """How many of them the first statement stands for: `press` of three keys for three."""
+    """How many of them the first statement stands for: `press` of three keys for three, a key that it holds for all
+    until it is let go."""
     pointer: Point | None = None
     """Where the pointer is in the end; None where nothing tells."""
     problem: str = ""
@@ -97,8 +98,26 @@ def play(
         player.perform(call)
     player.end(problem or ("" if calls else f"no call in {code[:80]!r}"))
     return Played(
-        tuple(player.actions), player.parts, player.pointer, player.problem, player.outside, tuple(player.unused)
+        tuple(player.actions),
+        _released(player.actions, player.parts),
+        player.pointer,
+        player.problem,
+        player.outside,
+        tuple(player.unused),
     )
+
+
+def _released(actions: Sequence[Action], parts: int) -> int:
+    """How many actions it takes from the first statement's `parts` until no key is held; `parts` if one stays held."""
+    held: set[str] = set()
+    for count, action in enumerate(actions, 1):
+        if isinstance(action, Press):
+            held.add(usual(action.key))
+        elif isinstance(action, Release):
+            held.discard(usual(action.key))
+        if count >= parts and not held:
+            return count
+    return parts
 
 
 class _Player:

@@ -107,6 +107,8 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
         ("pyautogui.click(500)", "y at no known place"),
         ("pyautogui.click(5, 5, where='top')", "click has no argument 'where'"),
         ("pyautogui.click(5, x=5, y=5)", "click has the argument 'x' twice"),
+        ("click(x=500, y=300, x=100)", "click has the argument 'x' twice"),
+        ("pyautogui.write(message='a', interval=0, message='b')", "write has the argument 'message' twice"),
         ("pyautogui.click(5000, 5)", "x: should be less than or equal to 1"),
         ("pyautogui.write(message=name)", "name is no literal"),
         ("pyautogui.write(f'{name}')", "is no literal"),
@@ -159,6 +161,43 @@ def test_calls_are_read_in_a_text_that_is_not_python(code: str, wanted: Sequence
     assert read(code).actions == actions(*wanted)
 
 
+BROKEN = "pyautogui.click(500, 300"
+
+
+@pytest.mark.parametrize(
+    ("code", "wanted"),
+    [
+        ("# pyautogui.click(1, 1)", []),
+        ("#pyautogui.click(1, 1)\n    # pyautogui.press('a')", []),
+        (f"# pyautogui.click(1, 1)\n{BROKEN}", [click()]),
+        (f"# first; pyautogui.click(1, 1)\n{BROKEN}", [click()]),
+        (f"{BROKEN})  # then; pyautogui.click(1, 1)\nit works", [click()]),
+        (f'"""\npyautogui.click(1, 1)\n"""\n{BROKEN}', [click()]),
+        (f"'''Press.\npyautogui.press('a')\n'''\n{BROKEN}", [click()]),
+        (f"note = '''\npyautogui.press('a')\n'''\n{BROKEN}", [click()]),
+        (f"print('a; pyautogui.click(1, 1)')\n{BROKEN}", [click()]),
+        (f"if seen: pyautogui.press('a'); pyautogui.press('b')\n{BROKEN}", [click()]),
+        (f"if False:\n    pyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"if False:\n\n    # never\n    pyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"def unused(\n    x):\n    pyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"async def unused():\n\tpyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"for _ in range(3):\n  pyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"while True:\n    pyautogui.click(1, 1)\n{BROKEN}", []),
+        (f"with pyautogui.hold('ctrl'):\n    {BROKEN}", []),
+        (f"{BROKEN})\nif False:\n    pyautogui.press('a", [click()]),
+        ("if False:\n    pyautogui.click(1, 1)", []),
+        ("def unused():\n    pyautogui.click(1, 1)", []),
+        (f"## Code: {BROKEN})", [click()]),
+        (f"## Code: {BROKEN}", [click()]),
+        (f"import pyautogui; {BROKEN}", [click()]),
+    ],
+)
+def test_comments_quotes_and_blocks_are_never_performed(code: str, wanted: Sequence[dict[str, object]]) -> None:
+    played = read(code)
+    assert played.actions == actions(*wanted)
+    assert wanted or played.problem
+
+
 @pytest.mark.parametrize(
     ("code", "parts"),
     [
@@ -167,6 +206,12 @@ def test_calls_are_read_in_a_text_that_is_not_python(code: str, wanted: Sequence
         ("pyautogui.moveTo(500, 300)\npyautogui.click()\npyautogui.press('a', presses=2)", 1),
         ("with pyautogui.hold('shift'):\n    pyautogui.click(500, 300)\npyautogui.press('a')", 3),
         ("pyautogui.alert('x')", 1),
+        ("pyautogui.keyDown('ctrl'); pyautogui.click(500, 300); pyautogui.keyUp('ctrl'); pyautogui.press('a')", 3),
+        ("keyDown('shift')\nclick(1, 1)\nclick(500, 300)\nkeyUp('shiftleft')\npress('a')", 4),
+        ("keyDown('ctrl')\nkeyDown('shift')\npress('t')\nkeyUp('ctrl')\nkeyUp('shift')\npress('a')", 5),
+        ("keyDown('ctrl')\nwith hold('shift'):\n    click(1, 1)\nkeyUp('ctrl')\npress('a')", 5),
+        ("keyDown('ctrl')\nclick(500, 300)", 1),
+        ("click(500, 300)\nkeyDown('ctrl')\nclick(500, 300)\nkeyUp('ctrl')", 1),
     ],
 )
 def test_a_statement_of_several_actions_counts_them(code: str, parts: int) -> None:
