@@ -65,15 +65,15 @@ arrowleft left ArrowLeft ArrowLeft 37 ff51 | left leftarrow
 arrowup up ArrowUp ArrowUp 38 ff52 | up uparrow
 arrowright right ArrowRight ArrowRight 39 ff53 | right rightarrow
 arrowdown down ArrowDown ArrowDown 40 ff54 | down downarrow
-shift shift Shift ShiftLeft 16 ffe1 | ⇧ *shiftleft shiftl leftshift
-shiftright shiftright Shift ShiftRight 16 ffe2 | shiftr rightshift
-ctrl ctrl Control ControlLeft 17 ffe3 | ⌃ control controlormeta *ctrlleft controlleft controll leftctrl
-ctrlright ctrlright Control ControlRight 17 ffe4 | controlright controlr rightctrl
-alt alt Alt AltLeft 18 ffe9 | ⌥ *altleft altl leftalt *option *optionleft opt
-altright altright Alt AltRight 18 ffea | altr rightalt *optionright
+shift shift Shift ShiftLeft 16 ffe1 | ⇧ *shiftleft
+shiftright shiftright Shift ShiftRight 16 ffe2
+ctrl ctrl Control ControlLeft 17 ffe3 | ⌃ control ctl controlormeta *ctrlleft
+ctrlright ctrlright Control ControlRight 17 ffe4
+alt alt Alt AltLeft 18 ffe9 | ⌥ *altleft *option *optionleft opt
+altright altright Alt AltRight 18 ffea | *optionright
 altgraph altright AltGraph AltGraph 225 fe03 | altgr isolevel3shift
-meta win Meta MetaLeft 91 ffeb | ⌘ metaleft *winleft win windows super superleft superl cmd *command
-metaright winright Meta MetaRight 92 ffec | winright superright superr cmdright commandright
+meta win Meta MetaLeft 91 ffeb | ⌘ *winleft win windows super cmd *command
+metaright winright Meta MetaRight 92 ffec | winright
 apps apps ContextMenu ContextMenu 93 ff67 | contextmenu menu
 capslock capslock CapsLock CapsLock 20 ffe5 | caps
 numlock numlock NumLock NumLock 144 ff7f
@@ -138,9 +138,9 @@ _WORDS = {
     "asterisk": "*", "exclam": "!", "at": "@", "numbersign": "#", "dollar": "$", "percent": "%", "ampersand": "&",
     "bracketleft": "[", "bracketright": "]", "parenleft": "(", "parenright": ")", "braceleft": "{", "braceright": "}",
     "less": "<", "greater": ">", "question": "?", "bar": "|", "asciitilde": "~", "asciicircum": "^", "quotedbl": '"',
-    "yen": "¥",
+    "yen": "¥", "spacebar": "space",
 }  # fmt: skip
-"""Characters by X's and the DOM's names for them."""
+"""Characters by the names that X, the DOM and people have for them."""
 BLANKS = {" ": "space", "\t": "tab", "\n": "enter", "\r": "enter"}
 """Keys by the blanks that they write."""
 
@@ -168,13 +168,34 @@ def _named() -> Iterator[tuple[Key, Sequence[str]]]:
 
 KEYS: dict[str, Key] = {key.name: key for key in (*_characters(), *(key for key, _ in _named()))}
 """Every key of the table by its name here."""
-_ALIASES = {other.strip("*"): key.name for key, others in _named() for other in others} | _WORDS
+_MODIFIERS = ("Shift", "Control", "Alt", "Meta")
+
+
+def _sided() -> Iterator[tuple[str, str]]:
+    """The names of the modifiers of either side, such as `right shift`, `Control_R` and `lctrl`."""
+    for key, others in _named():
+        if key.key in _MODIFIERS and key.location == 1:
+            for name in (key.name, *(other.strip("*") for other in others if other.strip("*").isalpha())):
+                for side, own in (("left", key.name), ("right", f"{key.name}right")):
+                    for one in (side, side[0]):
+                        yield from ((f"{one}{name}", own), (f"{name}{one}", own))
+
+
+_ALIASES = {
+    **{key.code.lower(): key.name for key in reversed(KEYS.values())},
+    **dict(_sided()),
+    **{other.strip("*"): key.name for key, others in _named() for other in others},
+    **_WORDS,
+}
+"""Other names of the keys: by their place on the keyboard (`KeyA`), by side, and those of the tables."""
 PYAUTOGUI = frozenset(key.pyautogui for key in KEYS.values()) | {
     other[1:] for _, others in _named() for other in others if other.startswith("*")
 }
 """The names that pyautogui has."""
 _MARKS = "+-"
 """What stands between the keys of an expression, besides blanks."""
+_JOINT = re.compile(r"(?<=[^\s+])(?:\s*\+(?=[^\s+])|\s*\+\s+(?=\S)|\s+\+(?=\S))")
+"""A plus sign between two keys, with blanks around it or none; the last of `ctrl +` and `ctrl++` is a key."""
 
 
 def is_key(name: str) -> bool:
@@ -204,28 +225,45 @@ def _found(name: str) -> Key | None:
     return KEYS.get(plain) or KEYS.get(_ALIASES.get(plain, ""))
 
 
+def is_modifier(name: str) -> bool:
+    """Whether a keyboard has a modifier of this name: shift, control, alt or meta, of either side."""
+    return (key := _found(name)) is not None and key.key in _MODIFIERS
+
+
 def names_of(expression: str) -> list[str]:
-    """The names of the keys of an expression: `ctrl c`, `Ctrl+C`, `ctrl-shift-t`, `page down`, `ctrl +`."""
+    """The names of the keys of an expression.
+
+    It reads `ctrl c`, `Ctrl + C`, `ctrl-shift-t`, `ctrl+page down`, `right shift`, `space bar` and `ctrl +`."""
     if expression in BLANKS:
         return [BLANKS[expression]]
     names: list[str] = []
-    words = expression.split()
-    while words:
-        word = words.pop(0)
-        if words and is_key(word + words[0]) and not (is_key(word) and is_key(words[0])):
-            word += words.pop(0)  # `page down` is one key
-        names += _between(word)
+    for piece in _JOINT.split(expression):
+        words = piece.split()
+        while words:
+            word = words.pop(0)
+            if words and _is_one(word, words[0]):
+                word += words.pop(0)
+            names += _between(word)
     return names
+
+
+def _is_one(word: str, following: str) -> bool:
+    """Whether two words are one key: `page down`, also where each is one itself (`right shift`, `space bar`)."""
+    together = word + following
+    if not is_key(together):
+        return False
+    sided = word.lower() in ("left", "right") and is_modifier(following)
+    return sided or together.lower() == "spacebar" or not (is_key(word) and is_key(following))
 
 
 def _between(word: str) -> list[str]:
     """The names within a word; a mark that nothing stands behind is a key itself."""
-    if is_key(word):
-        return [word]
     for mark in _MARKS:
         parts = re.split(rf"(?<=[^{mark}])[{mark}]", word)
-        if len(parts) > 1 and all(parts) and (mark == "+" or all(map(is_key, parts))):
-            return parts
+        if len(parts) < 2 or not all(parts):
+            continue
+        if mark == "+" or (all(map(is_key, parts)) and (is_modifier(parts[0]) or not is_key(word))):
+            return [name for part in parts for name in (_between(part) if mark == "+" else [part])]
     return [word]
 
 
@@ -245,7 +283,12 @@ def together(names: Iterable[str]) -> str:
         raise ValueError(f"{len(keys)} keys at once, and a hotkey has at most {MAX_KEYS}")
     if len(keys) == 1 and _is_capital(keys[0]):
         return f"shift {keys[0].lower()}"
-    return " ".join(key.lower() if _is_capital(key) else key for key in keys)
+    keys = [key.lower() if _is_capital(key) else key for key in keys]
+    written = " ".join(keys)
+    if names_of(written) == keys:
+        return written
+    *first, last = (key_named(key).name if is_key(key) else key for key in keys)  # `right` and `shift` are two here
+    return " ".join([*("plus" if key == "+" else key for key in first), last])
 
 
 def single(name: str) -> str:
@@ -254,10 +297,10 @@ def single(name: str) -> str:
     Raises:
         ValueError: it is empty, or several names.
     """
-    key = BLANKS.get(name, name.strip())
-    if not key or len(key.split()) > 1:
+    names = names_of(name)
+    if len(names) != 1:
         raise ValueError(f"{name!r} is no key")
-    return key.lower() if len(key) > 1 else key
+    return names[0].lower() if len(names[0]) > 1 else names[0]
 
 
 def chord(expression: str) -> list[Key]:

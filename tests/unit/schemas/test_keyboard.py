@@ -2,6 +2,7 @@
 
 import ast
 import json
+import random
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -84,10 +85,38 @@ def test_keys_have_the_keysyms_of_x(name: str, theirs: str) -> None:
         ("ctrl++", "ctrl +"), ("ctrl--", "ctrl -"), ("ctrl -", "ctrl -"), ("+", "+"), ("-", "-"), (" ", "space"),
         ("\t", "tab"), ("\n", "enter"), ("A", "shift a"), ("ctrl F", "ctrl f"), ("shift A", "shift a"), ("F5", "f5"),
         ("Control+ArrowLeft", "control arrowleft"), ("hyperdrive", "hyperdrive"), ("é", "é"),
+        ("ctrl + c", "ctrl c"), ("ctrl+ c", "ctrl c"), ("ctrl +c", "ctrl c"), ("ctrl +\tc", "ctrl c"),
+        ("alt + F4", "alt f4"), ("cmd + space", "cmd space"), ("Ctrl + Shift + T", "ctrl shift t"),
+        ("ctrl + +", "ctrl +"), ("ctrl+ +", "ctrl +"), ("ctrl + shift + +", "ctrl shift +"), ("ctrl + -", "ctrl -"),
+        ("ctrl+page down", "ctrl pagedown"), ("alt + left arrow", "alt leftarrow"), ("ctrl+shift-t", "ctrl shift t"),
+        ("space bar", "spacebar"), ("shift + space bar", "shift spacebar"), ("right shift", "rightshift"),
+        ("left ctrl c", "leftctrl c"), ("Right Command + q", "rightcommand q"), ("shift right", "shift right"),
+        ("shift-right", "shift right"), ("shift+right", "shift right"), ("right+shift", "arrowright shift"),
+        ("ctrl l", "ctrl l"), ("ctrl-l", "ctrl l"), ("ctrl-left", "ctrl left"), ("right-shift", "right-shift"),
     ],
 )  # fmt: skip
 def test_an_expression_is_the_keys_that_it_names(expression: str, keys: str) -> None:
     assert together(names_of(expression)) == keys
+
+
+def test_what_is_pressed_together_is_read_as_the_same_keys_again() -> None:
+    chance = random.Random(3)
+    for _ in range(3_000):
+        names = chance.choices([*KEYS, "right", "left", "bar", "plus"], k=chance.choice((1, 2, 3)))
+        written = together(names)
+        keys = [key_named(name.lower() if len(names) > 1 else name).name for name in names]
+        keys = ["shift", keys[0].lower()] if keys[0].isupper() else keys
+        assert [key.name for key in chord(written)] == keys, names
+        assert together(names_of(written)) == written
+
+
+def test_a_key_that_is_held_is_read_as_any_expression_of_one_key() -> None:
+    assert [single(name) for name in ("right shift", "page down", "Space Bar", " ctrl ")] == [
+        *("rightshift", "pagedown", "spacebar", "ctrl")
+    ]
+    for several in ("ctrl c", "ctrl+c", "ctrl + c", ""):
+        with pytest.raises(ValueError, match="is no key"):
+            single(several)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +141,29 @@ def test_several_names_are_one_key() -> None:
         "meta": ("win", "winleft", "cmd", "command", "Command", "⌘", "Super_L", "MetaLeft"),
         "num0": ("Numpad0", "KP_0"),
         "numpadenter": ("KP_Enter",),
-        "ctrl": ("Control", "ctrlleft", "ControlOrMeta", "⌃"),
         "alt": ("option", "⌥"),
         "arrowup": ("up", "ArrowUp"),
         "+": ("plus",),
+        "a": ("KeyA", "keya"),
+        "1": ("Digit1",),
+        "[": ("BracketLeft",),
+        "'": ("Quote", "apostrophe"),
+        "space": ("spacebar", "Spacebar"),
+        "ctrl": (
+            "Control",
+            "ctrlleft",
+            "ControlOrMeta",
+            "⌃",
+            "lctrl",
+            "leftctrl",
+            "Control_L",
+            "ControlLeft",
+            "left-control",
+        ),
+        "ctrlright": ("rctrl", "RightControl", "Control_R", "ControlRight"),
+        "shiftright": ("rshift", "rightshift", "Shift_R"),
+        "altright": ("ralt", "right_alt", "optionright", "AltRight"),
+        "metaright": ("rwin", "winright", "Super_R", "rightcommand", "MetaRight"),
     }.items():
         assert [key_named(other).name for other in others] == [name] * len(others)
     with pytest.raises(ValueError, match="there is no key 'hyperdrive'"):
