@@ -15,6 +15,8 @@ from typing import Any, cast
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
 from models.families.calls import NoAction
+from models.families.reading import CLEARS, ENTERS, is_true
+from schemas.keyboard import is_modifier, names_of
 
 TOOLS = ("computer", "computer_action")
 """Functions that have the action's kind among their arguments."""
@@ -33,13 +35,25 @@ CLICKS = {
     "double_click": "doubleClick",
     "triple_click": "tripleClick",
 }
-MODIFIERS = frozenset({"shift", "ctrl", "control", "alt", "super", "meta", "cmd", "command", "win", "option"})
+CLEAR = "clear_before_typing"
+"""The argument of Gemini's tool that empties a field."""
 KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
 """Names of X11 that pyautogui does not have."""
 NATIVE = frozenset(
     {
         *("click", "double_click", "triple_click", "middle_click", "right_click", "mouse_down", "mouse_up", "move"),
-        *("type", "drag_and_drop", "scroll", "press_key", "hotkey", "key_down", "key_up", "zoom_region", "navigate"),
+        *(
+            "type",
+            "type_text_at",
+            "drag_and_drop",
+            "scroll",
+            "press_key",
+            "hotkey",
+            "key_down",
+            "key_up",
+            "zoom_region",
+            "navigate",
+        ),
         *("go_back", "go_forward", "wait", "take_screenshot"),
     }
 )
@@ -84,12 +98,38 @@ def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
     return _WORD.sub("_", call.func.id.removesuffix("Action")).lower(), fields
 
 
-def code_of(kind: str, fields: Mapping[str, Any]) -> str:
-    """The code of an action of a computer tool; empty for one that only looks.
+def codes_of(kind: str, fields: Mapping[str, Any]) -> list[str]:
+    """The codes of what an action of a computer tool does, one after the other; an empty one where it only looks.
 
     Raises:
         NoAction: an action that has no counterpart.
     """
+    return _typing(kind, fields) if kind in ("type", "type_text_at") else [_code_of(kind, fields)]
+
+
+def _typing(kind: str, fields: Mapping[str, Any]) -> list[str]:
+    """A click where the text has a place, what empties the field, and the text, whose Enter is one with it.
+
+    Harbor's `type_text_at` empties the field by typing over it and presses Enter, unless its call says false."""
+    at, text = _at(fields), fields.get("text", "")
+    if kind == "type_text_at":
+        enter, clear = (not _is_false(fields.get(name)) for name in (ENTERS[0], CLEAR))
+    else:
+        enter, clear = (any(is_true(fields.get(name)) for name in names) for names in (ENTERS, (*CLEARS, CLEAR)))
+    codes = [_call("click", **at)] if at else []
+    if clear:
+        codes.append(_call("hotkey", "ctrl", "a"))
+        if text == "" and kind == "type":
+            codes.append(_call("press", keys="backspace"))
+    written = _call("write", message=text)
+    return [*codes, f"{written}\n{_call('press', keys='enter')}" if enter else written]
+
+
+def _is_false(value: object) -> bool:
+    return value is False or (isinstance(value, str) and value.strip().lower() == "false")
+
+
+def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in LOOKS:
         return ""
     if kind in CLICKS:
@@ -97,9 +137,6 @@ def code_of(kind: str, fields: Mapping[str, Any]) -> str:
         return _held(fields, _call(CLICKS[kind], **_at(fields), **({"button": button} if button else {})))
     if kind in ("move", "mouse_move", "move_to"):
         return _call("moveTo", **_at(fields))
-    if kind == "type":
-        written = _call("write", message=fields.get("text", ""))
-        return f"{written}\n{_call('press', keys='enter')}" if fields.get("press_enter") else written
     if kind in ("key", "keypress", "press_key", "hotkey"):
         return _keys(fields)
     if kind in ("key_down", "key_up"):
@@ -158,31 +195,26 @@ def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
 def _held(fields: Mapping[str, Any], code: str) -> str:
     """The code of an action while keys are held."""
     given = [fields.get("modifier"), *(items_of(fields.get("keys")) or []), fields.get("text")]
-    keys = [one for one in given if isinstance(one, str) and one.lower() in MODIFIERS]
+    named = [names_of(one) for one in given if isinstance(one, str)]
+    keys = [key for names in named if all(map(is_modifier, names)) for key in names]
     down, up = ([_call(name, key=one) for one in keys] for name in ("keyDown", "keyUp"))
     return "\n".join([*down, code, *up])
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names: a list, or a text with plus signs."""
+    """The keys that an action names: a list, or an expression."""
     given = next((fields[name] for name in ("keys", "key", "text") if name in fields), "")
-    names = [str(one) for one in items_of(given) or [given]]
-    split = [part for name in names for part in _chord(name)]
-    return [KEYSYMS.get(one.strip().lower(), one.strip() or one) for one in split if one]
-
-
-def _chord(name: str) -> list[str]:
-    """The keys of `ctrl+c`; the last of `ctrl++` is a plus."""
-    if name == "+" or not name.endswith("+"):
-        return [name] if len(name) == 1 else name.split("+")
-    return [*(one for one in name[:-1].split("+") if one), "+"]
+    names = [one for item in items_of(given) or [given] for one in names_of(str(item))]
+    return [KEYSYMS.get(one.lower(), one) for one in names]
 
 
 def _keys(fields: Mapping[str, Any]) -> str:
     """The code of keys: a chord where all but the last are modifiers, else one after the other."""
     names = _names(fields)
-    if len(names) > 1 and all(one.lower() in MODIFIERS for one in names[:-1]):
+    if len(names) > 1 and all(map(is_modifier, names[:-1])):
         return _call("hotkey", *names)
+    if len(names) > 1 and any(map(is_modifier, names)):
+        raise NoAction(f"no action of ours is several chords: {' '.join(names)[:80]}")
     return "\n".join(_call("press", keys=one) for one in names)
 
 

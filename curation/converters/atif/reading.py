@@ -2,7 +2,8 @@
 
 An action is for the last screen that was shown. Of several calls in a step those with a screen between them are steps
 of their own; others are one action where they are one together (a text and Enter), else a step each, and those after
-the first, for a screen that was not shown, are context.
+the first, for a screen that was not shown, are context. So are the actions of one call after its first: a text that is
+typed at a place is a click, what empties the field, and the text.
 """
 
 import re
@@ -12,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, code_of, kind_of, shrunk, whole
+from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, codes_of, kind_of, shrunk, whole
 from curation.converters.atif.document import COMPUTER_1, OURS, Call, Result, Step, parts_of, text_of
 from curation.converters.code import pointer_after, read_code
 from curation.converters.exchanged import ExchangedStep, Picture, Place, Refused, StepAbout
@@ -164,7 +165,8 @@ class Reading:
         if len(acting) > 1 and (action := self._single(acting, where)) is not None:
             return [ExchangedStep(self.screen, action=action)]
         numbers = [(step.tool_calls or []).index(call) for call in acting]
-        return [self._read(call, f"{where}.tool_calls.{number}") for number, call in zip(numbers, acting, strict=True)]
+        steps = [self._read(call, f"{where}.tool_calls.{number}") for number, call in zip(numbers, acting, strict=True)]
+        return [one for read in steps for one in read]
 
     def _add(self, step: ExchangedStep, of: Step) -> None:
         """Adds a step; one for a screen that was not shown any more is context."""
@@ -194,7 +196,7 @@ class Reading:
             return None
         assert self.screen is not None
         try:
-            code = whole([self._code(call) for call in calls])
+            code = whole([code for call in calls for code in self._codes(call)])
             action, self.pointer = read_code(code, self._fraction(calls[0]), self.pointer)
         except NoAction:
             return None
@@ -202,30 +204,38 @@ class Reading:
             raise Refused(self.place, f"{where}.tool_calls", f"{error}") from error
         return action
 
-    def _code(self, call: Call) -> str:
+    def _codes(self, call: Call) -> list[str]:
         kind, fields = kind_of(call.function_name, call.arguments)
         if kind == "scroll" and call.function_name != "computer" and not {"x", "coordinate"} & fields.keys():
             assert self.screen is not None
             fields |= {"x": self.screen.width // 2, "y": self.screen.height // 2}
-        return code_of(kind, fields)
+        if kind == "type" and call.function_name == "computer_action":  # its runtime types where the focus is
+            fields = {name: value for name, value in fields.items() if name not in ("x", "y")}
+        return codes_of(kind, fields)
 
-    def _read(self, call: Call, at: str) -> ExchangedStep:
+    def _read(self, call: Call, at: str) -> list[ExchangedStep]:
+        """The steps of a call: one for each action that it is, or one that says why it is none."""
         assert self.screen is not None
         text = storable(f"{call.function_name}({call.arguments})")
-        code = ""
+        codes, actions = list[str](), list[Action]()
         try:
             if call.function_name in TYPES and not self._native(call):
-                return ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))
+                return [ExchangedStep(self.screen, action=_action(call, self.screen, self.unit))]
             if call.function_name not in (*TOOLS, DONE) and not self._native(call):
                 raise NoAction(f"no action of ours is {call.function_name[:80]}")
-            code = self._code(call)
-            action, self.pointer = read_code(code, self._fraction(call), self.pointer)
-            return ExchangedStep(self.screen, action=action)
+            codes = self._codes(call)
+            pointer = self.pointer
+            for code in codes:
+                action, pointer = read_code(code, self._fraction(call), pointer)
+                actions.append(action)
+            self.pointer = pointer
+            return [ExchangedStep(self.screen, action=action) for action in actions]
         except ValidationError as error:
-            return ExchangedStep(self.screen, text=text, error=f"{named_problem(error)} in {text[:80]!r}")
+            return [ExchangedStep(self.screen, text=text, error=f"{named_problem(error)} in {text[:80]!r}")]
         except NoAction as error:
-            self.pointer = pointer_after(code, self._fraction(call), self.pointer) if code else self.pointer
-            return ExchangedStep(self.screen, text=text, error=storable(str(error)))
+            if codes:
+                self.pointer = pointer_after("\n".join(codes), self._fraction(call), self.pointer)
+            return [ExchangedStep(self.screen, text=text, error=storable(str(error)))]
         except (ValueError, TypeError) as error:
             raise Refused(self.place, f"{at}.arguments", f"{error}") from error
 

@@ -100,6 +100,10 @@ def targets(record: Exchanged) -> list[bool]:
         ({"action": "left_click", "coordinate": [25, 10]}, Click(x=0.5, y=0.25)),
         ({"action": "key", "text": "ctrl+c"}, Hotkey(key="ctrl c")),
         ({"action": "key", "text": "Return"}, Hotkey(key="enter")),
+        ({"action": "key", "text": "ctrl + shift + t"}, Hotkey(key="ctrl shift t")),
+        ({"action": "key", "text": "ctrl++"}, Hotkey(key="ctrl +")),
+        ({"action": "key", "text": "Control_L+KeyA"}, Hotkey(key="control_l keya")),
+        ({"type": "keypress", "keys": ["Page Down"]}, Hotkey(key="pagedown")),
         (
             {"action": "left_click_drag", "start_coordinate": [0, 0], "coordinate": [25, 10]},
             Drag(x=0.0, y=0.0, to_x=0.5, to_y=0.25),
@@ -158,6 +162,8 @@ def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
         {"type": "triple_click", "x": 25, "y": 10},
         {"type": "click", "x": 25, "y": 10, "modifier": "shift"},
         {"type": "click", "x": 25, "y": 10, "keys": ["CTRL"]},
+        {"action": "left_click", "coordinate": [25, 10], "text": "ctrl+shift"},
+        {"action": "key", "text": "ctrl+c ctrl+v"},
         {"type": "keypress", "keys": ["down", "down"]},
         {"type": "hold_key", "keys": ["a"], "duration": 2},
         {"type": "mouse_down", "x": 25, "y": 10},
@@ -180,6 +186,65 @@ def test_a_call_that_is_no_action_of_ours_is_kept_as_text_and_never_run(
     (step,) = read(tmp_path, agent(call("computer", **arguments), shown=1)).steps
     assert step.action is None and step.error and "computer(" in step.text
     assert not (tmp_path / "ran").exists()
+
+
+PLACE, ALL = Click(x=0.5, y=0.25), Hotkey(key="ctrl a")
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "wanted"),
+    [
+        (
+            "computer",
+            {"action": "type", "text": "hi", "coordinate": [25, 10], "delete_existing_text": True, "press_enter": True},
+            [PLACE, ALL, Type(content="hi\n")],
+        ),
+        ("computer", {"type": "type", "text": "hi", "x": 25, "y": 10}, [PLACE, Type(content="hi")]),
+        ("computer", {"type": "type", "text": "hi", "clear_before_typing": "true"}, [ALL, Type(content="hi")]),
+        (
+            "computer",
+            {"type": "type", "text": "", "clear": True},
+            [ALL, Hotkey(key="backspace"), Type(content="")],
+        ),
+        ("computer", {"type": "type", "text": "hi", "press_enter": "false", "enter": False}, [Type(content="hi")]),
+        (
+            "computer_action",
+            {"type": "type_text_at", "x": 25, "y": 10, "text": "hi"},
+            [PLACE, ALL, Type(content="hi\n")],
+        ),
+        (
+            "computer_action",
+            {"type": "type_text_at", "x": 25, "y": 10, "text": "hi", "clear_before_typing": False},
+            [PLACE, Type(content="hi\n")],
+        ),
+        (
+            "computer_action",
+            {"type": "type_text_at", "x": 25, "y": 10, "text": "hi", "press_enter": False},
+            [PLACE, ALL, Type(content="hi")],
+        ),
+        ("computer_action", {"type": "type", "x": 25, "y": 10, "text": "hi"}, [Type(content="hi")]),
+    ],
+)
+def test_a_text_that_is_typed_at_a_place_is_its_click_and_what_empties_the_field_too(
+    tmp_path: Path, name: str, arguments: dict[str, Any], wanted: list[Action]
+) -> None:
+    """harbor 0.26.0, `computer_1/runtime.py`: `type_text_at` clears and presses Enter unless told not to, `type` knows
+    no place."""
+    record = read(tmp_path, agent(call(name, **arguments), shown=1, message="So."), name="computer-1")
+    assert actions(record) == wanted
+    assert [step.screen for step in record.steps] == [picture(0)] * len(wanted)
+    assert targets(record) == [True] + [False] * (len(wanted) - 1)
+    assert [step.thought for step in record.steps] == ["So."] + [""] * (len(wanted) - 1)
+
+
+def test_a_text_at_a_place_of_geminis_grid_is_typed_there(tmp_path: Path) -> None:
+    record = read(tmp_path, agent(call("type_text_at", x=999, y=0, text="hi"), shown=1), name="computer-1")
+    assert actions(record) == [Click(x=0.98, y=0.0), ALL, Type(content="hi\n")]
+
+
+def test_a_text_that_is_none_leaves_no_click_behind(tmp_path: Path) -> None:
+    (step,) = read(tmp_path, agent(call("computer", type="type", text=7, x=25, y=10), shown=1)).steps
+    assert step.action is None and step.error
 
 
 def test_a_point_outside_of_the_screen_is_refused_with_its_call(tmp_path: Path) -> None:
