@@ -20,7 +20,10 @@ from schemas.failure import UsageError
 from schemas.observation import Observation
 
 _NUMBER = r"\d{1,9}(?:\.\d{1,9})?"
-_PLACE = re.compile(rf"\[\[({_NUMBER}), ?({_NUMBER})(?:, ?({_NUMBER}), ?({_NUMBER}))?\]\]")
+_COMMA = r"\s{0,9},\s{0,9}"
+_PLACE = re.compile(
+    rf"\[\s{{0,9}}\[\s{{0,9}}({_NUMBER}){_COMMA}({_NUMBER})(?:{_COMMA}({_NUMBER}){_COMMA}({_NUMBER}))?\s{{0,9}}\]\s{{0,9}}\]"
+)
 
 
 class InternVlFamily(ModelFamily):

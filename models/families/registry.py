@@ -1,7 +1,8 @@
 """Which family a checkpoint is of: the one that `policy.family` names, else by its architecture."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -60,10 +61,23 @@ TAUGHT = "<tool_call>"
 _NAMED = [name for name in FAMILIES.names if name != "tiny"]
 _OWNERS = {"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "glm": "glm", "internvl": "internvl"}
 """What the names of a family's own published checkpoints have in common."""
+_TRAINED = (
+    *("ui-tars", "doubao", "open-cua", "scale-cua", "evo-cua", "holo", "fara", "auto-glm", "cog-agent", "gui-owl"),
+    *("mobile-agent", "mai-ui", "ui-venus", "infi-gui", "gui-actor", "gui-g1", "gui-g2", "gui-r1", "ui-r1", "ui-s1"),
+    *("ui-ins", "se-gui", "dart-gui", "step-gui", "tong-ui", "gta1", "jedi", "aguvis", "show-ui", "os-atlas"),
+    *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
+    *("phi-ground", "ground-next", "molmo-web"),
+)
+"""Names of models that were trained from others to write a grammar of their own."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
+_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _BASE = re.compile(r"^base_model:", re.MULTILINE)
-_TITLE = re.compile(r"^#[ \t]+(.+)$", re.MULTILINE)
+_FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_TITLE = re.compile(
+    r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^>]*>(?P<tagged>.*?)</h1>", re.MULTILINE | re.IGNORECASE | re.DOTALL
+)
+_TAG = re.compile(r"<[^>]*>")
 
 
 def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamily:
@@ -113,8 +127,6 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     if not auto:
         return ""
     kind = str(architecture.get("model_type"))
-    if kind in PLAIN and not _is_taught(directory):
-        return PLAIN[kind]
     if kind not in BY_MODEL_TYPE:
         raise wrong(
             f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): nothing says how "
@@ -122,8 +134,10 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     family = BY_MODEL_TYPE[kind]
-    owner = _OWNERS[family]
-    if other := next((name for name in _called(directory, architecture) if owner not in name.lower()), ""):
+    names, own = _called(directory, architecture)
+    if kind in PLAIN and not _is_taught(directory):
+        family, own = PLAIN[kind], []
+    if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own):
         raise wrong(
             f"`policy.family` is auto, and {directory} calls itself {other!r}: a model_type of {kind} alone does not "
             f"say that it writes actions as {family} does.",
@@ -132,18 +146,32 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     return family
 
 
-def _called(directory: Path, architecture: Mapping[str, Any]) -> list[str]:
-    """Names of published models that a checkpoint goes by: in its folder's name (or the hub's cache's), in its
-    config, and as the title of a model card that names the model it was trained from."""
-    named = [directory.name, *(part for part in directory.parts if part.startswith("models--"))]
-    named.append(str(architecture.get("_name_or_path") or ""))
-    names = [one.replace("--", "/").rpartition("/")[2] for one in named]
-    names = [one for one in names if _SIZE.search(one)]
+def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The names that a checkpoint goes by, and those among them that are its own if they have a size: its folder's
+    (or the hub's cache's), its config's, and the title of a model card that names the model it was trained from."""
+    cached = [part.rpartition("--")[2] for part in directory.parts if part.startswith("models--")]
+    path = re.split(r"[/\\]+", str(architecture.get("_name_or_path") or ""))
+    names = [directory.name, *cached, path[-1]]
     card = directory / "README.md"
     text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
-    if _BASE.search(text.partition("\n---")[0]) and (title := _TITLE.search(text)):
-        names.append(title[1].strip())
-    return names
+    front = _FRONT.match(text)
+    found = _TITLE.search(_FENCED.sub("", text[front.end() :] if front else text))
+    title = _TAG.sub("", found["line"] or found["tagged"]).strip() if found else ""
+    own = [*names, title] if front and _BASE.search(front[1]) else names
+    return [*names, *path[:-1], title], own
+
+
+def _other(owner: str, names: Sequence[str], own: Sequence[str]) -> str:
+    """The first name that is another model's: one that holds a known one, or has a size and is not of the owner."""
+    others = [one for one in _TRAINED if one != owner]
+    known = (name for name in names if any(_holds(name, other) for other in others))
+    sized = (name for name in own if _SIZE.search(name) and not _holds(name, owner))
+    return next(chain(known, sized), "")
+
+
+def _holds(name: str, model: str) -> bool:
+    """Whether a name holds a model's, between signs that are no letters, written with hyphens or without."""
+    return bool(re.search(rf"(?<![a-z]){model.replace('-', '[-_ ]?')}(?![a-z])", name.lower()))
 
 
 def _is_taught(directory: Path) -> bool:

@@ -35,9 +35,18 @@ def test_an_architecture_whose_grammar_is_not_known_is_refused_with_the_key_to_s
         ("qwen3_vl", "Holo2-8B"),
         ("qwen3_vl", "GUI-Owl-1.5-8B-Instruct"),
         ("qwen2_vl", "Qwen2-VL-7B-Instruct"),
+        ("qwen2_5_vl", "fara"),
+        ("qwen2_5_vl", "UI-TARS-1.5"),
+        ("qwen2_5_vl", "qwen-fara-7B"),
+        ("qwen2_5_vl", "my_scalecua_run"),
+        ("qwen3_vl", "EvoCUA-20260105"),
+        ("qwen3_vl_moe", "holo2-sft"),
+        ("glm4v", "AutoGLM-Phone-9B"),
+        ("glm4v", "autoglm"),
+        ("internvl_chat", "ScaleCUA-InternVL-8B"),
     ],
 )
-@pytest.mark.parametrize("where", ["folder", "cache", "config", "card"])
+@pytest.mark.parametrize("where", ["folder", "cache", "config", "path", "card", "html"])
 def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
     tmp_path: Path, kind: str, called: str, where: str
 ) -> None:
@@ -45,6 +54,13 @@ def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
     base = checkpoint(folder / (called if where == "folder" else "base"), kind)
     if where == "config":
         (base / "config.json").write_text(json.dumps({"model_type": kind, "_name_or_path": f"own/{called}"}))
+    if where == "path" and "Qwen2" not in called:
+        config = {"model_type": kind, "_name_or_path": f"/models/{called}/checkpoint-300"}
+        (base / "config.json").write_text(json.dumps(config))
+    elif where in ("html", "path"):
+        front = "---\r\n# metadata\r\nbase_model: Qwen/Some-VL-7B\r\n---\r\n"
+        title = f"```\n# Install\n```\n<h1 align='center'>\n <b>{called}</b></h1>\r\n# More"
+        (base / "README.md").write_bytes(f"{front}{title}".encode())
     if where == "card":
         (base / "README.md").write_text(f"---\nlicense: mit\nbase_model:\n- Qwen/Some-VL-7B\n---\n# {called}\n\nText.")
     with pytest.raises(UsageError, match=rf"policy\.family.*calls itself '{called}'.*Set policy\.family"):
@@ -61,6 +77,11 @@ def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
         ("glm4v", "GLM-4.1V-9B-Thinking", "glm"),
         ("internvl_chat", "InternVL3-8B", "internvl"),
         ("qwen2_5_vl", "iteration-0003-step-1200", "qwen2.5-vl"),
+        ("qwen2_5_vl", "my-run-3-step", "qwen2.5-vl"),
+        ("qwen2_5_vl", "safaran-step", "qwen2.5-vl"),
+        ("qwen2_5_vl", "holographic-step-7", "qwen2.5-vl"),
+        ("qwen2_vl", "UI-TARS", "ui-tars-1.0"),
+        ("glm4v", "GLM-4.5V-run", "glm"),
     ],
 )
 def test_a_checkpoint_that_goes_by_its_own_name_or_none_is_of_its_architectures_family(
