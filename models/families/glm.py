@@ -23,6 +23,7 @@ from schemas.action import (
     Action,
     Click,
     Drag,
+    Finished,
     Hotkey,
     LeftDouble,
     LongPress,
@@ -216,9 +217,12 @@ def _json(action: Action) -> str | None:
 
 def _call(action: Action) -> str | None:
     names = {action_name: name for name, action_name in _DESKTOP.items()}
-    if isinstance(action, Click | LeftDouble | RightSingle | Drag | Scroll | TypeText):
-        text = format_action(action).replace("='(", "='[").replace(")'", "]'") if action.type != "type" else ""
-        written = text or format_action(action)
+    if isinstance(action, Click | LeftDouble | RightSingle | Drag | Scroll | TypeText) or (
+        isinstance(action, Finished) and action.content  # the prompt's DONE has no argument
+    ):
+        written = format_action(action)
+        if not isinstance(action, TypeText | Finished):
+            written = written.replace("='(", "='[").replace(")'", "]'")
         return written.replace(action.type, names.get(action.type, action.type), 1)
     if isinstance(action, Hotkey):
         return f"key(keys='{action.key.replace(' ', '+')}')"

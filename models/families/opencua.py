@@ -157,6 +157,8 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
         return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({pyautogui_name(action.key)!r})"]
     if isinstance(action, Wait):
         return ["computer.wait()"]
-    if isinstance(action, Finished | CallUser):
-        return [f"computer.terminate(status={'success' if isinstance(action, Finished) else 'failure'!r})"]
+    if isinstance(action, Finished):  # AgentNet's records have `answer`, the prompt has not
+        return [f"computer.terminate(status='success'{f', answer={action.content!r}' if action.content else ''})"]
+    if isinstance(action, CallUser):
+        return ["computer.terminate(status='failure')"]
     raise UsageError(f"PyAutoGUI has no {action.type}, so opencua cannot write it.", "Take another `policy.family`.")

@@ -305,6 +305,26 @@ def test_scalecua_names_past_steps_by_their_operations_and_writes_fractions_on_i
     assert asked.endswith('Previous operations:\nStep 1: "Open \\"My Books\\"."\nStep 2: "wait()"')
 
 
+@pytest.mark.parametrize("content", ["42", 'It\'s "done",\nall (of) it.', "DONE()", "a ='(b)' c", "x DONE DONE(1)"])
+@pytest.mark.parametrize(
+    ("name", "template", "head"),
+    [
+        ("opencua", "computer", "computer.terminate(status='success', answer="),
+        ("opencua-qwen2", "computer", "computer.terminate(status='success', answer="),
+        ("glm", "computer", "DONE(content="),
+        ("glm", "mobile", '{"action_type": "answer", "text": '),
+        ("scalecua", "computer", "terminate(status='success', info="),
+    ],
+)
+def test_an_answer_that_ends_a_trajectory_is_written_with_its_words(
+    name: str, template: str, head: str, content: str
+) -> None:
+    family = made(name, template=template)
+    action = act.Finished(content=content)
+    assert head in family.write(action, SCREEN) and "=''" not in family.write(act.Finished(), SCREEN)
+    assert family.read(Completion(family.reply("I know it.", action, SCREEN)), SCREEN).action == action
+
+
 @pytest.mark.parametrize(
     ("name", "text", "actions"),
     [
@@ -318,6 +338,8 @@ def test_scalecua_names_past_steps_by_their_operations_and_writes_fractions_on_i
         ("scalecua", "<action>response(answer='42')</action>", [act.Finished(content="42")]),
         ("internvl", "<ref>OK</ref><box>[[100, 200, 300, 400]]</box>", [act.Click(x=0.2, y=0.3)]),
         ("internvl", "[[1, 2, 3, 4]] [[512,300]]", [act.Click(x=0.512, y=0.3)]),
+        ("internvl", "[[500,  300]]", [act.Click(x=0.5, y=0.3)]),
+        ("internvl", "[ [ 100 , 200,\n300 ,\t400 ] ]", [act.Click(x=0.2, y=0.3)]),
         ("internvl", "[[1200, 200]]", []),
         (
             "ui-tars-2",
