@@ -121,7 +121,7 @@ def _code_in(text: str) -> tuple[int, str]:
     if fences := [fence for fence in _FENCE.finditer(text, begin) if fence[1].strip()]:
         return (headings[-1].start() if headings else fences[-1].start()), fences[-1][1]
     if first := _FIRST.search(text, begin):
-        return first.start(), text[first.start() :]
+        return first.start(), text[begin if headings and headings[-1][1] == "Code" else first.start() :]
     heading = headings[-1] if headings else None
     return (heading.start(), text[begin:]) if heading and heading[1] == "Code" else (len(text), "")
 

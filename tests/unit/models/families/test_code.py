@@ -238,6 +238,19 @@ def test_the_code_of_an_opencua_reply_is_what_stands_under_its_last_heading(repl
     assert found.thought.startswith("I could run") and "pyautogui.click(x=500" in found.text
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if False:\n    pyautogui.click(1, 1)",
+        '"""\npyautogui.click(1, 1)\n"""',
+        "def unused():\n    pyautogui.click(1, 1)",
+    ],
+)
+@pytest.mark.parametrize("fence", ["```python\n{}\n```", "{}"])
+def test_a_block_under_opencuas_heading_is_not_performed(code: str, fence: str) -> None:
+    assert read_code(f"{HEAD}## Code:\n{fence.format(code)}", SIDES).actions == ()
+
+
 def test_every_function_of_scalecuas_and_opencuas_prompts_is_read_with_its_arguments() -> None:
     for name in ("computer", "mobile", "grounding"):
         for node in ast.parse(template(f"scalecua-{name}-actions.txt")).body:
