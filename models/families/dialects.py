@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from models.completion import Completion
-from models.families.reading import DRAFT, Reading, Sides, read_text
-from models.families.thinking import drafted, read_reply
+from models.families.reading import WIDE, Reading, Sides, read_text
+from models.families.thinking import between, read_reply, readable
 from schemas.action import Action
 
 Dialect = Literal["box_v1", "point", "bbox4"]
@@ -54,10 +54,11 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
 def format_reply(thought: str, action_text: str) -> str:
     """A whole reply: `Thought: ...` and `Action: ...` on two lines.
 
-    A thought that holds a draft of an action is written between tags, so that the draft is not read as the action.
+    A thought that would be read otherwise, such as one that holds a draft of an action, is written between tags.
     """
-    head, thought = drafted(thought, DRAFT)
-    return f"Thought: {thought}\nAction: {action_text}" if thought else f"{head}Action: {action_text}"
+    bare = f"Action: {action_text}"
+    forms = (lambda said: f"Thought: {said}\n{bare}", lambda said: f"{between(said)}{bare}")
+    return readable(thought, bare, forms, lambda answer: read_text(answer, WIDE))
 
 
 def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:

@@ -6,6 +6,7 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -13,10 +14,20 @@ from pydantic import ValidationError
 from models.families.dialects import THOUSANDTHS, format_action
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import CLEARS, ENTERS, Arguments, Reading, is_true, read_text, typing
+from models.families.reading import (
+    CLEARS,
+    ENTERS,
+    MOST_LABELS,
+    Arguments,
+    Reading,
+    end_of_call,
+    is_true,
+    read_text,
+    typing,
+)
 from models.families.screen import Size
 from models.families.template import filled
-from models.families.thinking import drafted
+from models.families.thinking import between, readable
 from models.policy import Context
 from schemas.action import (
     OPPOSITE,
@@ -51,8 +62,6 @@ _DESKTOP = {
 _MOBILE = {"keyboard_enter": "press_enter", "navigate_home": "press_home", "navigate_back": "press_back"}
 _DECODER = json.JSONDecoder()
 _ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
-DRAFT = re.compile(rf"{_CALL.pattern}|\{{|{_MARK.pattern}|{_ACTION.pattern}", re.MULTILINE)
-"""What begins an action, also within a thought."""
 
 
 class GlmFamily(ModelFamily):
@@ -106,10 +115,14 @@ class GlmFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the template asks for it."""
-        written, (head, thought) = self.write(action, screen), drafted(thought, DRAFT)
+        written = self.write(action, screen)
         if self.template == "mobile":
-            return f"{head}Memory: \nReason: {thought}\nAction: {written}"
-        return f"{head}{thought}\n<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]".lstrip("\n")
+            bare = f"Memory: \nReason: \nAction: {written}"
+            usual = lambda said: f"Memory: \nReason: {said}\nAction: {written}"  # noqa: E731
+        else:
+            bare = f"<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]"
+            usual = lambda said: f"{said}\n{bare}"  # noqa: E731
+        return readable(thought, bare, (usual, lambda said: f"{between(said)}{bare}"), read_glm)
 
 
 def read_glm(text: str) -> Reading:
@@ -117,10 +130,11 @@ def read_glm(text: str) -> Reading:
     label `Action:` counts, and drafts before it do not."""
     json_at, called = _begins(text)
     if called >= 0:
-        block = _BOX.split(text[called:])[0]
+        length = end_of_call(text, called)
+        block = text[called : called + length] if length else _BOX.split(text[called:])[0].split("\nMemory:")[0]
         named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), block)
-        named = re.sub(r"\bkeys=", "key=", named, count=1)
-        found = read_text(named.split("\nMemory:")[0].strip(), THOUSANDTHS)
+        named = re.sub(r"^([^'\"]*)\bkeys=", r"\1key=", named)
+        found = read_text(named.strip(), THOUSANDTHS)
         return replace(found, thought=_thought(text[:called]), text=block.strip())
     if json_at < 0:
         return Reading(_thought(text), "", error=f"no action in {text[-80:]!r}")
@@ -138,17 +152,43 @@ def read_glm(text: str) -> Reading:
 
 def _begins(text: str) -> tuple[int, int]:
     """Where the JSON of a phone's action begins, and where a desktop's call does; -1 of what the text has not."""
-    marks = deque(_MARK.finditer(text), maxlen=1)
-    labels = deque(_ACTION.finditer(text), maxlen=1)
-    for start in (*(one.end() for one in marks), *(one.end() for one in labels), 0):
-        called = _CALL.search(text, start)
-        json_at = text.find('{"action_type"', start)
-        json_at = text.find("{", start) if json_at < 0 else json_at
-        if called and (json_at < 0 or called.start() < json_at):
-            return json_at, called.start()
-        if json_at >= 0:
-            return json_at, -1
+    for start in (*_last(_MARK, text), *_last(_ACTION, text), 0):
+        begins = _from(text, start)
+        if max(begins) >= 0:
+            return begins
     return -1, -1
+
+
+def _from(text: str, start: int) -> tuple[int, int]:
+    called = _CALL.search(text, start)
+    json_at = text.find('{"action_type"', start)
+    json_at = text.find("{", start) if json_at < 0 else json_at
+    if called and (json_at < 0 or called.start() < json_at):
+        return -1, called.start()
+    return json_at, -1
+
+
+def _last(pattern: re.Pattern[str], text: str) -> list[int]:
+    """Where the last match ends that is no text of an action, if there is one."""
+    found = pattern.finditer(text)
+    matches = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
+    last, (begin, end) = list[int](), _action_span(text, 0) if matches else (0, 0)
+    for match in matches:
+        if begin <= match.start() < end:
+            continue
+        last, (begin, end) = [match.end()], _action_span(text, match.end())
+    return last
+
+
+def _action_span(text: str, start: int) -> tuple[int, int]:
+    """Where the first action behind a place begins and ends."""
+    json_at, called = _from(text, start)
+    if called >= 0:
+        return called, called + end_of_call(text, called)
+    try:
+        return json_at, _DECODER.raw_decode(text, json_at)[1] if json_at >= 0 else -1
+    except (ValueError, RecursionError):
+        return -1, -1
 
 
 def _thought(text: str) -> str:

@@ -5,16 +5,18 @@ what the code does; a recorded step has none, so what is trained on says it in a
 """
 
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 from models.families.code import play
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
-from models.families.reading import Reading, Sides
+from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until, is_python
 from models.families.screen import Size
 from models.families.template import template
-from models.families.thinking import drafted
+from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
@@ -26,10 +28,9 @@ from schemas.observation import Observation
 CLICKS = 5
 """Notches of a scroll that is written."""
 _SECTION = re.compile(r"^[ \t]*+#{0,3}[ \t]*+(Observation|Thought|Action|Code)[ \t]*+(?:[:：]|$)", re.MULTILINE)
-_FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b(.*?)(?:```|\Z)", re.DOTALL | re.IGNORECASE)
+FENCE = "```"
+_FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b", re.IGNORECASE)
 _FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
-_DRAFT = re.compile(rf"\b(?:pyautogui|computer)\.|{_FIRST.pattern}|^[ \t]*#{{1,3}}[ \t]*Code\b", re.MULTILINE)
-"""What begins code, also within a thought."""
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
 
@@ -82,10 +83,10 @@ class OpenCuaFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply of its level."""
-        head, thought = drafted(thought if self.thinks else "", _DRAFT)
-        head += f"## Thought:\n{thought}\n\n" if thought else ""
         code = f"```python\n{self.write(action, screen)}\n```"
-        return f"{head}## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
+        bare = f"## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
+        forms = (lambda said: f"## Thought:\n{said}\n\n{bare}", lambda said: f"{between(said)}{bare}")
+        return readable(thought if self.thinks else "", bare, forms, lambda answer: read_code(answer, WIDE))
 
 
 class OpenCuaQwen2Family(OpenCuaFamily):
@@ -109,21 +110,49 @@ def read_program(code: str, sides: Sides) -> Reading:
     """
     played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
     error = None if played.actions else played.problem
-    return Reading("", code.strip(), played.actions, error, played.parts, played.unused)
+    closed = is_python(code)
+    return Reading("", code.strip(), played.actions, error, played.parts, played.unused, closed=closed)
 
 
 def _code_in(text: str) -> tuple[int, str]:
     """Where the code of a reply begins, and the code.
 
     It is in the last fence behind the last heading, or begins there with the first line that begins with a call."""
-    headings = list(_SECTION.finditer(text))
+    headings = _headings(text)
     begin = headings[-1].end() if headings else 0
-    if fences := [fence for fence in _FENCE.finditer(text, begin) if fence[1].strip()]:
-        return (headings[-1].start() if headings else fences[-1].start()), fences[-1][1]
+    if fences := _fences(text, begin):
+        start, code = fences[-1]
+        return (headings[-1].start() if headings else start), code
     if first := _FIRST.search(text, begin):
         return first.start(), text[begin if headings and headings[-1][1] == "Code" else first.start() :]
     heading = headings[-1] if headings else None
     return (heading.start(), text[begin:]) if heading and heading[1] == "Code" else (len(text), "")
+
+
+def _headings(text: str) -> list[re.Match[str]]:
+    """The headings that count, without those in a string or a comment of the code under another."""
+    found = _SECTION.finditer(text)
+    headings = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
+    kept, inside = list[re.Match[str]](), -1
+    for heading in headings:
+        if heading.start() < inside:
+            continue
+        kept.append(heading)
+        if heading[1] == "Code" and (fence := _FENCE.search(text, heading.end())):
+            end, closed = code_until(text, fence.end(), FENCE)
+            if not text[heading.end() : fence.start()].strip() and is_python(text[fence.end() : end]):
+                inside = closed
+    return kept
+
+
+def _fences(text: str, begin: int) -> list[tuple[int, str]]:
+    """Where the blocks of code that are not empty begin, and what they hold; at most the first 16 blocks."""
+    found, at = list[tuple[int, str]](), begin
+    while len(found) < MOST_LABELS and (fence := _FENCE.search(text, at)):
+        end, at = code_until(text, fence.end(), FENCE)
+        if text[fence.end() : end].strip():
+            found.append((fence.start(), text[fence.end() : end]))
+    return found
 
 
 def _thought(text: str) -> str:

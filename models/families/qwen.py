@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
-from models.families.reading import Reading
+from models.families.reading import WIDE, Reading
 from models.families.screen import Size
 from models.families.template import filled, template
-from models.families.thinking import drafted
-from models.families.tools import DRAFT, read_calls, write_calls
+from models.families.thinking import between, readable
+from models.families.tools import read_calls, write_calls
 from models.policy import Context
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
@@ -90,8 +90,8 @@ class QwenFamily(ModelFamily):
     def _reply(self, thought: str, written: str) -> str:
         if not thought or self.template == "grounding":
             return written
-        head, thought = drafted(thought, DRAFT)
-        return f"{self.label}{thought}\n{written}" if thought else f"{head}{written}"
+        forms = (lambda said: f"{self.label}{said}\n{written}", lambda said: f"{between(said)}{written}")
+        return readable(thought, written, forms, lambda answer: read_calls(answer, WIDE))
 
     def _tools(self, screen: Size) -> str:
         columns, rows = self.sides(screen)

@@ -7,7 +7,10 @@ brackets, box tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML are all read. T
 before (`models.families.thinking`).
 """
 
+import ast
 import re
+import textwrap
+import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,6 +25,8 @@ from schemas.problem import named_problem
 
 Sides = tuple[float, float]
 """How many units of coordinates a screen is wide and high (`CoordinateSpace.sides`)."""
+WIDE: Sides = (1e9, 1e9)
+"""Sides of a screen on which every place lies, for what is read whatever the screen."""
 MOST_LABELS = 16
 """Labels of a reply that are looked at, its first and its last ones, so that reading takes time as its length."""
 
@@ -37,8 +42,6 @@ _MARKS = r"(?:\*\*|__)?"
 """Markdown's marks of a bold label."""
 _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]*", re.MULTILINE | re.IGNORECASE)
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
-DRAFT = re.compile(_LABEL.pattern, re.IGNORECASE)
-"""What begins an action, also within a thought."""
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """What opens a block or a span of code."""
 _FENCES = re.compile(r"\A```\w*|```\w{0,20}\Z")
@@ -52,6 +55,15 @@ _TAG = re.compile(
     rf"|(?P<closed>/(?:parameter|function|seed:tool_call)){_NEVER})\s*>"
 )
 _OPENED = re.compile(r"<seed:tool_call\w*>\s*\Z")
+_BLOCK = re.compile(r"(?:^[^\S\n]*+|<seed:tool_call\w{0,80}>\s*+)(?=<function)", re.MULTILINE)
+"""What a call follows that begins a line or a tool call; one within a line is mostly a word of a sentence."""
+_NEXT = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/seed:tool_call)|\Z)")
+"""What follows the end of an argument; elsewhere `</parameter>` is a word of it."""
+_LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
+_MOST_TAGS = 128
+"""Tags that are looked at for the end of an argument."""
+_TEXTS = ("content", "text")
+"""Arguments that hold any text, white space and tags included."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 _BEFORE = 100
 """Characters before a call in which its block may open."""
@@ -66,6 +78,7 @@ _KEYS = {("type", "text"): "content", ("hotkey", "hotkey"): "key"}
 """Arguments under other names."""
 ENTERS, CLEARS = ("press_enter", "enter"), ("delete_existing_text", "clear")
 """Arguments of typing that press enter after it, and that empty the field before it."""
+_STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*+'|\"(?:\\.|[^\"\\\n])*+\""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,8 @@ class Reading:
     """Arguments of the first call for which our actions have no field, each as `name=value`."""
     tagged: bool = False
     """Whether the grammar has thoughts between tags, so that thinking and what stands behind it are one thought."""
+    closed: bool = True
+    """Whether every text that the calls have ends where the grammar says, so that what it holds is surely its own."""
 
 
 class Arguments:
@@ -115,13 +130,12 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
         sides: how many units of its coordinates the screen is wide and high.
         pointing: whether two numbers alone are a click, as templates for grounding ask for them.
     """
-    tagged = _read_tagged(text, sides) if "<function" in text else None
-    if tagged is not None and (tagged.actions or not _LABEL.search(text)):
-        return tagged
-    thought, block = _parts(text)
+    thought, block, begin = _parts(text)
+    calls = list(_calls(block))
+    if "<function" in text and (tags := _tags(text, (begin, begin + calls[-1].end) if calls else None)):
+        return _read_tagged(text, tags, sides)
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
-    calls = list(_calls(block))
     if not calls and (answer := _ANSWER.search(text)):
         thought, done = _SEED.sub("", text[: answer.start()]), _Call("finished", {"content": answer[1].strip()})
         return replace(_read(thought, answer[0].strip(), [done], sides), tagged=True)
@@ -131,16 +145,36 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
     return _read(thought, shown, calls, sides)
 
 
-def _read_tagged(text: str, sides: Sides) -> Reading | None:
-    """The reading of UI-TARS-2's XML; None where no call begins."""
-    found = _TAG.search(text)
-    if found is None or not found["call"]:
-        return None
-    near = max(0, found.start() - _BEFORE)
-    opened = _OPENED.search(text[near : found.start()])
-    begin = near + opened.start() if opened else found.start()
-    read = _read(_SEED.sub("", text[:begin]), text[begin:].strip(), list(_tagged(text, found.start())), sides)
-    return replace(read, tagged=True)
+def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
+    """The calls of UI-TARS-2's XML where they are what counts.
+
+    Args:
+        text: the reply.
+        other: where the calls of its label, or a bare one, begin and end. Tags within them are text that is typed, and
+            tags before them are a thought, as labels within a tag's argument are text; of both in a row the last counts.
+    """
+    starts = [found.end() for found in islice(_BLOCK.finditer(text), MOST_LABELS)]
+    inline = _TAG.search(text)
+    for start in starts or ([inline.start()] if inline and inline["call"] else []):
+        if other is not None and other[0] <= start < other[1]:
+            continue
+        calls = list(_tagged(text, start))
+        if not calls or (not starts and not (calls[-1].closed and calls[-1].end)):
+            continue
+        if other is None or (starts and start >= other[1]):
+            return calls
+        if start < other[0] < calls[-1].end and calls[-1].closed:
+            return calls
+    return []
+
+
+def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> Reading:
+    """The reading of UI-TARS-2's XML."""
+    start = calls[0].start
+    near = max(0, start - _BEFORE)
+    opened = _OPENED.search(text[near:start])
+    begin = near + opened.start() if opened else start
+    return replace(_read(_SEED.sub("", text[:begin]), text[begin:].strip(), calls, sides), tagged=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +185,9 @@ class _Call:
     """Where it ends in its block."""
     twice: str = ""
     """An argument that it has twice."""
+    start: int = 0
+    closed: bool = True
+    """Whether its texts end where the grammar says."""
 
 
 def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> Reading:
@@ -170,15 +207,17 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> Reading
         except ValueError as error:
             problem = f"{error} in {shown[:80]!r}"
             break
-    return Reading(thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused))
+    closed = all(call.closed for call in calls)
+    return Reading(thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed)
 
 
-def _parts(text: str) -> tuple[str, str]:
-    """What stands before the actions, and the block of actions that counts."""
+def _parts(text: str) -> tuple[str, str, int]:
+    """What stands before the actions, the block of actions that counts, and where that begins."""
     found = _LABEL.finditer(text)
     labels = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     first: int | None = None
-    begin, inside = -1, -1
+    begin, inside = -1, _after_fence(text, 0)
+    inside += end_of_call(text, inside)
     for label in labels:
         if label.start() < inside:
             continue
@@ -190,8 +229,11 @@ def _parts(text: str) -> tuple[str, str]:
         begin = start
         inside = begin + (held[0].end if held else 0)
     if first is None:
-        return (_thought(text), "") if _THOUGHT.match(text.lstrip()) else ("", text[_after_fence(text, 0) :].strip())
-    return _thought(text[:first]), text[begin:].strip()
+        begin = _after_fence(text, 0)
+        if _THOUGHT.match(text.lstrip()):
+            return _thought(text), "", len(text)
+    begin += len(text) - begin - len(text[begin:].lstrip())
+    return _thought(text[: first or 0]), text[begin:].rstrip(), begin
 
 
 def _after_fence(text: str, start: int) -> int:
@@ -206,7 +248,7 @@ def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
     if matched is None:
         piece = block.split("\n\n")[0]
         if loose := _LOOSE_CALL.match(piece):
-            yield _Call(loose[1], {loose[2]: _unescaped(loose[4])}, loose.end())
+            yield _Call(loose[1], {loose[2]: _unescaped(loose[4])}, loose.end(), closed=False)
         return
     while matched is not None:
         at = matched.end()
@@ -219,29 +261,55 @@ def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
         matched = None if only_first else _CALL.match(block, at)
 
 
+def end_of_call(text: str, start: int) -> int:
+    """How many characters the call has that begins there; 0 where none does or its texts have no certain end."""
+    return next((call.end for call in _calls(text[start:], only_first=True) if call.closed), 0)
+
+
 def _tagged(text: str, start: int) -> Iterator[_Call]:
-    """The calls of UI-TARS-2's XML."""
-    name, argument, begin = "", "", 0
-    arguments: dict[str, object] = {}
-    for tag in _TAG.finditer(text, start):
-        if argument:
-            arguments[argument] = _value(text[begin : tag.start()])
-            argument = ""
+    """The calls of UI-TARS-2's XML, which end where text stands between them that belongs to none."""
+    call: _Call | None = None
+    at = start
+    while tag := _TAG.search(text, at):
         if tag["argument"]:
-            argument, begin = tag["argument"], tag.end()
-        elif tag["call"] or tag["closed"] != "/parameter":
-            if name:
-                yield _Call(name, arguments)
-            name, arguments = tag["call"] or "", {}
-    if argument:
-        arguments[argument] = _value(text[begin:])
-    if name:
-        yield _Call(name, arguments)
+            value, at, closed = _argument(text, tag)
+            if call is not None:
+                arguments = {**call.arguments, tag["argument"]: value}
+                call = replace(call, arguments=arguments, end=at, closed=call.closed and closed)
+            continue
+        at = tag.end()
+        if tag["closed"] == "/parameter":
+            continue
+        if call is not None:
+            yield call if tag["call"] else replace(call, end=at)
+        call = _Call(tag["call"], {}, at, start=tag.start()) if tag["call"] else None
+    if call is not None:
+        yield replace(call, end=len(text), closed=False)
 
 
-def _value(text: str) -> str:
-    """What stands between the tags of an argument, on lines of its own or not; a \\n at its end is a new line."""
-    value = text.strip()
+def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
+    """The value of an argument, where what follows it begins, and whether its end is written.
+
+    A text goes on to the `</parameter>` behind which the next argument or the call's end stands, or to a tag that
+    begins a line where that comes first."""
+    first = _TAG.search(text, opened.end())
+    if opened["argument"] not in _TEXTS:
+        end = first.start() if first else len(text)
+        value, closed = text[opened.end() : end].strip(), first is not None
+        return value, end, closed
+    for tag in islice(_TAG.finditer(text, opened.end()), _MOST_TAGS):
+        ends = tag["closed"] == "/parameter" and _NEXT.match(text, tag.end()) is not None
+        before = text[max(opened.end(), tag.start() - _BEFORE) : tag.start()].rstrip(" \t")
+        if ends or (tag["closed"] != "/parameter" and before.endswith("\n")):
+            return _value(text[opened.end() : tag.start()], ends), tag.start(), ends
+    end = first.start() if first else len(text)
+    return _value(text[opened.end() : end], False), end, False
+
+
+def _value(text: str, closed: bool) -> str:
+    """What stands between the tags of a text, on lines of its own or not; a \\n at its end is a new line."""
+    lines = _LINES.match(text)
+    value = lines[1] if lines else text if closed else text.strip()
     return value[:-2] + "\n" if value.endswith("\\n") else value
 
 
@@ -306,6 +374,33 @@ def typing(
     if enter and isinstance(content, str) and not content.endswith("\n"):
         content += "\n"
     return before, content
+
+
+def code_until(text: str, start: int, close: str) -> tuple[int, int]:
+    """Where the Python that begins at a place ends, and where what closes it does: within a string that is text.
+
+    Args:
+        text: the reply.
+        start: where the code begins.
+        close: what closes it. It does so within a quote too where there is no Python otherwise.
+    """
+    mark = re.escape(close)
+    found = re.compile(rf"(?>{_STRINGS}|#(?:(?!{mark})[^\n])*+|(?!{mark}).)*+", re.DOTALL).match(text, start)
+    end = found.end() if found else start
+    if not is_python(text[start:end]) and (first := text.find(close, start)) >= 0:
+        end = first
+    return end, min(len(text), end + len(close))
+
+
+def is_python(code: str) -> bool:
+    """Whether a text is Python by its grammar."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)
+            ast.parse(textwrap.dedent(code).strip())
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return False
+    return True
 
 
 def is_true(value: object) -> bool:

@@ -9,14 +9,15 @@ what is trained on says it in a template's words.
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_program
 from models.families.prompt import Message, screen_part, text_part, text_turn
-from models.families.reading import Reading, Sides
+from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until
 from models.families.screen import ImageLimits, Size
 from models.families.template import filled, template
+from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import (
@@ -45,8 +46,7 @@ from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
 
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
-_ACTION = re.compile(r"<action>(.*?)(?:</action>|\Z)", re.DOTALL)
-_OPERATION = re.compile(r"<operation>(.*?)(?:</operation>|\Z)", re.DOTALL)
+_OPENED = {name: re.compile(f"<{name}>") for name in ("operation", "action")}
 _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
@@ -103,8 +103,10 @@ class ScaleCuaFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply as the template asks for it."""
-        head = f"<think>\n{thought}\n</think>\n" if thought and self.thinks and self.template != "grounding" else ""
-        return head + self.write(action, screen)
+        bare = self.write(action, screen)
+        thinks = thought and self.thinks and self.template != "grounding"
+        forms = (lambda said: f"{between(said)}{bare}",)
+        return readable(thought, bare, forms, lambda answer: read_tagged(answer, WIDE)) if thinks else bare
 
     def _prompt(self, thinks: bool) -> str:
         if self.template == "grounding":
@@ -145,21 +147,48 @@ def read_tagged(text: str, sides: Sides) -> Reading:
         text: the reply.
         sides: how many units of its coordinates the screen is wide and high.
     """
-    blocks = list(_ACTION.finditer(text))
+    operation = _block(text, "operation", 0)
+    blocks = _blocks(text, operation.end if operation else 0)
+    if operation and not blocks:
+        operation, blocks = None, _blocks(text, 0)
     if not blocks:
         return Reading(text.strip(), "", error=f"no <action> in {text[-80:]!r}")
-    operation = _OPERATION.search(text, 0, blocks[0].start())
-    begin = operation.start() if operation else blocks[0].start()
-    found = read_program("\n".join(block[1] for block in blocks), sides)
-    shown = text[begin : blocks[-1].end()].strip()
+    begin = operation.start if operation else blocks[0].start
+    found = read_program("\n".join(block.text for block in blocks), sides)
+    shown = text[begin : blocks[-1].end].strip()
     return replace(found, thought=text[:begin], text=shown, tagged=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What stands between two tags, and where these begin and end."""
+
+    text: str
+    start: int
+    end: int
+
+
+def _block(text: str, name: str, start: int) -> _Block | None:
+    """The first block of this name; a tag in a string of its code is text."""
+    opened = _OPENED[name].search(text, start)
+    if opened is None:
+        return None
+    end, closed = code_until(text, opened.end(), f"</{name}>")
+    return _Block(text[opened.end() : end], opened.start(), closed)
+
+
+def _blocks(text: str, start: int) -> list[_Block]:
+    found = list[_Block]()
+    while len(found) < MOST_LABELS and (block := _block(text, "action", found[-1].end if found else start)):
+        found.append(block)
+    return found
 
 
 def _operation(written: str) -> str:
     """The step in words, of an action as it was written; the calls where there are none."""
-    for pattern in (_OPERATION, _ACTION):
-        if found := pattern.search(written):
-            return found[1].strip()
+    for name in _OPENED:
+        if found := _block(written, name, 0):
+            return found.text.strip()
     return written
 
 

@@ -2,37 +2,54 @@
 
 Everything up to the last end of thinking is thinking, whether its beginning stands in the reply or in the prompt (a
 template that opens it), and a reply that begins to think and never ends is nothing but thinking. So no draft of an
-action is performed, and none of it is lost from the thought. Where the only end of thinking is part of a text that the
-reply's action types, nothing was thought.
+action is performed, and none of it is lost from the thought. An end that stands within a text that the reply's action
+types or writes is that text, and a beginning within a line is a word.
 """
 
 import re
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from models.families.outside import unmarked
+from models.families.outside import marked, unmarked
 from models.families.reading import Reading
 
-_NAME = r"(?:\w+:)?think\w*\s*"
-_END = re.compile(rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]", re.IGNORECASE)
-"""`</think>`, `</thinking>`, `</thinkt>`, `</think_never_used_...>`, `</seed:think>`; Kimi's and Mistral's."""
-_BEGIN = re.compile(rf"<{_NAME}>|◁{_NAME}▷|\[THINK\]", re.IGNORECASE)
+_NAME = r"(?:(?:\w{1,40}[:_])?think\w*|thought)\s*"
+_END = re.compile(
+    rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]|<channel\|>|<\|END_THINKING\|>|<\|end_of_thought\|>"
+    r"|<\|channel\|>final\b[^<>]{0,80}<\|message\|>",
+    re.IGNORECASE,
+)
+"""`</think>`, `</thinking>`, `</thinkt>`, `</think_never_used_...>`, `</seed:think>`, `</longcat_think>`, `</thought>`;
+Kimi's, Mistral's, Gemma's, Cohere's, and gpt-oss's change of channel."""
+_BEGIN = re.compile(
+    rf"<{_NAME}>|◁{_NAME}▷|\[THINK\]|<\|channel>thought\b|<\|START_THINKING\|>|<\|begin_of_thought\|>"
+    r"|<\|channel\|>(?:analysis|commentary)\b[^<>]{0,80}<\|message\|>",
+    re.IGNORECASE,
+)
 _TAG = re.compile(f"{_BEGIN.pattern}|{_END.pattern}", re.IGNORECASE)
+_OPENS = re.compile(rf"^[^\S\n]*+(?:\w{{1,20}}[:：][^\S\n]*+)?(?:{_BEGIN.pattern})", re.MULTILINE | re.IGNORECASE)
+"""A beginning at the beginning of a line, perhaps behind a label; another is a word of a sentence."""
+_FIRST = re.compile(rf"\A(\s*)(?:{_BEGIN.pattern})", re.IGNORECASE)
 OPEN, CLOSE = "<think>", "</think>"
+_MOST = 16
+"""Ends of thinking that are looked at, the first and the last ones, so that reading takes time as a reply's length."""
 
 
 def split_thinking(text: str) -> tuple[str, str]:
     """Split a reply after its last end of thinking.
 
     Returns:
-        The thinking without its tags (empty where there is none), and the answer; both with their white space.
+        The thinking without the tags around it (empty where there is none), and the answer; both with their white
+        space. Tags within the thinking are words of it.
     """
     ends = deque(_END.finditer(text), maxlen=1)
-    if not ends:
-        return "", text
-    return _TAG.sub("", text[: ends[0].start()]), text[ends[0].end() :]
+    return _split(text, ends[0]) if ends else ("", text)
+
+
+def _split(text: str, end: re.Match[str]) -> tuple[str, str]:
+    return _FIRST.sub(r"\1", text[: end.start()]), text[end.end() :]
 
 
 def untagged(text: str) -> str:
@@ -51,11 +68,8 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
         The reading. Its thought is what the answer says before its action, else the thinking; both where the grammar
         has thoughts between tags.
     """
-    thinking, answer = split_thinking(text)
-    found = read(answer)
-    if not found.actions and len(answer) < len(text) and (typed := _typed(text, len(text) - len(answer), read)):
-        (thinking, answer), found = ("", text), typed
-    begun = _BEGIN.search(answer)
+    thinking, answer, found = _answered(text, read)
+    begun = _OPENS.search(answer)
     if begun and (not found.actions or begun.start() < answer.rfind(found.text)):
         return Reading(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
     if not answer.strip() and thinking:
@@ -66,25 +80,61 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
     return replace(found, thought=found.thought or (thinking.strip() if held else ""))
 
 
-def _typed(text: str, end: int, read: Callable[[str], Reading]) -> Reading | None:
-    """The reading of a reply whose only end of thinking, up to `end`, is part of what its action types or writes."""
-    found = read(text)
-    tags = [tag[0] for tag in islice(_END.finditer(text), 2)]
-    begin = text.rfind(found.text)
-    if len(tags) != 1 or not found.actions or not begin < end < begin + len(found.text):
-        return None
-    action = found.actions[min(found.parts, len(found.actions)) - 1]
-    return found if any(tags[0] in str(value) for value in action.model_dump().values()) else None
+def _answered(text: str, read: Callable[[str], Reading]) -> tuple[str, str, Reading]:
+    """The thinking, the answer, and its reading: behind the first end after which all ends are typed or written by the
+    answer's actions, which the last end always is."""
+    matches = _END.finditer(text)
+    ends = [*islice(matches, _MOST // 2), *deque(matches, maxlen=_MOST // 2)]
+    starts: list[re.Match[str] | None] = [*([] if ends and _FIRST.match(text) else [None]), *ends]
+    for start in starts[:-1]:
+        thinking, answer = _split(text, start) if start else ("", text)
+        found = read(answer)
+        if _types(found, answer):
+            return thinking, answer, found
+    thinking, answer = _split(text, last) if (last := starts[-1]) else ("", text)
+    return thinking, answer, read(answer)
 
 
-def drafted(thought: str, draft: re.Pattern[str]) -> tuple[str, str]:
-    """Separate a thought that holds a draft of an action from one that may stand in a reply as it is.
+def _types(found: Reading, answer: str) -> bool:
+    """Whether the texts of what was read hold all ends of thinking in an answer."""
+    if not found.actions or not found.closed or not found.text:
+        return False
+    begin, ends = answer.rfind(found.text), list(_END.finditer(answer))
+    opened = _OPENS.search(answer)
+    if ends[0].start() < begin or (opened and opened.start() < begin):
+        return False
+    values = "\n".join(
+        value for action in found.actions for value in action.model_dump(exclude={"type"}).values()
+        if isinstance(value, str)
+    )  # fmt: skip
+    return Counter(end[0] for end in ends) <= Counter(_END.findall(values))
+
+
+def between(thought: str) -> str:
+    """A thought between tags, as a reply begins with it."""
+    return f"{OPEN}\n{thought}\n{CLOSE}\n"
+
+
+def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], read: Callable[[str], Reading]) -> str:
+    """A reply with a thought that is read as it was written, whatever the thought holds.
 
     Args:
-        thought: the thought.
-        draft: what the family's grammar takes for the beginning of an action.
+        thought: the thought; markup in it that is marked counts as if it were not, for a model writes it so.
+        bare: the reply without a thought.
+        forms: how a reply may have the thought, the usual form first; the last one has it between tags.
+        read: reads an answer.
 
     Returns:
-        What the reply begins with (the thought between tags, or nothing), and the thought in the reply's own place.
+        The reply in the first form that is read back to the same actions and thought. In none it is: the last form,
+        with a blank in each tag of thinking that the thought holds.
     """
-    return (f"{OPEN}\n{thought}\n{CLOSE}\n", "") if draft.search(unmarked(thought)) else ("", thought)
+    if not thought:
+        return bare
+    meant, plain = read_reply(unmarked(bare), read).actions, unmarked(thought).strip()
+    for form in forms:
+        reply = form(thought)
+        found = read_reply(unmarked(reply), read)
+        if found.actions == meant and (not meant or found.thought == plain):
+            return reply
+    broken = _TAG.sub(lambda tag: f"{tag[0][0]} {tag[0][1:]}", plain)
+    return forms[-1](broken if thought == unmarked(thought) else marked(broken))

@@ -12,6 +12,7 @@ import re
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -56,10 +57,11 @@ _POINTED = {
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
 _ACTION = re.compile(r"\bAction[:：]")
+_CLOSE = re.compile(re.escape(CLOSE))
+_MOST_ENDS = 8
+"""Ends of calls up to which a Python literal is looked for."""
 _DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
-DRAFT = re.compile(f"{OPEN}|{_UNTAGGED.pattern}")
-"""What begins a call, also within a thought."""
 
 Place = tuple[float, float]
 
@@ -71,12 +73,7 @@ def read_calls(text: str, sides: Sides) -> Reading:
         text: what was thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
         sides: how many units of its coordinates the screen is wide and high.
     """
-    tagged = _CALL.search(text)
-    begin = tagged.start() if tagged else text.find(OPEN)
-    if begin < 0:
-        labels = [*deque(_ACTION.finditer(text), maxlen=1)]  # JSON before the label is a draft
-        found = _UNTAGGED.search(text, labels[0].end() if labels else 0) or _UNTAGGED.search(text)
-        begin = found.start() if found else text.find("{")
+    begin = _begin(text)
     if begin < 0:
         return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
     thought = _LABELS.sub("", text[:begin]).strip()
@@ -99,14 +96,38 @@ def read_calls(text: str, sides: Sides) -> Reading:
     return Reading(thought, shown, tuple(actions), None if actions else error, parts, unused)
 
 
+def _begin(text: str) -> int:
+    """Where the first call begins, its tag included; -1 without one. A tag within the texts of a call by JSON alone is
+    such a text, as is one that no call follows."""
+    tagged, untagged = _CALL.search(text), _UNTAGGED.search(text)
+    if tagged and untagged and untagged.start() < tagged.start():
+        try:
+            end = _DECODER.raw_decode(text, untagged.start())[1]
+        except (ValueError, RecursionError):
+            end = 0
+        tagged = None if end > tagged.start() else tagged
+        if tagged is None:
+            return untagged.start()
+    if tagged:
+        return tagged.start()
+    labels = [*deque(_ACTION.finditer(text), maxlen=1)]  # JSON before the label is a draft
+    found = _UNTAGGED.search(text, labels[0].end() if labels else 0) or untagged
+    opened = text.find(OPEN)
+    if opened >= 0 and not (found and found.start() < opened):
+        return opened
+    return found.start() if found else text.find("{")
+
+
 def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
-    """The arguments of each call; raises ValueError for one that cannot be read."""
-    pieces = text[begin:].split(OPEN) if text.startswith(OPEN, begin) else ["", text[begin:]]
-    for piece in pieces[1:]:
-        start = piece.find("{")
+    """The arguments of each call; raises ValueError for one that cannot be read.
+
+    Each begins behind a tag that a call follows, the first one perhaps without a tag or with words between; a tag
+    within a call's texts is such a text."""
+    while begin >= 0:
+        start = text.find("{", begin)
         if start < 0:
             raise ValueError("a tool call without JSON")
-        call = _decoded(piece[start:])
+        call, end = _decoded(text, start)
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
@@ -116,20 +137,25 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
         yield cast(dict[str, Any], arguments)
+        following = _CALL.search(text, end)
+        begin = following.start() if following else -1
 
 
-def _decoded(text: str) -> Any:
-    """The JSON that a text begins with, or the Python literal, which Fara's and GUI-Owl's own clients read too; raises
-    ValueError for neither."""
+def _decoded(text: str, start: int) -> tuple[Any, int]:
+    """The JSON that begins there, or the Python literal, which Fara's and GUI-Owl's own clients read too, and where it
+    ends; raises ValueError for neither."""
     try:
-        return _DECODER.raw_decode(text)[0]
+        return _DECODER.raw_decode(text, start)
     except ValueError as error:
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", SyntaxWarning)
-                return ast.literal_eval(text.partition(CLOSE)[0].strip())
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            raise error from None
+        ends = [*(found.start() for found in islice(_CLOSE.finditer(text, start), _MOST_ENDS)), len(text)]
+        for end in ends:  # an end within a text leaves that open
+            try:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", SyntaxWarning)
+                    return ast.literal_eval(text[start:end].strip()), end
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+        raise error from None
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:

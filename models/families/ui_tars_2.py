@@ -8,9 +8,12 @@ Points are thousandths of the screen.
 from collections.abc import Sequence
 
 from models.families.family import ModelFamily
+from models.families.outside import unmarked
 from models.families.prompt import Message, screen_turn, text_turn
+from models.families.reading import WIDE, read_text
 from models.families.screen import Size
 from models.families.template import template
+from models.families.thinking import readable
 from models.policy import Context
 from schemas.action import Action, PressBack, PressEnter, PressHome
 from schemas.config.sections import PolicyConfig
@@ -67,7 +70,14 @@ class UiTars2Family(ModelFamily):
         given = {**{key: value for key, value in fields.items() if value or action.type != "finished"}, **given}
         lines = [f"<parameter={key}>{_ended(value)}</parameter>" for key, value in given.items()]
         body = "\n".join([f"<function={action.type}>", *lines, "</function>"])
-        return f"<seed:tool_call>\n{body}\n</seed:tool_call>"
+        written = f"<seed:tool_call>\n{body}\n</seed:tool_call>"
+        read = read_text(unmarked(written), WIDE).actions
+        if [_texts(one) for one in read] != [{key: unmarked(value) for key, value in _texts(action).items()}]:
+            raise UsageError(
+                f"ui-tars-2 has no way to write the texts of this {action.type}, which end its own tags.",
+                "Leave the step out, or take another `policy.family`.",
+            )
+        return written
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """The thought, then the call."""
@@ -75,11 +85,16 @@ class UiTars2Family(ModelFamily):
 
     @staticmethod
     def _reply(thought: str, written: str) -> str:
-        return f"<thinkt>{thought}</thinkt>{written}" if thought else written
+        forms = (lambda said: f"<thinkt>{said}</thinkt>{written}",)
+        return readable(thought, written, forms, lambda answer: read_text(answer, WIDE))
 
     def _prompt(self) -> list[Message]:
         files = (*PROMPTS, TOOLS) if self.template == "hybrid" else PROMPTS
         return [text_turn("system", template(file)) for file in files]
+
+
+def _texts(action: Action) -> dict[str, str]:
+    return {key: value for key, value in action.model_dump().items() if isinstance(value, str)}
 
 
 def _ended(value: str) -> str:
