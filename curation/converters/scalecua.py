@@ -34,8 +34,10 @@ IMAGE = MARKS[0]
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
 _ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTALL)
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
-_THINK = re.compile(r"<think>\n?(.*)</think>", re.DOTALL)
-_OPERATION = re.compile(r"<operation>\n?(.*?)\n?</operation>", re.DOTALL)
+_THINK = re.compile(r"<think>\n?(.*?)</think>(?=\s*(?:<(?:operation|action)>|\Z))", re.DOTALL)
+_OPERATION = re.compile(r"<operation>\n?(.*?)\n?</operation>(?=\s*(?:<action>|\Z))", re.DOTALL)
+_SAID = re.compile(r"<operation>\n?(.*?)\n?</operation>", re.DOTALL)
+"""A step in words behind which no code follows at once."""
 _ACTION = re.compile(r"<action>\n?(.*)\n?</action>", re.DOTALL)
 _END = "end"
 """What the row of an answer's end held, in the kept fields of the answer's row."""
@@ -116,9 +118,8 @@ class ScaleCua(Format):
         if asked is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         screen = source.picture(name, place, "image")
-        thought, rest = _found(_THINK, answer).removesuffix("\n"), split_thinking(answer)[1]
-        operation = _found(_OPERATION, rest)
-        code = _found(_ACTION, rest.rpartition("</operation>")[2]).rstrip("\n")
+        thought, operation, code = _parts(answer)
+        thought, code = thought.removesuffix("\n"), code.rstrip("\n")
         action, error = None, None
         try:
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
@@ -198,20 +199,30 @@ def _answered(step: ExchangedStep) -> str:
     """The code of a step that was read from a row that is kept."""
     turns = step.extra.get(ScaleCua.name, {}).get("conversations", ())
     said = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
-    return _found(_ACTION, split_thinking(said)[1].rpartition("</operation>")[2])
+    return _parts(said)[2]
 
 
 def _operation(step: ExchangedStep) -> str:
     """The step in words, where its record had some; else its code."""
     for one in step.extra.get("scalecua", {}).get("conversations", ()):
         if one.get("from") == "gpt":
-            return _found(_OPERATION, split_thinking(one["value"])[1])
+            return _parts(one["value"])[1]
     return step.text if step.action is None else write_code(step.action, "scalecua")
 
 
 def _untagged(text: str) -> str:
     """A text in which nothing is taken for a part of the answer."""
     return _TAG.sub(r"< \1>", text)
+
+
+def _parts(answer: str) -> tuple[str, str, str]:
+    """The thought, the step in words and the code of an answer. Each ends where the next one begins, so that tags in a
+    text that the code types are text."""
+    thought = _THINK.search(answer)
+    rest = answer[thought.end() :] if thought else split_thinking(answer)[1]
+    operation = _OPERATION.search(rest)
+    code = rest[operation.end() :] if operation else rest.rpartition("</operation>")[2]
+    return thought[1] if thought else "", operation[1] if operation else _found(_SAID, rest), _found(_ACTION, code)
 
 
 def _found(pattern: re.Pattern[str], text: str) -> str:

@@ -98,7 +98,8 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 def read_code(text: str, sides: Sides) -> Reading:
     """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
     begin, code = _code_in(text)
-    return replace(read_program(code, sides), thought=_thought(text[:begin]))
+    thought, worded = _thought(text[:begin])
+    return replace(read_program(code, sides), thought=thought, worded=worded)
 
 
 def read_program(code: str, sides: Sides) -> Reading:
@@ -155,11 +156,12 @@ def _fences(text: str, begin: int) -> list[tuple[int, str]]:
     return found
 
 
-def _thought(text: str) -> str:
-    """What stands under `Thought`, or under `Action` where there is none."""
+def _thought(text: str) -> tuple[str, bool]:
+    """What stands under `Thought`, or under `Action` where there is none, and whether it is the latter."""
     parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
-    return (named.get("Thought") or named.get("Action") or parts[0]).strip()
+    thought = (named.get("Thought") or "").strip()
+    return (thought, False) if thought else ((named.get("Action") or parts[0]).strip(), "Action" in named)
 
 
 def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:

@@ -97,6 +97,8 @@ class Reading:
     """Arguments of the first call for which our actions have no field, each as `name=value`."""
     tagged: bool = False
     """Whether the grammar has thoughts between tags, so that thinking and what stands behind it are one thought."""
+    worded: bool = False
+    """Whether the thought is but a sentence that says what the action does, which thinking stands for."""
     closed: bool = True
     """Whether every text that the calls have ends where the grammar says, so that what it holds is surely its own."""
 
@@ -137,7 +139,8 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
     if not calls and (answer := _ANSWER.search(text)):
-        thought, done = _SEED.sub("", text[: answer.start()]), _Call("finished", {"content": answer[1].strip()})
+        thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
+        done = _Call("finished", {"content": answer[1].strip()}, closed=closed)
         return replace(_read(thought, answer[0].strip(), [done], sides), tagged=True)
     shown = block.strip()
     if calls and calls[0].end:
@@ -150,8 +153,8 @@ def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
 
     Args:
         text: the reply.
-        other: where the calls of its label, or a bare one, begin and end. Tags within them are text that is typed, and
-            tags before them are a thought, as labels within a tag's argument are text; of both in a row the last counts.
+        other: where the calls of its label, or a bare one, begin and end. Tags within them are typed and tags before
+            them thought, as labels within a tag's argument are text; of both in a row the last counts.
     """
     starts = [found.end() for found in islice(_BLOCK.finditer(text), MOST_LABELS)]
     inline = _TAG.search(text)

@@ -47,6 +47,7 @@ from schemas.observation import Observation
 
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
 _OPENED = {name: re.compile(f"<{name}>") for name in ("operation", "action")}
+_TAG = re.compile(r"<(?=[^\s<>]{1,80}>)")
 _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
@@ -95,7 +96,7 @@ class ScaleCuaFamily(ModelFamily):
         called = f"<action>\n{code}\n</action>"
         if self.template == "grounding":
             return called
-        return f"<operation>\n{templated_thought(action) or code}\n</operation>\n{called}"
+        return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
 
     def read_answer(self, answer: str, screen: Size) -> Reading:
         """The thought and the actions of the calls."""
@@ -157,6 +158,11 @@ def read_tagged(text: str, sides: Sides) -> Reading:
     found = read_program("\n".join(block.text for block in blocks), sides)
     shown = text[begin : blocks[-1].end].strip()
     return replace(found, thought=text[:begin], text=shown, tagged=True)
+
+
+def _worded(code: str) -> str:
+    """Code as words, in which nothing is a tag."""
+    return _TAG.sub("< ", code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from itertools import islice
 from models.families.outside import marked, unmarked
 from models.families.reading import Reading
 
-_NAME = r"(?:(?:\w{1,40}[:_])?think\w*|thought)\s*"
+_NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
 _END = re.compile(
     rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]|<channel\|>|<\|END_THINKING\|>|<\|end_of_thought\|>"
     r"|<\|channel\|>final\b[^<>]{0,80}<\|message\|>",
@@ -77,7 +77,8 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
     if found.tagged:
         return replace(found, thought=(thinking + found.thought).strip())
     held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
-    return replace(found, thought=found.thought or (thinking.strip() if held else ""))
+    thought = "" if found.worded and thinking.strip() else found.thought
+    return replace(found, thought=thought or (thinking.strip() if held else ""))
 
 
 def _answered(text: str, read: Callable[[str], Reading]) -> tuple[str, str, Reading]:

@@ -105,7 +105,7 @@ def test_no_garbled_reply_acts_before_its_last_end_of_thinking(name: str) -> Non
         ("a", "", "a"),
         ("<think>a</think>b", "a", "b"),
         ("a</think>b", "a", "b"),
-        ("<think>a</think>b</think>c", "ab", "c"),
+        ("<think>a</think>b</think>c", "a</think>b", "c"),
         ("<Thinking>a</Thinking >b", "a", "b"),
         ("[THINK]a[/THINK]b", "a", "b"),
         ("<think>a", "", "<think>a"),
