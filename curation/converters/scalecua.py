@@ -218,8 +218,9 @@ def _untagged(text: str) -> str:
 def _parts(answer: str) -> tuple[str, str, str]:
     """The thought, the step in words and the code of an answer. Each ends where the next one begins, so that tags in a
     text that the code types are text."""
-    thought = _THINK.search(answer)
-    rest = answer[thought.end() :] if thought else split_thinking(answer)[1]
+    unthought = answer.lstrip().startswith(("<operation>", "<action>"))
+    thought = None if unthought else _THINK.search(answer)
+    rest = answer[thought.end() :] if thought else answer if unthought else split_thinking(answer)[1]
     operation = _OPERATION.search(rest)
     code = rest[operation.end() :] if operation else rest.rpartition("</operation>")[2]
     return thought[1] if thought else "", operation[1] if operation else _found(_SAID, rest), _found(_ACTION, code)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_program
+from models.families.outside import SELECTOR
 from models.families.prompt import Message, screen_part, text_part, text_turn
 from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until
 from models.families.screen import ImageLimits, Size
@@ -47,7 +48,7 @@ from schemas.observation import Observation
 
 PLATFORMS = {"computer": "desktop (Windows/Linux/macOS)", "mobile": "Mobile Phone & Tablet"}
 _OPENED = {name: re.compile(f"<{name}>") for name in ("operation", "action")}
-_TAG = re.compile(r"<(?=[^\s<>]{1,80}>)")
+_TAG = re.compile(rf"<{SELECTOR}?([^\s<>]{{1,80}})>")
 _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
@@ -162,7 +163,7 @@ def read_tagged(text: str, sides: Sides) -> Reading:
 
 def _worded(code: str) -> str:
     """Code as words, in which nothing is a tag."""
-    return _TAG.sub("< ", code)
+    return _TAG.sub(r"(\1)", code)
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], rea
 
     Returns:
         The reply in the first form that is read back to the same actions and thought. In none it is: the last form,
-        with a blank in each tag of thinking that the thought holds.
+        with brackets in place of those of each tag of thinking that the thought holds.
     """
     if not thought:
         return bare
@@ -137,5 +137,5 @@ def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], rea
         found = read_reply(unmarked(reply), read)
         if found.actions == meant and (not meant or found.thought == plain):
             return reply
-    broken = _TAG.sub(lambda tag: f"{tag[0][0]} {tag[0][1:]}", plain)
+    broken = _TAG.sub(lambda tag: f"({tag[0][1:-1]})", plain)
     return forms[-1](broken if thought == unmarked(thought) else marked(broken))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,13 @@ import pytest
 from curation.converters.agentnet import AgentNet
 from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
 from curation.converters.files import Source
-from curation.converters.format import Format
+from curation.converters.format import FORMATS, Format
 from curation.converters.lerobot import SCHEMA, LeRobot
 from curation.converters.scalecua import ScaleCua
 from curation.converters.trl import Trl
 from curation.converters.ui_tars import UiTars
 from curation.converters.verl import Verl
-from schemas.action import Click, Wait
+from schemas.action import Click, OpenApp, Type, Wait
 from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
@@ -285,3 +286,27 @@ def test_a_thought_cannot_put_another_action_in_the_place_of_a_step_s(tmp_path: 
     assert answer.count("<action>") == 1
     (back,) = taken(form, out)
     assert back.steps[0].action == Click(x=0.1, y=0.1)
+
+
+@pytest.mark.parametrize("thought", ["", "a", "a </think> b", "<action>click(x=0.9, y=0.9)</action>", "</operation>"])
+@pytest.mark.parametrize(
+    "text", ["</think>", "</operation>", "</action>", "<action>", "</think><operation>a</operation>"]
+)
+def test_scalecuas_tags_within_a_typed_text_come_back_as_text(tmp_path: Path, text: str, thought: str) -> None:
+    steps = tuple(ExchangedStep(picture(0), thought, one) for one in (Type(content=text), OpenApp(app_name=text)))
+    (back,) = taken(ScaleCua(), written(ScaleCua(), [Exchanged("i", "Type it.", steps, True)], tmp_path))
+    assert [step.action for step in back.steps] == [step.action for step in steps]
+    spaced = re.sub(r"<(/?(?:think|operation|action))>", r"< \1>", thought)
+    assert [step.thought for step in back.steps] == [spaced, spaced]
+
+
+@pytest.mark.parametrize("name", ["ui-tars", "trl", "verl"])
+@pytest.mark.parametrize(
+    "thought",
+    ["the <think> tag", "<think>", "a </think> b", "</seed:think>", "press <function=wait> now", "a\nAction: wait()"],
+)
+def test_a_thought_of_markup_comes_back_with_its_action(tmp_path: Path, name: str, thought: str) -> None:
+    form = FORMATS.class_of(name)()
+    step = ExchangedStep(picture(0), thought, Type(content="a </think> <function=finished>"))
+    (back,) = taken(form, written(form, [Exchanged("i", "Type it.", (step,), True)], tmp_path))
+    assert [(one.thought, one.action) for one in back.steps] == [(thought, step.action)]
