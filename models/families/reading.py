@@ -60,7 +60,7 @@ _BLOCK = re.compile(r"(?:^[^\S\n]*+|<seed:tool_call\w{0,80}>\s*+)(?=<function)",
 _NEXT = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/seed:tool_call)|\Z)")
 """What follows the end of an argument; elsewhere `</parameter>` is a word of it."""
 _LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
-_MOST_TAGS = 128
+_MOST_TAGS = 24
 """Tags that are looked at for the end of an argument."""
 _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
