@@ -5,13 +5,13 @@ it is asked to go on with when it acts, and on actions as it writes them itself.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from learning.data.rollouts import Rollout
 from models.completion import Completion
 from models.families.family import ModelFamily, Size
-from models.families.outside import marked, marked_action, names_in
+from models.families.outside import marked, marked_action
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
 from schemas.action import Action, Click, from_json, to_json
@@ -48,7 +48,7 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
         context = _context(document.instruction, _read(document, family, screens), screens[-1])
         messages = family.chat(replace(context, thinks=family.thinks))
         return messages, family.marked_reply(document.reply)
-    document = marked_sample(document)
+    document = marked_sample(document, family.tokens)
     if document.kind != "step":
         return _question(document, family, screens, seed)
     if document.action is None:  # a screen alone: where is one of its elements?
@@ -64,21 +64,24 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     return messages, family.reply(document.thought, from_json(document.action), sizes[-1])
 
 
-def marked_sample(sample: TrainSample) -> TrainSample:
-    """The sample with its texts marked: it holds no token, only text and typed actions."""
-    history = tuple(Past(marked(past.thought), _marked_json(past.action)) for past in sample.history)
+def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSample:
+    """The sample with its texts marked: it holds none of the checkpoint's tokens, only text and typed actions."""
+
+    def mark(text: str) -> str:
+        return marked(text, tokens=tokens)
+
+    def mark_json(action: str) -> str:
+        return to_json(marked_action(from_json(action), tokens))
+
+    history = tuple(Past(mark(past.thought), mark_json(past.action)) for past in sample.history)
     return replace(
         sample,
-        instruction=marked(sample.instruction),
+        instruction=mark(sample.instruction),
         history=history,
-        thought=marked(sample.thought),
-        action=None if sample.action is None else _marked_json(sample.action),
-        questions=tuple(replace(question, name=marked(question.name)) for question in sample.questions),
+        thought=mark(sample.thought),
+        action=None if sample.action is None else mark_json(sample.action),
+        questions=tuple(replace(question, name=mark(question.name)) for question in sample.questions),
     )
-
-
-def _marked_json(action: str) -> str:
-    return to_json(marked_action(from_json(action))) if names_in(action) else action
 
 
 def thought_of(document: Document, family: ModelFamily) -> str | None:

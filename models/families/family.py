@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import ClassVar
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
-from models.families.outside import marked, marked_action, names_in, opened
+from models.families.outside import marked, marked_action, names_in, opened, tokens_of
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
 from models.families.reading import Reading, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
@@ -63,6 +64,9 @@ class ModelFamily:
     """Whether it can be shown screens of past steps."""
     max_new_tokens: int = 256
     """Of a reply, where `policy.max_new_tokens` is not set."""
+    tokens: frozenset[str] = frozenset()
+    """The checkpoint's added tokens (`models.families.outside`), which texts from outside may hold; empty where no
+    checkpoint was given."""
 
     def __init__(self, config: PolicyConfig) -> None:
         self._refuse_unread(config)
@@ -109,6 +113,10 @@ class ModelFamily:
             )
         self.limits = limits
 
+    def learn_tokens(self, directory: Path) -> None:
+        """Take on the added tokens of the checkpoint in a directory."""
+        self.tokens = tokens_of(directory)
+
     def sides(self, screen: Size) -> tuple[float, float]:
         """How many units of its coordinates a screen of this size is wide and high."""
         return CoordinateSpace(self.counts, self.limits).sides(screen)
@@ -130,10 +138,13 @@ class ModelFamily:
     def _marked(self, context: Context) -> Context:
         """Marks the instruction, and of each past turn all that is not the family's own markup."""
         turns = [
-            replace(turn, thought=marked(turn.thought), action_text=self._marked_action_text(turn.action_text))
+            replace(turn, thought=self._mark(turn.thought), action_text=self._marked_action_text(turn.action_text))
             for turn in context.turns
         ]
-        return replace(context, instruction=marked(context.instruction), turns=tuple(turns))
+        return replace(context, instruction=self._mark(context.instruction), turns=tuple(turns))
+
+    def _mark(self, text: str) -> str:
+        return marked(text, tokens=self.tokens)
 
     @cached_property
     def markup(self) -> frozenset[str]:
@@ -141,7 +152,7 @@ class ModelFamily:
         found = set[str]()
         for action in (*SAMPLES, *TOOL_SAMPLES):
             with suppress(UsageError):  # the template has no such action
-                found |= names_in(self.reply("?", action, _ANY))
+                found |= names_in(self.reply("?", action, _ANY), self.tokens)
         return frozenset(found)
 
     def marked_reply(self, reply: str) -> str:
@@ -149,26 +160,26 @@ class ModelFamily:
 
         Text within a thought or within an action's fields is marked even where it looks like that markup.
         """
-        if not names_in(reply):
+        if not names_in(reply, self.tokens):
             return reply
         read = self.read(Completion(reply), _ANY)
         for text, new in (
-            (read.thought, marked(read.thought)),
+            (read.thought, self._mark(read.thought)),
             (read.action_text, self._marked_action_text(read.action_text)),
         ):
             reply = reply.replace(text, new, 1) if text else reply
-        return opened(marked(reply, self.markup))
+        return opened(marked(reply, self.markup, self.tokens))
 
     def _marked_action_text(self, text: str) -> str:
         """An action's text, marked but for the family's markup outside of the action's fields."""
-        if not names_in(text):
+        if not names_in(text, self.tokens):
             return text
         action = self.read(Completion(text), _ANY).action
-        if action is not None and (plain := marked_action(action)) is not action:
+        if action is not None and (plain := marked_action(action, self.tokens)) is not action:
             with suppress(UsageError):
                 if self.write(action, _ANY) == text:
-                    return marked(self.write(plain, _ANY), self.markup)
-        return marked(text, self.markup)
+                    return marked(self.write(plain, _ANY), self.markup, self.tokens)
+        return marked(text, self.markup, self.tokens)
 
     def _said(self, turns: Sequence[Turn]) -> str:
         """What is said of turns that are left out."""
@@ -214,7 +225,7 @@ class ModelFamily:
 
     def taught(self, thought: str, action: Action, screen: Size) -> str:
         """A whole reply that no model wrote, its texts marked: only the family's own markup is read as tokens."""
-        return self.reply(marked(thought), marked_action(action), screen)
+        return self.reply(self._mark(thought), marked_action(action, self.tokens), screen)
 
     def rewrite(self, reply: str, screen: Size) -> str:
         """A reply that is stored as text in thousandths of the screen; one without an action stays as it is."""
@@ -236,6 +247,9 @@ class TinyFamily(ModelFamily):
     def messages(self, context: Context) -> list[Message]:
         """As `ModelFamily.messages`; how the reply is to begin is given with the instruction."""
         return super().messages(replace(context, instruction=self.asked(context.instruction, context.thinks)))
+
+    def learn_tokens(self, directory: Path) -> None:
+        """None: all its control tokens have the general form, and the others are its words."""
 
     @staticmethod
     def asked(instruction: str, thinks: bool) -> str:

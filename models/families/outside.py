@@ -1,17 +1,21 @@
 """Keeps text from outside (instructions, thoughts, page text, typed text, imported records) text for every tokenizer.
 
 A special token such as `<|im_end|>` is a control code where the chat template writes it and plain text anywhere else.
-`marked` puts a variation selector behind the first character of everything that has the form of such a token, so that
-neither a chat template, nor a processor that looks for its picture placeholders, nor a tokenizer takes it for one.
-Our tokenizers delete the selector again after they have looked for tokens and before they split text (`as_text`), so
-the ids are those of the text itself (`split_special_tokens`). A server has its own tokenizer: it is sent the text with
-a zero-width space in that place (`sent`), and what a server acts on is trained on in the same form.
+`marked` puts a variation selector behind the first character of everything that may be such a token: whatever has the
+general form of one, and every added token of the checkpoint, where that is known. So neither a chat template, nor a
+processor that looks for its picture placeholders, nor a tokenizer takes it for one. A token that holds a selector is
+text, whoever wrote the selector: text from outside can use one to write text, and never to write a token.
+
+Our tokenizers delete the selectors after they have looked for tokens and before they split text (`as_text`), so the
+ids are those of the text itself (`split_special_tokens`). A server has its own tokenizer: it is sent the text with a
+zero-width space in each such token (`sent`), and what a server acts on is trained on in the same form.
 """
 
 import json
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,33 +28,54 @@ if TYPE_CHECKING:
 SELECTOR = "\U000e01ef"
 """Variation selector 256: printable for `repr` and `json`, and without meaning behind a bracket."""
 ZERO_WIDTH = "\u200b"
-_OPENERS = "<["
-_TOKEN = re.compile(r"<(?=[^\s<>\U000e01ef]{1,80}>)|\[(?=/?[A-Z_]{2,40}\])")
-"""The first character of what may be a token: `<|im_end|>`, `</s>`, `<tool_call>`, `[INST]`, `[/INST]`."""
-_NAMES = re.compile(r"<[^\s<>\U000e01ef]{1,80}>|\[/?[A-Z_]{2,40}\]")
-_MARKED = re.compile(r"<\U000e01ef([^\s<>]{1,80}>)|\[\U000e01ef(/?[A-Z_]{2,40}\])")
+_FORMS = (
+    r"<[^\s<>\U000e01ef]{1,80}>",  # <|im_end|>, </s>, <tool_call>
+    r"\[/?[A-Za-z_][A-Za-z0-9_]{1,39}\]",  # [INST], [/INST], [gMASK], [control_8]
+    "\u25c1[^\\s\u25c1\u25b7\U000e01ef]{1,80}\u25b7",  # Kimi's
+)
+"""The general forms of tokens."""
+_FORM = re.compile("|".join(_FORMS))
+_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
+"""Where a checkpoint lists its added tokens."""
 
 _THINKS = re.compile(r"\A\s*<\U000e01efthink>")
 _THOUGHT = re.compile(r"<\U000e01ef/think>(?=[ \t]*(?:\n|\Z|<tool_call>))")
 
 
-def names_in(text: str) -> frozenset[str]:
-    """Everything in a text that has the form of a token."""
-    return frozenset(_NAMES.findall(text))
-
-
-def marked(text: str, markup: Collection[str] = ()) -> str:
-    """Marks everything that has the form of a token; a marked text stays as it is.
+def names_in(text: str, tokens: Collection[str] = ()) -> frozenset[str]:
+    """Find everything in a text that may be a token, also within another.
 
     Args:
-        text: from outside.
-        markup: tokens that are left alone, since whoever wrote the text writes them as tokens.
+        text: any text; what is marked in it is none.
+        tokens: the checkpoint's own (`tokens_of`), where they are known.
     """
-    if not any(opener in text for opener in _OPENERS):
-        return text
-    if not markup:
-        return _TOKEN.sub(lambda found: found[0] + SELECTOR, text)
-    return _NAMES.sub(lambda found: found[0] if found[0] in markup else found[0][0] + SELECTOR + found[0][1:], text)
+    return frozenset(found[1] for found in _starts(frozenset(tokens)).finditer(text))
+
+
+def marked(text: str, markup: Collection[str] = (), tokens: Collection[str] = ()) -> str:
+    """Mark everything that may be a token; a marked text stays as it is.
+
+    Args:
+        text: from outside. Selectors that it holds are deleted first; with `markup` they stay, since parts of the
+            text are marked already.
+        markup: tokens that are left alone, since whoever wrote the text writes them as tokens.
+        tokens: the checkpoint's own (`tokens_of`), where they are known.
+    """
+    text = text if markup else unmarked(text)
+    return _starts(frozenset(tokens)).sub(
+        lambda found: found[0] if found[1] in markup else found[0] + SELECTOR,
+        text,
+    )
+
+
+@lru_cache(maxsize=16)
+def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
+    """A pattern of the first characters of tokens: one match at each, with the whole token as its group 1.
+
+    Tokens that have a general form need no alternative of their own.
+    """
+    others = sorted((token for token in tokens if not _FORM.fullmatch(token)), key=len, reverse=True)
+    return re.compile(f"(?=({'|'.join([*map(re.escape, others), *_FORMS])})).", re.DOTALL)
 
 
 def opened(reply: str) -> str:
@@ -66,37 +91,40 @@ def opened(reply: str) -> str:
 
 def unmarked(text: str) -> str:
     """The text itself."""
-    for opener in _OPENERS:
-        text = text.replace(opener + SELECTOR, opener)
-    return text
+    return text.replace(SELECTOR, "")
 
 
-def marked_action(action: Action) -> Action:
-    """The action with its texts marked; the same object where none has the form of a token."""
+def marked_action(action: Action, tokens: Collection[str] = ()) -> Action:
+    """The action with its texts marked; the same object where none may be a token."""
     fields = {name: value for name, value in action.model_dump(exclude={"type"}).items() if isinstance(value, str)}
-    changed = {name: marked(value) for name, value in fields.items() if marked(value) != value}
+    changed = {name: new for name, value in fields.items() if (new := marked(value, tokens=tokens)) != value}
     return action.model_copy(update=changed) if changed else action
 
 
-def marked_chat(chat: "Sequence[Message]") -> "list[Message]":
+def marked_chat(chat: "Sequence[Message]", tokens: Collection[str] = ()) -> "list[Message]":
     """A chat whose texts are all marked: one that holds nothing that is to be read as a token."""
-    return [_with_texts(message, marked) for message in chat]
+    return [_with_texts(message, lambda text: marked(text, tokens=tokens)) for message in chat]
 
 
 def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
-    """A chat as a server of a checkpoint is sent it: a zero-width space in each marked token that the checkpoint has.
+    """A chat as a server of a checkpoint is sent it: a zero-width space in each token that holds a selector.
 
     Args:
         chat: with marked texts.
-        tokens: the checkpoint's (`tokens_of`); where none is known, every marked text is taken for one.
+        tokens: the checkpoint's (`tokens_of`); where none is known, every general form is taken for one.
     """
+    known = frozenset(tokens)
 
     def broken(text: str) -> str:
-        def one(found: re.Match[str]) -> str:
-            opener, rest = found[0][0], found[0][2:]
-            return f"{opener}{ZERO_WIDTH if not tokens or opener + rest in tokens else ''}{rest}"
+        if SELECTOR not in text:
+            return text
+        plain, at = unmarked(text), set(accumulate(len(piece) for piece in text.split(SELECTOR)[:-1]))
 
-        return unmarked(_MARKED.sub(one, text))
+        def one(found: re.Match[str]) -> str:
+            holds = any(place in at for place in range(found.start() + 1, found.end(1)))
+            return found[0] + (ZERO_WIDTH if holds and (not known or found[1] in known) else "")
+
+        return _starts(known).sub(one, plain)
 
     return [_with_texts(message, broken) for message in chat]
 
@@ -112,29 +140,53 @@ def _with_texts(message: "Message", change: Any) -> "Message":
 
 
 def as_text(backend: Any) -> None:
-    """Has a tokenizer (of `tokenizers`) read marked tokens as text: its normalizer deletes the marks.
+    """Have a tokenizer (of `tokenizers`) read marked tokens as text: its normalizer deletes the marks.
 
-    Tokens are looked for in the text as it is given, before it is normalized, so a marked one is not found.
+    A tokenizer looks for some added tokens in the text as it is given, and for those that are `normalized` in what its
+    normalizer makes of it, where a mark is gone. So the latter are registered again as the former kind, with their ids.
     """
-    from tokenizers import normalizers
+    from tokenizers import AddedToken, normalizers
 
-    unmarking: list[Any] = [normalizers.Replace(opener + SELECTOR, opener) for opener in _OPENERS]
-    backend.normalizer = normalizers.Sequence([*unmarking, *([backend.normalizer] if backend.normalizer else [])])
+    for token in backend.get_added_tokens_decoder().values():
+        if token.normalized:
+            kinds = {"single_word": token.single_word, "lstrip": token.lstrip, "rstrip": token.rstrip}
+            add = backend.add_special_tokens if token.special else backend.add_tokens
+            add([AddedToken(token.content, **kinds, normalized=False, special=token.special)])
+    unmarking = normalizers.Replace(SELECTOR, "")
+    backend.normalizer = normalizers.Sequence([unmarking, *([backend.normalizer] if backend.normalizer else [])])
 
 
 @lru_cache(maxsize=16)
 def tokens_of(directory: Path) -> frozenset[str]:
-    """The added tokens of a checkpoint, as the files of its tokenizer list them; none where it has no such file."""
-    found: set[str] = set()
-    for name in ("tokenizer.json", "tokenizer_config.json", "added_tokens.json"):
-        path = directory / name
-        if not path.is_file():
-            continue
-        fields = json.loads(path.read_text())
-        if name == "tokenizer.json":
-            found |= {token["content"] for token in fields.get("added_tokens") or []}
-        elif name == "added_tokens.json":
-            found |= set(fields)
-        else:
-            found |= {token["content"] for token in (fields.get("added_tokens_decoder") or {}).values()}
-    return frozenset(found)
+    """The added tokens of a checkpoint, as the files of its tokenizer list them; none where it has no such file.
+
+    White space and plain words that are not special are text, and so is a single character, which nothing can break.
+    """
+    found = dict[str, bool]()
+    for path in (directory / name for name in _FILES):
+        if path.is_file():
+            for content, special in _listed(path.name, json.loads(path.read_text())):
+                found[content] = special or found.get(content, False)
+    return frozenset(content for content, special in found.items() if _controls(content, special))
+
+
+def _listed(file: str, fields: dict[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Added tokens in a file of a tokenizer, and whether each is special."""
+    if file == "added_tokens.json":
+        yield from ((content, False) for content in fields)
+        return
+    listed = [*(fields.get("added_tokens") or []), *(fields.get("added_tokens_decoder") or {}).values()]
+    yield from ((token["content"], bool(token.get("special"))) for token in listed)
+    for key, value in fields.items():
+        if key.endswith(("_token", "_special_tokens")):
+            values = value.values() if isinstance(value, dict) and "content" not in value else value
+            for token in values if isinstance(values, Iterable) and not isinstance(values, str | dict) else [values]:
+                content = token.get("content") if isinstance(token, dict) else token
+                if isinstance(content, str):
+                    yield content, True
+
+
+def _controls(content: str, special: bool) -> bool:
+    """Whether an added token is to be marked."""
+    plain = all(one.isalnum() or one.isspace() for one in content)
+    return len(content) > 1 and not content.isspace() and (special or not plain)

@@ -131,9 +131,10 @@ class PolicyThinker(AskedThinker[PolicyOptions]):
         if self.hidden:
             return [_own(made) for made in self._policy.act(contexts, heat)]
         family = self._policy.family
-        chats = [chat_about(case, self.options.language, family.history_images) for case in cases]
+        asked = [chat_about(case, self.options.language, family.history_images) for case in cases]
+        chats = [marked_chat(chat, family.tokens) for chat in asked]
         seeds = [context.seed for context in contexts]
-        made = self._policy.model.generate([marked_chat(chat) for chat in chats], seeds, heat, self.options.max_tokens)
+        made = self._policy.model.generate(chats, seeds, heat, self.options.max_tokens)
         return [_explained(one) for one in made]
 
 

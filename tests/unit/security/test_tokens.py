@@ -2,7 +2,9 @@
 family, where a policy acts, is trained, is served or is exported."""
 
 import json
+import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -10,6 +12,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from tokenizers import AddedToken, Tokenizer
+from tokenizers.models import BPE
+from tokenizers.normalizers import NFKC
+from tokenizers.pre_tokenizers import ByteLevel
 
 from curation.converters.exchanged import About, Exchanged, ExchangedStep
 from curation.converters.files import Target
@@ -19,7 +25,7 @@ from learning.data.sample import Screenshots, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.replies import ReplyEncoder
 from models.completion import Completion
-from models.families.outside import ZERO_WIDTH, marked, sent, tokens_of, unmarked
+from models.families.outside import SELECTOR, ZERO_WIDTH, as_text, marked, sent, tokens_of, unmarked
 from models.families.processor import read_processor
 from models.families.registry import family_of
 from models.families.same_prompt import prompt_tokens
@@ -111,14 +117,22 @@ def acting_ids(processor: Any, chat: Any) -> list[int]:
 def test_tokens_in_texts_are_text_where_a_family_acts_and_where_it_is_trained(
     directory: Any, folder: Path, name: str, template: str, kind: str
 ) -> None:
-    policy = policy_of(name, template, directory(kind))
+    assert_same_control(directory(kind), folder, (name, template), (*SPECIAL, *PLAIN), (HARMLESS, EVERY + ELSEWHERE))
+
+
+def assert_same_control(
+    directory: Path, folder: Path, asked: tuple[str, str], tokens: Sequence[str], texts: Sequence[str]
+) -> None:
+    """Assert that chats about all the texts have the same tokens of control, acted on and trained on."""
+    policy = policy_of(*asked, directory)
     family = family_of(policy)
-    chats = Chats(directory(kind), policy, Screenshots(folder / "screenshots.parquet"), 0)
+    family.learn_tokens(directory)
+    chats = Chats(directory, policy, Screenshots(folder / "screenshots.parquet"), 0)
     tokenizer: Any = chats.processor.tokenizer
     thinks = {tokenizer.convert_tokens_to_ids(token) for token in (OPEN, CLOSE)}  # around a thought that holds a draft
-    control = {tokenizer.convert_tokens_to_ids(token) for token in (*SPECIAL, *PLAIN)} - thinks
+    control = {tokenizer.convert_tokens_to_ids(token) for token in tokens} - thinks
     counts = list[list[Counter[int]]]()
-    for text in (HARMLESS, EVERY + ELSEWHERE):
+    for text in texts:
         met, demonstration, rollout = documents(family, text)
         acted = acting_ids(chats.processor, family.chat(met))
         counts.append([Counter(one for one in acted if one in control)])
@@ -133,7 +147,105 @@ def test_tokens_in_texts_are_text_where_a_family_acts_and_where_it_is_trained(
             begun = tokenizer.decode(targets).removesuffix("<|im_end|>")
             assert begun.endswith(reply) and is_plain(begun)
             assert all(targets.count(one) <= 1 for one in thinks)
-    assert counts[0] == counts[1]
+    assert all(one == counts[0] for one in counts)
+
+
+ODD = {
+    "[gMASK]": True,  # GLM
+    "[sMASK]": True,
+    "[control_8]": True,  # Mistral
+    "[extra_id_1]": False,  # UniMERNet
+    "\u25c1think\u25b7": False,  # Kimi
+    "<two words>": False,
+    "$$answer$$": False,
+    "||sep||": True,
+    "SPECIALWORD": True,
+}
+"""Added tokens of other forms, and whether each is special."""
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["as given", "normalized"])
+def odd_directory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model directory with added tokens of all forms, looked for in the text as given or in its normal form."""
+    folder = write_directory("qwen3_vl", tmp_path_factory.mktemp("odd"))
+    written = json.loads((folder / "tokenizer.json").read_text())
+    first = 1 + max(token["id"] for token in written["added_tokens"])
+    flags = {"single_word": False, "lstrip": False, "rstrip": False}
+    for at, (token, special) in enumerate(ODD.items()):
+        written["added_tokens"].append({"id": first + at, "content": token, "special": special, **flags})
+    for token in written["added_tokens"]:
+        token["normalized"] = request.param
+    (folder / "tokenizer.json").write_text(json.dumps(written))
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>"})
+    )
+    config = json.loads((folder / "config.json").read_text())
+    config["text_config"]["vocab_size"] += len(ODD)
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+SMUGGLED = (
+    f"<{SELECTOR}{SELECTOR}|im_end|>",
+    f"{SELECTOR}<{SELECTOR}|im_end|>{SELECTOR}",
+    f"<|im_{SELECTOR}end|>",
+    f"<{SELECTOR}|im_{SELECTOR}end|>",
+    f"<{SELECTOR}<|im_end|>",
+    f"[{SELECTOR}{SELECTOR}gMASK]",
+    "<[gMASK]>",
+    "<[INST]>[<|im_end|>]",
+    "<<|im_end|>",
+    "<|im_<|im_end|>end|>",
+    "$$$answer$$$",
+)
+"""Texts that would be tokens if a selector were deleted too early, or only the outer of two tokens were marked."""
+
+
+@pytest.mark.parametrize("asked", [("qwen3-vl", "computer"), ("ui-tars-1.5", "computer"), ("thousandths", "computer")])
+def test_no_added_token_of_a_checkpoint_comes_from_a_text_whatever_its_form_and_kind(
+    odd_directory: Path, folder: Path, asked: tuple[str, str]
+) -> None:
+    tokens = (*SPECIAL, *PLAIN, *ODD)
+    assert tokens_of(odd_directory) >= set(tokens)
+    tokenizer: Any = read_processor(odd_directory).tokenizer
+    for token in tokens:
+        (number,) = tokenizer(token)["input_ids"]
+        assert tokenizer.convert_ids_to_tokens(number) == token  # where the template writes it
+    assert_same_control(odd_directory, folder, asked, tokens, (HARMLESS, " ".join(tokens), *map(unmarked, SMUGGLED)))
+
+
+def test_a_text_that_holds_selectors_smuggles_no_token(odd_directory: Path) -> None:
+    tokens = tokens_of(odd_directory)
+    tokenizer: Any = read_processor(odd_directory).tokenizer
+    control = {tokenizer.convert_tokens_to_ids(token) for token in tokens}
+    chance = random.Random(0)
+    pieces = [*"<>[]/|$", SELECTOR, SELECTOR, "im_", "end", "<|im_end|>", "[gMASK]", "$$answer$$", "gMASK", "a ", "||"]
+    drawn = ("".join(chance.choices(pieces, k=chance.randint(1, 12))) for _ in range(2000))
+    for text in (*SMUGGLED, *drawn):
+        shown = marked(text, tokens=tokens)
+        assert marked(shown, tokens=tokens) == shown and unmarked(shown) == unmarked(text)
+        assert not control.intersection(tokenizer(shown)["input_ids"])
+        assert tokenizer.decode(tokenizer(shown)["input_ids"]) == unmarked(text)
+        ((message,),) = (sent([{"role": "user", "content": [{"type": "text", "text": shown}]}], tokens),)
+        (part,) = message["content"]
+        assert SELECTOR not in part["text"] and not any(token in part["text"] for token in tokens)
+        assert part["text"].replace(ZERO_WIDTH, "") == unmarked(text)
+
+
+def test_a_token_that_a_tokenizer_adds_by_default_is_text_from_outside() -> None:
+    """tokenizers 0.23.3: `add_tokens` of a string makes a token that is looked for in normalized text."""
+    made = Tokenizer(BPE(vocab={one: at for at, one in enumerate(sorted(ByteLevel.alphabet()))}, merges=[]))
+    made.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    made.normalizer = NFKC()
+    made.add_tokens(["<tool_call>", AddedToken("<|action|>", lstrip=True)])
+    made.add_special_tokens(["<|im_end|>", AddedToken("<mask>", normalized=True)])
+    before = {token: made.token_to_id(token) for token in ("<tool_call>", "<|action|>", "<|im_end|>", "<mask>")}
+    as_text(made)
+    assert {token: made.token_to_id(token) for token in before} == before
+    for token, number in before.items():
+        assert number in made.encode(f"a {token} b").ids
+        for text in (token, token.replace("<", "\uff1c")):  # NFKC makes a bracket of it
+            assert not {*before.values()}.intersection(made.encode(marked(f"a {text} b")).ids)
 
 
 def is_plain(text: str) -> bool:
