@@ -1,12 +1,15 @@
 """One picture of a screen for everyone: the rule for colour mode, transparency, orientation and bit depth.
 
-A picture is stored as a plain PNG: 8 bits, greyscale, palette or RGB, opaque, upright, one frame. Every reader (a
-server, Pillow, the trainer's processor, a browser) makes the same RGB pixels of that. Any other picture becomes a plain
-one where it enters (`plain`), and where an older lake has one stored, by the same rule where it is read (`rgb_of`):
+A picture is stored as a plain PNG: 8 bits, greyscale, palette or RGB, opaque, upright, one frame, in sRGB. Every
+reader (a server, Pillow, the trainer's processor, a browser) makes the same RGB pixels of that. Any other picture
+becomes a plain one where it enters (`plain`), and where an older lake has one stored, by the same rule where it is
+read (`rgb_of`):
 
 - transparent pixels are laid on white, as a browser and vLLM show them;
 - the orientation that a camera wrote (EXIF or XMP) is applied;
-- 16 bits become 8 by their upper half; CMYK, palettes and greyscale become RGB; of an animation the first frame counts.
+- 16 bits become 8 by their upper half; CMYK, palettes and greyscale become RGB; of an animation the first frame counts;
+- numbers stay as they are where a colour profile or a gamma would have a browser show others: the profile is dropped;
+- a picture of floating-point or 32-bit numbers is refused, since nothing says which of them is white.
 """
 
 import io
@@ -21,12 +24,17 @@ SIGNATURE = b"\x89PNG\r\n\x1a\n"
 WHITE = (255, 255, 255)
 _OPAQUE = (0, 2, 3)
 """Colour types of a PNG without an alpha channel: greyscale, RGB, palette."""
-_CHANGING = (b"tRNS", b"eXIf", b"acTL")
-"""Chunks with transparency, an orientation or further frames."""
+_CHANGING = (b"tRNS", b"eXIf", b"acTL", b"iCCP", b"cICP")
+"""Chunks with transparency, an orientation, further frames or another colour space."""
+_GAMMA, _SRGB = (b"gAMA", b"cHRM"), b"sRGB"
+"""Chunks that readers of colours heed, and one beside which they do not (PNG, third edition, 11.3.2)."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _ORIENTED = (b"XML:com.adobe.xmp", b"Raw profile type")
 """Beginnings of texts that may hold an orientation."""
 _TURNING = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
+_KEYED = (0, 2)
+"""Colour types of a PNG that may call one colour transparent: greyscale, RGB."""
+_LAYERED = ("LA", "PA", "RGBA", "La", "RGBa")
 _DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -34,9 +42,11 @@ def is_plain(content: bytes) -> bool:
     """Whether the bytes are a plain PNG, by its chunks alone; no pixel is decoded."""
     if not content.startswith(SIGNATURE) or len(content) < 33 or content[24] > 8 or content[25] not in _OPAQUE:
         return False
+    chunks = list(_chunks(content))
+    changing = _CHANGING if any(kind == _SRGB for kind, _ in chunks) else (*_CHANGING, *_GAMMA)
     return not any(
-        kind in _CHANGING or (kind in _TEXTS and content[start : start + 20].startswith(_ORIENTED))
-        for kind, start in _chunks(content)
+        kind in changing or (kind in _TEXTS and content[start : start + 20].startswith(_ORIENTED))
+        for kind, start in chunks
     )
 
 
@@ -61,7 +71,7 @@ def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes
     """
     if is_plain(content):
         return content, *size_of(content)
-    shown = _pixels(content, formats, upright=True)
+    shown = upright_rgb_of(content, formats)
     return png_of(shown), shown.width, shown.height
 
 
@@ -85,6 +95,11 @@ def rgb_of(png: bytes) -> "Image.Image":
     return _pixels(png, None, upright=False)
 
 
+def upright_rgb_of(content: bytes, formats: tuple[str, ...] | None = None) -> "Image.Image":
+    """The RGB pixels of a picture that enters, as those of its plain PNG; arguments and errors as of `plain`."""
+    return _pixels(content, formats, upright=True)
+
+
 def png_of(image: "Image.Image") -> bytes:
     """An RGB picture as a plain PNG."""
     out = io.BytesIO()
@@ -97,9 +112,11 @@ def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "
 
     with Image.open(io.BytesIO(content), formats=formats) as image:
         key: Any = image.info.get("transparency")
-        if key is not None and content.startswith(SIGNATURE) and content[24] == 16:
-            key = tuple(one >> 8 for one in cast(tuple[int, ...], key)) if isinstance(key, tuple) else key >> 8
-        shown = _opaque(image, key)
+        if key is not None and content.startswith(SIGNATURE) and content[25] in _KEYED:
+            shown = _rgb(image)
+            shown.paste(WHITE, mask=_keyed(image, key, content))
+        else:
+            shown = _opaque(image)
         if upright:
             shown.info = {name: value for name, value in image.info.items() if name in _TURNING}
             ImageOps.exif_transpose(shown, in_place=True)
@@ -107,19 +124,53 @@ def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "
     return shown
 
 
-def _opaque(image: "Image.Image", key: Any) -> "Image.Image":
-    """The picture on white; `key` is the colour, or the palette's alpha, that its file calls transparent."""
+def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
+    """Where a greyscale or RGB PNG has the one colour that it calls transparent, at the depth of its file.
+
+    Pillow gives fewer than 8 bits scaled to 8, and of 16 bits of RGB the upper half alone; where it is asked to take
+    their bytes in the other order, it gives the lower half.
+    """
+    import numpy as np
     from PIL import Image
 
+    depth = png[24]
+    pixels = np.asarray(image.convert("L") if image.mode == "1" else image).astype(np.uint16)
+    if depth == 16 and pixels.ndim == 3:
+        with Image.open(io.BytesIO(png)) as other:
+            other.tile = [tile._replace(args="RGB;16L") for tile in cast(Any, other).tile]
+            pixels = pixels << 8 | np.asarray(other)
+    colour = np.array(key, np.uint16) & ((1 << depth) - 1)
+    if depth < 8:
+        colour = colour * (255 // ((1 << depth) - 1))
+    same = pixels == colour
+    return Image.fromarray(same.all(axis=2) if same.ndim == 3 else same)
+
+
+def _rgb(image: "Image.Image") -> "Image.Image":
+    """The picture without regard to transparency; raises ValueError where its numbers say no brightness."""
+    from PIL import Image
+
+    if image.mode == "F" or (image.mode == "I" and not _fits(image)):
+        raise ValueError(f"pixels of mode {image.mode} say no brightness; save the picture with 8 bits a channel")
     if image.mode in _DEEP:  # the upper 8 of 16 bits, as Pillow reads RGB of 16 bits
         wide = image if image.mode == "I;16" else image.convert("I").convert("I;16")
         image = Image.frombytes("L", image.size, wide.tobytes()[1::2])
-    elif image.mode not in ("1", "L", "P", "RGB", "LA", "PA", "RGBA", "La", "RGBa"):
-        return image.convert("RGB")
-    if key is None and image.mode in ("1", "L", "P", "RGB"):
-        return image.convert("RGB")
-    if key is not None:
-        image.info["transparency"] = key
+    return image.convert("RGB")
+
+
+def _fits(image: "Image.Image") -> bool:
+    """Whether all numbers of a picture are of 16 bits."""
+    lowest, highest = cast(tuple[int, int], image.getextrema())
+    return lowest >= 0 and highest < 1 << 16
+
+
+def _opaque(image: "Image.Image") -> "Image.Image":
+    """The picture on white, by its alpha channel or that of its palette."""
+    from PIL import Image
+
+    layered = image.mode in _LAYERED or (image.mode in ("P", "L", "RGB") and "transparency" in image.info)
+    if not layered:
+        return _rgb(image)
     layer = image.convert("RGBA")
     shown = Image.new("RGB", image.size, WHITE)
     shown.paste(layer, mask=layer.getchannel("A"))

@@ -5,18 +5,17 @@ registers it and makes one. It needs gymnasium (the extra `gym`) and a server (`
 """
 
 import base64
-import io
 import string
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Answer, Lost, Refused
 from schemas.action import TYPES
+from schemas.picture import upright_rgb_of
 
 ID = "flywheel/Gui-v0"
 TYPED = tuple(TYPES)
@@ -128,8 +127,7 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         return {} if task_id is None else {"task_id": task_id}
 
     def _observation(self, answer: Answer) -> dict[str, Any]:
-        with Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"]))) as picture:
-            shown = picture.convert("RGB")
+        shown = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
         if shown.size != self._size:
             shown = shown.resize(self._size)
         instruction = str(answer.observation.get("instruction", ""))[:MOST_TEXT]

@@ -9,7 +9,6 @@ reset that sees that it does not is an error.
 """
 
 import base64
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -19,6 +18,7 @@ from PIL import Image
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused
 from schemas.failure import UsageError
+from schemas.picture import upright_rgb_of
 
 Shown = list[dict[str, Any]]
 REPLY = 128
@@ -249,5 +249,5 @@ class GuiTools:
         return self._shown(answer, reason or ("Episode over." if answer.done else "Done."))
 
     def _shown(self, answer: Answer, text: str) -> Shown:
-        picture = Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"])))
-        return [{"type": "image", "image": picture.convert("RGB")}, {"type": "text", "text": text}]
+        picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
+        return [{"type": "image", "image": picture}, {"type": "text", "text": text}]

@@ -8,7 +8,6 @@ itself or with the trajectory. verl is imported where the tool is made.
 
 import asyncio
 import base64
-import io
 import logging
 import math
 import weakref
@@ -18,6 +17,7 @@ from PIL import Image
 
 from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient
 from schemas.action import TYPES
+from schemas.picture import upright_rgb_of
 
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")
@@ -138,7 +138,7 @@ class Episode:
         earned = None if answer.reward is None else answer.reward - self._earned  # so that the calls' sum is the reward
         self._earned += earned or 0.0
         said = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
-        picture = Image.open(io.BytesIO(base64.b64decode(answer.observation["screenshot"]))).convert("RGB")
+        picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
         return said or ("Episode over." if answer.done else self._instruction), picture, earned, dict(answer.metadata)
 
     async def _begun(self) -> WireClient:

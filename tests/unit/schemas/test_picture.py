@@ -2,6 +2,8 @@
 
 import base64
 import io
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from models.families.screen import ImageLimits, picture, picture_png
 from models.random_vlm import build_random
 from models.tiny.screens import pixels_of
 from schemas.config.sections import PolicyConfig
-from schemas.picture import SIGNATURE, is_plain, plain, rgb_of
+from schemas.picture import SIGNATURE, is_plain, plain, rgb_of, upright_rgb_of
 
 WIDE, HIGH = 60, 40
 LIMITS = ImageLimits(28, 28 * 28 * 4, 28 * 28 * 6)
@@ -109,6 +111,90 @@ def test_transparency_is_white_orientation_is_applied_and_16_bits_are_scaled() -
     ramp = np.asarray(rgb_of(CASES["I;16"]))[..., 0].ravel()
     assert np.array_equal(ramp, (np.linspace(0, 65535, WIDE * HIGH).astype("<u2") >> 8).astype(np.uint8))
     assert rgb_of(CASES["animation"]).getpixel((40, 5)) == (200, 30, 60)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png_by_hand(
+    samples: Any, depth: int, key: tuple[int, ...] | None = None, interlaced: bool = False, *more: bytes
+) -> bytes:
+    """A greyscale (rows of numbers) or RGB (rows of triples) PNG of a depth, with a transparent colour."""
+    pixels = np.array(samples)
+    height, width = pixels.shape[:2]
+    passes = ADAM7 if interlaced else ((0, 0, 1, 1),)
+    rows = b""
+    for x, y, across, down in passes:
+        for row in pixels[y::down, x::across]:
+            bits = "".join(f"{int(one):0{depth}b}" for one in row.ravel())
+            bits += "0" * (-len(bits) % 8)
+            rows += b"\0" + int(bits, 2).to_bytes(len(bits) // 8) if bits else b""
+    head = struct.pack(">IIBBBBB", width, height, depth, 2 if pixels.ndim == 3 else 0, 0, 0, int(interlaced))
+    hidden = chunk(b"tRNS", struct.pack(f">{len(key)}H", *key)) if key else b""
+    end = hidden + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return SIGNATURE + chunk(b"IHDR", head) + b"".join(more) + end
+
+
+ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""First column and row, and steps, of each pass (PNG, third edition, 8.1)."""
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("depth", [1, 2, 4, 8, 16])
+def test_the_one_grey_that_a_file_calls_transparent_is_white_at_every_depth(depth: int, interlaced: bool) -> None:
+    most = (1 << depth) - 1
+    key = min(most, 0x4512) if depth > 1 else 0
+    near = {0, most, key, key ^ 1, max(0, key - 1)}
+    row = sorted(near) * 3
+    content = png_by_hand([row, row[::-1]], depth, (key,), interlaced)
+    seen = np.asarray(upright_rgb_of(content))[..., 0]
+    eight = [255 if one == key else one >> 8 if depth == 16 else one * 255 // most for one in row]
+    assert seen.tolist() == [eight, eight[::-1]]
+    assert np.array_equal(np.asarray(rgb_of(content))[..., 0], seen)
+    assert np.array_equal(np.asarray(rgb_of(plain(content)[0]))[..., 0], seen)
+
+
+@pytest.mark.parametrize("interlaced", [False, True])
+@pytest.mark.parametrize("depth", [8, 16])
+def test_only_the_very_colour_that_a_file_calls_transparent_is_white(depth: int, interlaced: bool) -> None:
+    key = (0x0A, 0xDC, 0x28) if depth == 8 else (0x0A11, 0xDC22, 0x2833)
+    others = [tuple(one ^ (at == changed) for at, one in enumerate(key)) for changed in range(3)]
+    row = [key, *others, (0, 0, 0), key]
+    seen = np.asarray(rgb_of(png_by_hand([row] * 3, depth, key, interlaced)))
+    eight = [[255] * 3 if one == key else [part >> (depth - 8) for part in one] for one in row]
+    assert seen.tolist() == [eight] * 3
+
+
+@pytest.mark.parametrize("mode", ["F", "I"])
+def test_a_picture_of_numbers_that_say_no_brightness_is_refused(mode: str) -> None:
+    numbers = Image.new(mode, (4, 3), 0.5 if mode == "F" else 70000)
+    with pytest.raises(ValueError, match=f"mode {mode} .* 8 bits"):
+        plain(file_of(numbers, "TIFF"))
+    sixteen = file_of(Image.new("I", (4, 3), 0x8044), "TIFF")
+    assert rgb_of(plain(sixteen)[0]).getpixel((0, 0)) == (0x80,) * 3
+
+
+PROFILE = zlib.compress(b"any profile")
+SPACES = {
+    "iCCP": (chunk(b"iCCP", b"P3\0\0" + PROFILE),),
+    "gAMA": (chunk(b"gAMA", struct.pack(">I", 100000)),),
+    "cHRM": (chunk(b"cHRM", struct.pack(">8I", *range(30000, 38000, 1000))),),
+    "cICP": (chunk(b"cICP", bytes([12, 13, 0, 1])),),
+    "sRGB and gAMA": (chunk(b"sRGB", b"\0"), chunk(b"gAMA", struct.pack(">I", 45455))),
+    "sRGB and iCCP": (chunk(b"sRGB", b"\0"), chunk(b"iCCP", b"P3\0\0" + PROFILE)),
+}
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_numbers_of_colours_stay_and_what_would_show_others_in_a_browser_is_dropped(name: str) -> None:
+    """Which chunk counts beside which: PNG, third edition, 4.3."""
+    row = [(10, 220, 40), (200, 30, 60)]
+    content = png_by_hand([row], 8, None, False, *SPACES[name])
+    stored = plain(content)[0]
+    assert (stored == content) == is_plain(content) == (name == "sRGB and gAMA")
+    assert np.asarray(rgb_of(stored)).tolist() == np.asarray(rgb_of(content)).tolist() == [[list(one) for one in row]]
+    assert stored == content or not any(kind in stored for kind in (b"iCCP", b"gAMA", b"cHRM", b"cICP"))
 
 
 def test_a_plain_picture_keeps_its_bytes() -> None:
