@@ -15,6 +15,7 @@ read (`rgb_of`):
 import io
 import struct
 from collections.abc import Iterator
+from functools import reduce
 from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
@@ -125,25 +126,37 @@ def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "
 
 
 def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
-    """Where a greyscale or RGB PNG has the one colour that it calls transparent, at the depth of its file.
+    """Where a greyscale or RGB PNG has the one colour that it calls transparent, at the depth of its file."""
+    from PIL import ImageChops
 
-    Pillow gives fewer than 8 bits scaled to 8, and of 16 bits of RGB the upper half alone; where it is asked to take
-    their bytes in the other order, it gives the lower half.
+    depth, colour = png[24], cast(tuple[int, ...], key if isinstance(key, tuple) else (key,))
+    if depth < 8:  # Pillow gives them scaled to 8
+        most = (1 << depth) - 1
+        parts = [(image.convert("L"), (colour[0] & most) * 255 // most)]
+    elif depth == 8:
+        parts = [(band, one & 0xFF) for band, one in zip(image.split(), colour, strict=True)]
+    else:
+        bands = [band for half in _halves(image, png) for band in half.split()]
+        parts = list(zip(bands, [one >> by & 0xFF for by in (8, 0) for one in colour], strict=True))
+    same = [band.point([255 * (value == part) for value in range(256)]) for band, part in parts]
+    return reduce(ImageChops.darker, same)
+
+
+def _halves(image: "Image.Image", png: bytes) -> "tuple[Image.Image, Image.Image]":
+    """The upper and the lower 8 bits of a PNG of 16.
+
+    Pillow keeps the upper half of RGB alone; where it is asked to take the bytes in the other order, it is the lower.
     """
-    import numpy as np
     from PIL import Image
 
-    depth = png[24]
-    pixels = np.asarray(image.convert("L") if image.mode == "1" else image).astype(np.uint16)
-    if depth == 16 and pixels.ndim == 3:
-        with Image.open(io.BytesIO(png)) as other:
-            other.tile = [tile._replace(args="RGB;16L") for tile in cast(Any, other).tile]
-            pixels = pixels << 8 | np.asarray(other)
-    colour = np.array(key, np.uint16) & ((1 << depth) - 1)
-    if depth < 8:
-        colour = colour * (255 // ((1 << depth) - 1))
-    same = pixels == colour
-    return Image.fromarray(same.all(axis=2) if same.ndim == 3 else same)
+    if image.mode != "RGB":
+        both = image.tobytes()
+        return Image.frombytes("L", image.size, both[1::2]), Image.frombytes("L", image.size, both[0::2])
+    other: Any
+    with Image.open(io.BytesIO(png)) as other:
+        other.tile = [tile._replace(args="RGB;16L") for tile in other.tile]
+        other.load()
+    return image, other
 
 
 def _rgb(image: "Image.Image") -> "Image.Image":

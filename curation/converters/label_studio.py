@@ -1,12 +1,14 @@
 """Label Studio's JSON: a task per step, the recorded action as a prediction, people's answers as annotations.
 
 `{data: {image, instruction, thought, action, ...}, predictions: [{result}], annotations: [{completed_by, result}]}`.
-Points are key points in percent of the picture, labelled with the action; the action's text and the thought are text
-areas; `decision` is a choice. What people answered on a lake's own steps comes back as their decisions (corrections,
-error steps, words on the trajectory); tasks of others become trajectories, of which their first answer is the action.
+Points are key points in percent of the picture, labelled with the action; in tasks of others the centre of a rectangle
+is one too. The action's text and the thought are text areas; `decision` is a choice. What people answered on a lake's
+own steps comes back as their decisions (corrections, error steps, words on the trajectory); tasks of others become
+trajectories, of which their first answer is the action.
 `config.xml` is the labelling interface of what is exported.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -47,6 +49,8 @@ END = "drag_end"
 Word = Literal["accept", "reject", "error_step"]
 Mark = tuple[str, float, float]
 """A point: its label and where it lies, in fractions."""
+POINTS, BOXES = ("keypointlabels", "keypoint"), ("rectanglelabels", "rectangle")
+"""Types of regions that say where, each with labels of its own or by a result of type `labels` with its id."""
 ROUNDED = 0.001
 """Fractions of the screen within which two points are one: texts are rounded to thousandths."""
 WORDS: tuple[Word, ...] = get_args(Word)
@@ -77,14 +81,21 @@ Percent = Annotated[float | None, BeforeValidator(numeric)]
 class _Value(_Open):
     x: Percent = None
     y: Percent = None
+    width: Percent = None
+    height: Percent = None
+    rotation: Percent = None
     keypointlabels: list[str] = []
+    rectanglelabels: list[str] = []
+    labels: list[str] = []
     text: list[Storable] | Storable | None = None
     choices: list[str] = []
 
 
 class _Result(_Open):
+    id: int | str | None = None
     type: str
     from_name: str = ""
+    image_rotation: Percent = None
     value: _Value
 
 
@@ -173,7 +184,8 @@ class LabelStudio(Format):
         answers = [one for one in task.annotations if not one.was_cancelled]
         own = _recorded(data, screen)
         key, number = key_of(known, place)
-        decided = [one for answer in answers for one in _decided(answer, own, data.action or "", number, place)]
+        given = answers if known is None else [_of_ours(answer) for answer in answers]
+        decided = [one for answer in given for one in _decided(answer, own, data.action or "", number, place)]
         if known is None:
             first = next((one for one in decided if one.action is not None), None)
             if first is not None and first.action is not None:
@@ -192,6 +204,11 @@ def _rest(answer: _Answer) -> dict[str, Any]:
     """What an answer holds of controls that are not of our interface."""
     whole = answer.model_dump(mode="json", exclude_unset=True)
     return {**whole, "result": [one for one in whole.get("result", []) if one.get("from_name", "") not in CONTROLS]}
+
+
+def _of_ours(answer: _Answer) -> _Answer:
+    """An answer to a task of ours, without rectangles: the interface has none, so they are of another control."""
+    return answer.model_copy(update={"result": [one for one in answer.result if one.type not in BOXES]})
 
 
 def _results(step: ExchangedStep) -> list[dict[str, Any]]:
@@ -284,16 +301,43 @@ def _marks_of(action: Action | None) -> list[Mark]:
 
 
 def _marks(answer: _Answer, screen: Picture, place: Place) -> list[Mark]:
-    """The points of an answer."""
+    """The points of an answer: key points, and the centres of rectangles.
+
+    Raises:
+        Refused: a point outside of the picture, a region without a place, or one of a picture that was turned: neither
+            Label Studio's documentation nor its converter says whether its place counts before or after the turn.
+    """
+    labels = {one.id: one.value.labels for one in answer.result if one.type == "labels"}
     marks: list[Mark] = []
-    for value in (result.value for result in answer.result if result.type == "keypointlabels"):
-        label = next(iter(value.keypointlabels), LABELS[0])
+    for region in (one for one in answer.result if one.type in (*POINTS, *BOXES)):
+        if (region.image_rotation or 0) % 360:
+            problem = f"a region of a picture turned by {region.image_rotation:g} degrees; answer it upright"
+            raise Refused(place, "annotations.result.image_rotation", problem)
+        value = region.value
+        if value.x is None or value.y is None:
+            raise Refused(place, "annotations.result.value", f"a region of type {region.type} without x and y")
+        x, y = (value.x, value.y) if region.type in POINTS else _centre(value, value.x, value.y, screen)
         try:
-            x, y = fraction_of(value.x or 0.0, value.y or 0.0, "percent", screen.width, screen.height)
+            x, y = fraction_of(x, y, "percent", screen.width, screen.height)
         except ValueError as error:
             raise Refused(place, "annotations.result.value.x", str(error)) from error
+        named = (*value.keypointlabels, *value.rectanglelabels, *labels.get(region.id, ()))
+        label = next(iter(named), LABELS[0])
         marks.append((label if label in (*LABELS, END) else LABELS[0], x, y))
     return marks
+
+
+def _centre(value: _Value, x: float, y: float, screen: Picture) -> tuple[float, float]:
+    """The centre of a rectangle in percent; its corner is where the rectangle is turned around, clockwise.
+
+    Source: label-studio-sdk 2.1.3, `converter/utils.py`, `convert_annotation_to_yolo_obb`.
+    """
+    angle = math.radians(value.rotation or 0.0)
+    right, down = (value.width or 0.0) / 2 * screen.width, (value.height or 0.0) / 2 * screen.height
+    return (
+        x + (right * math.cos(angle) - down * math.sin(angle)) / screen.width,
+        y + (right * math.sin(angle) + down * math.cos(angle)) / screen.height,
+    )
 
 
 def _near(one: Mark, other: Mark) -> bool:

@@ -287,6 +287,60 @@ def test_a_label_studio_task_of_others_is_a_step_that_its_first_answer_gives(tmp
     assert "line 1, annotations.result.value.x: (150, 25) is no point" in said
 
 
+def answered_task(folder: Path, *results: dict[str, Any], size: tuple[int, int] = (50, 40)) -> Path:
+    """A task of others about a picture of this size, with one answer."""
+    folder.mkdir()
+    Image.new("RGB", size).save(folder / "0.png")
+    task = {"data": {"image": "0.png", "instruction": "Open its menu."}, "annotations": [{"result": list(results)}]}
+    (folder / "theirs.json").write_text(json.dumps([task]))
+    return folder / "theirs.json"
+
+
+def test_a_rectangle_of_a_label_studio_answer_points_at_its_centre(tmp_path: Path) -> None:
+    """Centres: label-studio-sdk 2.1.3, `converter/utils.py`, the mean corner of `convert_annotation_to_yolo_obb`."""
+    form = FORMATS.class_of("label-studio")()
+    box = {"x": 20.0, "y": 10.0, "width": 30.0, "height": 20.0}
+    cases = [
+        ({**box, "rectanglelabels": ["left_double"]}, (100, 100), ("left_double", 0.35, 0.2)),
+        ({**box, "rectanglelabels": ["Button"]}, (100, 100), ("click", 0.35, 0.2)),
+        ({**box, "rotation": 90, "rectanglelabels": ["click"]}, (100, 100), ("click", 0.1, 0.25)),
+        ({**box, "rotation": 90, "rectanglelabels": ["click"]}, (200, 100), ("click", 0.15, 0.4)),
+        ({**box, "rotation": 30, "rectanglelabels": ["click"]}, (200, 100), ("click", 0.3049038, 0.3366025)),
+    ]
+    for number, (value, size, (kind, x, y)) in enumerate(cases):
+        result = {"type": "rectanglelabels", "from_name": "box", "value": value}
+        (read,) = taken(form, answered_task(tmp_path / str(number), result, size=size))
+        action = read.steps[0].action
+        assert action and action.model_dump() == {"type": kind, "x": pytest.approx(x), "y": pytest.approx(y)}
+
+
+@pytest.mark.parametrize(("kind", "size"), [("rectangle", {"width": 20.0, "height": 10.0}), ("keypoint", {})])
+def test_a_region_and_its_label_may_be_two_results_of_one_id(tmp_path: Path, kind: str, size: dict[str, float]) -> None:
+    value = {"x": 40.0, "y": 20.0, **size}
+    region = {"id": "a", "type": kind, "from_name": "where", "value": value}
+    label = {"id": "a", "type": "labels", "from_name": "what", "value": {**value, "labels": ["right_single"]}}
+    other = {"id": "b", "type": "labels", "from_name": "what", "value": {"labels": ["scroll"]}}
+    (read,) = taken(FORMATS.class_of("label-studio")(), answered_task(tmp_path / "in", other, region, label))
+    x, y = (0.5, 0.25) if size else (0.4, 0.2)
+    assert read.steps[0].action and read.steps[0].action.model_dump() == {"type": "right_single", "x": x, "y": y}
+
+
+@pytest.mark.parametrize("kind", ["keypointlabels", "rectanglelabels"])
+def test_a_region_of_a_turned_picture_is_refused_by_its_field(tmp_path: Path, kind: str) -> None:
+    form = FORMATS.class_of("label-studio")()
+    value = {"x": 40.0, "y": 20.0, "width": 2.0, "height": 2.0, kind: ["click"]}
+    for turn, fits in ((0, True), (360, True), (90, False), (-90, False), (180, False), ("270", False)):
+        result = {"type": kind, "from_name": "where", "image_rotation": turn, "value": value}
+        file = answered_task(tmp_path / f"{turn}", result)
+        if fits:
+            assert taken(form, file)[0].steps[0].action
+        else:
+            said = refused(form, file)
+            assert "annotations.result.image_rotation" in said and f"turned by {turn} degrees" in said
+    del value["x"]
+    assert "without x and y" in refused(form, answered_task(tmp_path / "none", {"type": kind, "value": value}))
+
+
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_what_is_none_of_a_format_is_refused_and_not_passed_over(name: str, tmp_path: Path) -> None:
     form = FORMATS.class_of(name)()

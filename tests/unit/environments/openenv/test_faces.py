@@ -26,7 +26,7 @@ from models.families.processor import read_processor
 from models.random_vlm import TEMPLATE, build_random
 from schemas.failure import UsageError
 from tests.unit.apps.sandboxes.served import served_apart, serving
-from tests.unit.environments.openenv.wire import Answers, answering, late, observed
+from tests.unit.environments.openenv.wire import Answers, answering, half_clear, late, observed
 
 MAKE = f"environments.openenv.gym:{ID}"
 ROOMY = SimpleNamespace(max_completion_length=100_000)
@@ -130,6 +130,18 @@ def test_an_episodes_rewards_add_up_to_its_reward_where_a_score_stands_from_step
         one.reset(seed=1)
         assert [one.step(acting("wait"))[1] for _ in range(4)] == [0.25, 0.0, 0.0, 0.5]
         one.close()
+
+
+def test_what_is_transparent_on_a_served_screen_is_white(processor: Any) -> None:
+    with answered_apart(lambda message: observed(screenshot=half_clear())) as url:
+        one = GuiEnv(url, size=(64, 48))
+        seen = one.reset(seed=1)[0]["screenshot"]
+        one.close()
+        tools = trl_environment(url, ROOMY, processor)()
+        shown = tools.reset(task_id="any")
+        picture = next(part["image"] for part in shown if part["type"] == "image")
+    assert seen[5, 5].tolist() == [255, 255, 255] and seen[5, 60].tolist() == [255, 0, 0]
+    assert np.array_equal(np.asarray(picture), seen)
 
 
 def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> None:

@@ -16,7 +16,7 @@ from environments.openenv.verl import compute_score, schema, verl_tool
 from schemas.action import TYPES
 from tests.unit.apps.sandboxes.served import WAIT, served, serving
 from tests.unit.environments.openenv.test_faces import _button
-from tests.unit.environments.openenv.wire import answering, observed
+from tests.unit.environments.openenv.wire import answering, half_clear, observed
 
 OFF = {"type": "click", "x": 1.5, "y": 0.5}
 
@@ -185,6 +185,16 @@ def test_a_server_that_hangs_up_within_an_episode_is_not_asked_for_another() -> 
             assert len(resets) == 1 and all(map(math.isnan, one.tool_rewards))
 
     asyncio.run(play())
+
+
+def test_what_is_transparent_on_a_served_screen_is_white() -> None:
+    async def play() -> Any:
+        async with answering(lambda message: observed(screenshot=half_clear())) as url:
+            (answer,) = await Trajectory(tool_of(url), seed=5).turn(WAIT)
+            return answer.image[0]
+
+    picture = asyncio.run(play())
+    assert (picture.mode, picture.getpixel((5, 5)), picture.getpixel((60, 5))) == ("RGB", (255,) * 3, (255, 0, 0))
 
 
 def test_a_score_so_far_is_counted_once() -> None:

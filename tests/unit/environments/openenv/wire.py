@@ -24,6 +24,15 @@ def picture(width: int = 64, height: int = 48, form: str = "png", colour: str = 
     return base64.b64encode(stream.getvalue()).decode()
 
 
+def half_clear() -> str:
+    """A red PNG whose left half is transparent."""
+    image = Image.new("RGBA", (64, 48), "red")
+    image.paste((0, 0, 0, 0), (0, 0, 32, 48))
+    stream = io.BytesIO()
+    image.save(stream, "png")
+    return base64.b64encode(stream.getvalue()).decode()
+
+
 def nonsense(width: int = 64, height: int = 48) -> str:
     """A PNG whose sums are right and whose pixels cannot be decoded."""
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)

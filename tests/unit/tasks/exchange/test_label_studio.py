@@ -117,6 +117,10 @@ def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_
     assert read.decided == (Decided(None, "label-studio 1", "reject", None, None, ""),)
     (kept,) = read.steps[0].extra["label-studio"]["task"]["annotations"]
     assert [one["from_name"] for one in kept["result"]] == ["quality"] and kept["completed_by"] == 1
+    box = {"x": 1, "y": 2, "width": 3, "height": 4, "rectanglelabels": ["click"]}
+    read = answered(tmp_path / "box", added=({"type": "rectanglelabels", "from_name": "icons", "value": box},))
+    assert isinstance(read, Exchanged) and not read.decided
+    assert read.steps[0].extra["label-studio"]["task"]["annotations"][0]["result"][0]["from_name"] == "icons"
     read = answered(tmp_path / "no", choice("decision", "Sharp"))
     assert isinstance(read, Refused) and "'Sharp' is none of accept" in read.problem
 
