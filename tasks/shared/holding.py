@@ -4,6 +4,11 @@ Whoever has it holds a file in the lake, which it writes anew while it lives. Th
 this machine counts nothing, so the same command goes on at once after a kill; one of another machine, which cannot be
 asked for its processes, counts until it has been silent for `SILENT_S`. A process that was silent for so long itself,
 on a machine that slept, finds that another took its place, and ends.
+
+No two files ever have the same name, so a late or repeated write or deletion of one owner never reaches another's file.
+A name begins with the time, so that of two owners the later one is known. A process first asks, by a file that says so.
+Of those that ask at once the one of the lowest name gets the lock: all others withdraw, and it waits until they have,
+for one of them may have looked before its file was there and hold the lock already.
 """
 
 import hashlib
@@ -12,11 +17,12 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from threading import Event, Thread
+from uuid import uuid4
 
 from pydantic import ValidationError
 
@@ -34,6 +40,8 @@ PATIENCE_S = 600.0
 """Whoever waits for another waits no longer: what is held while others wait is held for moments."""
 POLL_S = 0.2
 """About how often whoever waits looks."""
+ASKING_S = 30.0
+"""How long the process of the lowest name waits for others that ask to withdraw; they need a few calls of the store."""
 
 
 class Holder(Owner):
@@ -44,6 +52,8 @@ class Holder(Owner):
     host: str
     installation: str = ""
     """Which of the machines of that name, where that is known; unlike `machine` it outlasts a restart."""
+    asks: bool = False
+    """Whether it only asks for the lock. Files of earlier releases, which have a number for a name, never ask."""
 
     @property
     def over(self) -> bool:
@@ -90,8 +100,8 @@ def require_free(lake: Lake, folder: str) -> None:
 
 def holder(lake: Lake, folder: str) -> Holder | None:
     """Who holds it now, or None."""
-    there = holders(lake.blobs.store, folder).values()
-    return next((one for one in there if one is not None and not one.over), None)
+    there = _alive(holders(lake.blobs.store, folder)).values()
+    return next((one for one in there if not one.asks), None)
 
 
 def _awaited(lake: Lake, folder: str) -> str:
@@ -110,22 +120,37 @@ def _held(lake: Lake, folder: str) -> str:
     store = lake.blobs.store
     there = holders(store, folder)
     _refuse(lake, there)
-    name = f"{folder}/{1 + max((_number(one) for one in there), default=-1):06d}.json"
-    if not store.put_once(name, _now()):
-        _refuse(lake, holders(store, folder))
-        raise UsageError(f"Another run of the lake at {lake.uri} began or ended just now.", "Start this one again.")
-    seen = holders(store, folder)
-    others = {one: other for one, other in seen.items() if one != name}
+    number = max([int(time.time() * 1000), *(_order(one)[0] + 1 for one in there)])
+    name = f"{folder}/{number:015d}-{uuid4().hex}.json"
+    store.put(name, _now(asks=True))
     try:
-        _refuse(lake, others)  # whoever looked before our file was there
-        if name not in seen:  # taken for the file of a holder before, which had the same name
-            raise UsageError(f"The lake at {lake.uri} changed hands just now.", "Start the same command again.")
-    except UsageError:
+        others = _withdrawn(lake, folder, name)
+        store.put(name, _now())
+    except BaseException:
         store.delete(name)
         raise
     for other in others:
         store.delete(other)
     return name
+
+
+def _withdrawn(lake: Lake, folder: str, name: str) -> list[str]:
+    """Wait until all others that asked at the same time have withdrawn; return the files of processes that are gone.
+
+    Raises:
+        UsageError: another process holds it, or asked under a lower name, or does not withdraw.
+    """
+    until = time.monotonic() + ASKING_S
+    while True:
+        others = holders(lake.blobs.store, folder)
+        if others.pop(name, None) is None:  # taken for one that is gone, after a sleep
+            raise UsageError(f"The lake at {lake.uri} changed hands just now.", "Start the same command again.")
+        alive = _alive(others)
+        late = time.monotonic() > until
+        _refuse(lake, {one: it for one, it in alive.items() if late or not it.asks or _order(one) < _order(name)})
+        if not alive:
+            return list(others)
+        time.sleep(random.uniform(POLL_S / 2, POLL_S))
 
 
 def holders(store: ObjectStore, folder: str) -> dict[str, Holder | None]:
@@ -139,27 +164,29 @@ def holders(store: ObjectStore, folder: str) -> dict[str, Holder | None]:
     return found
 
 
-def _refuse(lake: Lake, there: dict[str, Holder | None]) -> None:
-    for one in there.values():
-        if one is not None and not one.over:
-            until = datetime.fromtimestamp(one.heard + SILENT_S).astimezone()
-            counts = "" if one.is_here else f"If it is gone already, it counts until {until:%H:%M:%S}. "
-            raise UsageError(
-                f"The lake at {lake.uri} is in use by process {one.process} of {one.host}.",
-                f"Wait for it or end it; the same command then goes on. {counts}Or set `lake.uri` to another lake.",
-            )
+def _alive(there: Mapping[str, Holder | None]) -> dict[str, Holder]:
+    return {name: one for name, one in there.items() if one is not None and not one.over}
+
+
+def _refuse(lake: Lake, there: Mapping[str, Holder | None]) -> None:
+    for one in _alive(there).values():
+        until = datetime.fromtimestamp(one.heard + SILENT_S).astimezone()
+        counts = "" if one.is_here else f"If it is gone already, it counts until {until:%H:%M:%S}. "
+        raise UsageError(
+            f"The lake at {lake.uri} is in use by process {one.process} of {one.host}.",
+            f"Wait for it or end it; the same command then goes on. {counts}Or set `lake.uri` to another lake.",
+        )
 
 
 def _beat(lake: Lake, folder: str, name: str, done: Event) -> None:
     """Gives signs of life until `done`; ends the process, as SIGTERM does, when another has taken its place."""
     store = lake.blobs.store
-    newer: dict[str, float] = {}
     while not done.wait(BEAT_S):
         try:
-            there, before = holders(store, folder), newer
-            newer = {one: other.heard for one, other in there.items() if other and _number(one) > _number(name)}
-            # one that is about to be refused has a file, too, for a moment, but gives no second sign of life
-            if name not in there or any(before.get(one, heard) != heard for one, heard in newer.items()):
+            there = holders(store, folder)
+            own = there.get(name)
+            later = (one for one, other in there.items() if other and not other.asks and _order(one) > _order(name))
+            if own is None or not own.is_of(_this()) or any(later):
                 break
             store.put(name, _now())
         except Exception:
@@ -171,8 +198,8 @@ def _beat(lake: Lake, folder: str, name: str, done: Event) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _now() -> bytes:
-    return _this().model_dump_json().encode()
+def _now(asks: bool = False) -> bytes:
+    return _this().model_copy(update={"asks": asks}).model_dump_json().encode()
 
 
 def _this() -> Holder:
@@ -183,5 +210,6 @@ def _this() -> Holder:
     return Holder.this(heard=time.time(), host=socket.gethostname(), installation=installation)
 
 
-def _number(name: str) -> int:
-    return int(name.rpartition("/")[2].removesuffix(".json"))
+def _order(name: str) -> tuple[int, str]:
+    """The place of a file among all others: by its number, then by its name."""
+    return int(name.rpartition("/")[2].removesuffix(".json").partition("-")[0]), name

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage.objects import RemoteStore
+from storage.patience import Patience
 
 PLACE = "memory://lake"
 Process = Callable[[RemoteStore], object]
@@ -14,9 +15,9 @@ Process = Callable[[RemoteStore], object]
 class Files:
     """The calls of fsspec that a remote store makes, on a dict; each is one step of one process."""
 
-    def __init__(self, turns: "Turns") -> None:
+    def __init__(self, turns: "Turns", lost: bool = False) -> None:
         self.there: dict[str, bytes] = {}
-        self._turns = turns
+        self._turns, self._lost = turns, lost
 
     def _strip_protocol(self, place: str) -> str:
         return place.removeprefix("memory://")
@@ -40,6 +41,8 @@ class Files:
         self._turns.step()
         if self.there.pop(path, None) is None:
             raise FileNotFoundError(path)
+        if self._lost:
+            raise ConnectionError("Connection reset by peer")
 
     def cp_file(self, path: str, to: str) -> None:
         self.there[to] = self.cat_file(path)
@@ -72,7 +75,7 @@ class Turns:
 
     def step(self) -> None:
         """Waits until this process may make one more call; a thread that is none of them goes on."""
-        if (own := getattr(_process, "number", None)) is None:
+        if (own := process_number()) is None:
             return
         with self.turn:
             self._choose()
@@ -105,8 +108,16 @@ class Turns:
 _process = threading.local()
 
 
+def process_number() -> int | None:
+    """Which of the processes this thread is; None for another thread."""
+    return getattr(_process, "number", None)
+
+
 def every_order(
-    processes: Callable[[Turns], Sequence[Process]], most_switches: int, before: dict[str, bytes] | None = None
+    processes: Callable[[Turns], Sequence[Process]],
+    most_switches: int,
+    before: dict[str, bytes] | None = None,
+    lost: bool = False,
 ) -> Iterator[tuple[list[Any], dict[str, bytes]]]:
     """What each process returned or raised, and the files that are left, for each order of their calls.
 
@@ -114,27 +125,32 @@ def every_order(
         processes: makes them; each gets a store of its own at the one place.
         most_switches: how often another process goes on than the one that would, at most.
         before: the files at the place.
+        lost: lose the answer to each deletion that took effect, so that the store makes it again.
     """
     plan: list[int] | None = []
     while plan is not None:
         turns = Turns(plan)
-        yield _run(turns, processes(turns), before or {})
+        yield _run(turns, processes(turns), before or {}, lost)
         plan = _next(turns.choices, most_switches)
 
 
-def _run(turns: Turns, processes: Sequence[Process], before: dict[str, bytes]) -> tuple[list[Any], dict[str, bytes]]:
-    files, found = Files(turns), list[Any](None for _ in processes)
+def _run(
+    turns: Turns, processes: Sequence[Process], before: dict[str, bytes], lost: bool
+) -> tuple[list[Any], dict[str, bytes]]:
+    files, found = Files(turns, lost), list[Any](None for _ in processes)
     files.there = {f"lake/{name}": data for name, data in before.items()}
     turns.alive = list(range(len(processes)))
     ready = threading.Barrier(len(processes) + 1)
 
     def run(number: int) -> None:
         _process.number = number
+        patience = Patience(PLACE)
+        patience.allow(60)
         ready.wait()
         with turns.turn:
             turns.turn.wait_for(lambda: turns.running == number)
         try:
-            found[number] = processes[number](RemoteStore(PLACE, files))  # type: ignore[arg-type]
+            found[number] = processes[number](RemoteStore(PLACE, files, patience))  # type: ignore[arg-type]
         except Exception as error:
             found[number] = error
         finally:

@@ -1,8 +1,10 @@
 """Two processes or more on one object store: right in every order of their calls, and no bare error."""
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from learning.board import Board
 from learning.checkpoint import manifest
 from schemas.failure import CheckpointError, UsageError
+from storage import patience
 from storage.blobs import Blobs
 from storage.mark import make_mark
 from storage.objects import ObjectStore, RemoteStore
@@ -19,9 +22,10 @@ from tasks.exchange import bring
 from tasks.promote import throne
 from tasks.running import now
 from tasks.shared import claims, holding, masters
-from tests.unit.interleaving import Turns, every_order
+from tests.unit.interleaving import Turns, every_order, process_number
 
 SWITCHES = 3
+LOCK = "control/run"
 TAKEN = claims.Claim.this(recipe="another").model_dump_json().encode()
 
 
@@ -64,14 +68,24 @@ def test_who_puts_or_gets_has_what_is_there() -> None:
 
 @pytest.fixture
 def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Runs processes that take a lock in every order; who waits lets another one go on."""
+    """Runs processes that take a lock in every order; who waits lets another one go on.
+
+    All ask at the same millisecond, so the random part of their names decides, which is a count here: each run of one
+    order must be like the one before.
+    """
     waiting: list[Turns] = []
+    names, began = [count()], time.time()
     monkeypatch.setattr(holding, "time", SimpleNamespace(
-        sleep=lambda seconds: waiting[0].wait(seconds), time=time.time, monotonic=time.monotonic
+        sleep=lambda seconds: waiting[0].wait(seconds), time=lambda: began, monotonic=time.monotonic
     ))  # fmt: skip
+    monkeypatch.setattr(holding, "uuid4", lambda: SimpleNamespace(hex=f"{next(names[0]):032x}"))
 
     def run(
-        take: Callable[[Any], Any], processes: int, switches: int, before: dict[str, bytes] | None = None
+        take: Callable[[Any], Any],
+        processes: int,
+        switches: int,
+        before: dict[str, bytes] | None = None,
+        lost: bool = False,
     ) -> list[tuple[list[Any], dict[str, bytes]]]:
         within: list[int] = []
 
@@ -87,20 +101,20 @@ def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
             return work
 
         def made(turns: Turns) -> list[Callable[[RemoteStore], object]]:
-            waiting[:] = [turns]
+            waiting[:], names[:] = [turns], [count()]
             within.clear()
             return [process(number, turns) for number in range(processes)]
 
-        return list(every_order(made, switches, before))
+        return list(every_order(made, switches, before, lost))
 
     yield run
 
 
 def test_a_lock_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Callable[..., Any]) -> None:
-    found = critical(lambda lake: holding.holding(lake, "control/run"), 2, 4)
+    found = critical(lambda lake: holding.holding(lake, LOCK), 2, 4)
     for ended, left in found:
         assert all(one == "held" or isinstance(one, UsageError) for one in ended), ended
-        assert not left
+        assert "held" in ended and not left
     assert any(ended == ["held", "held"] for ended, _ in found)
 
 
@@ -115,9 +129,64 @@ def test_processes_that_decide_at_once_do_so_one_after_the_other(
 
 def test_a_lock_whose_owner_died_is_taken_over_by_one_process(critical: Callable[..., Any]) -> None:
     gone = holding.Holder(machine=claims._machine(), process=2**22 + 1, began=0.0, heard=0.0, host="here")
-    before = {"control/run/000000.json": gone.model_dump_json().encode()}
-    for ended, left in critical(lambda lake: holding.holding(lake, "control/run", wait=True), 2, SWITCHES, before):
+    before = {f"{LOCK}/000000.json": gone.model_dump_json().encode()}
+    for ended, left in critical(lambda lake: holding.holding(lake, LOCK, wait=True), 2, SWITCHES, before):
         assert ended == ["held", "held"] and not left
+
+
+def test_a_deletion_made_again_after_a_lost_answer_removes_no_successor_s_file(
+    critical: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(patience, "FIRST_S", 0.0)
+    for wait in (False, True):
+        for ended, left in critical(lambda lake, wait=wait: holding.holding(lake, LOCK, wait), 3, 2, None, True):
+            assert all(one == "held" or (isinstance(one, UsageError) and not wait) for one in ended), ended
+            assert "held" in ended and not left
+
+
+class Once:
+    """The event that ends a heartbeat, after its first."""
+
+    def __init__(self) -> None:
+        self._beats = count()
+
+    def wait(self, _: float) -> bool:
+        return next(self._beats) > 0
+
+
+@pytest.mark.parametrize("name", [f"{LOCK}/000000.json", f"{LOCK}/{1:015d}-{'f' * 32}.json"])
+def test_an_owner_that_slept_beyond_the_silence_ends_and_leaves_its_successors_alone(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines, ended = ["sleeper", "successor"], list[str]()
+    monkeypatch.setattr(claims, "_machine", lambda: machines[process_number() or 0])
+    kill = SimpleNamespace(getpid=os.getpid, kill=lambda *_: ended.append(machines[process_number() or 0]))
+    monkeypatch.setattr(holding, "os", kill)
+
+    def wake(store: RemoteStore) -> None:
+        holding._beat(lake_of(store), LOCK, name, Once())  # type: ignore[arg-type]
+        store.delete(name)
+
+    def succeed(store: RemoteStore) -> list[str]:
+        taken = list[str]()
+        for _ in range(2):  # the second takes the place of one that has ended, so nothing is left of that
+            with holding.holding(lake_of(store), LOCK):
+                there = holding.holders(store, LOCK)
+                taken += (own := [one for one, it in there.items() if it and it.machine == "successor"])
+                store.exists("work")
+                holding._beat(lake_of(store), LOCK, own[0], Once())  # type: ignore[arg-type]
+                assert store.exists(own[0]), "another process removed the owner's file"
+        return taken
+
+    asleep = holding.Holder(machine="sleeper", process=os.getpid(), began=0.0, heard=0.0, host="sleeper")
+    seen = set[tuple[str, ...]]()
+    before = {name: asleep.model_dump_json().encode()}
+    for (_, taken), left in every_order(lambda _: [wake, succeed], SWITCHES, before):
+        assert isinstance(taken, UsageError) or len({*taken, name}) == 3, taken
+        assert not left and "successor" not in ended
+        seen.add((type(taken).__name__, *ended))
+        ended.clear()
+    assert {("list", "sleeper"), ("UsageError",)} <= seen, "it wakes too late, or in time"
 
 
 def test_machines_meet_at_one_address_also_where_the_place_is_emptied_meanwhile(

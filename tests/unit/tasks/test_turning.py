@@ -77,7 +77,8 @@ def test_one_of_another_machine_counts_while_it_gives_signs_of_life(lake: Lake, 
     lake.blobs.store.put(f"{FOLDER}/000004.json", other.model_dump_json().encode())
     if free:
         with turning(lake):
-            assert list(lake.blobs.store.sizes(FOLDER)) == [f"{FOLDER}/000005.json"]
+            (name,) = lake.blobs.store.sizes(FOLDER)
+            assert int(name.removeprefix(f"{FOLDER}/").partition("-")[0]) / 1000 == pytest.approx(time.time(), abs=60)
     else:
         with pytest.raises(UsageError, match=r"process 1 of elsewhere.*counts until \d\d:\d\d:\d\d"), turning(lake):
             pytest.fail("two at once")
@@ -100,7 +101,7 @@ def test_a_run_whose_turn_another_took_says_so_and_ends(lake: Lake, deleted: boo
     (name,) = (one for one in store.sizes(FOLDER) if one.endswith(".json"))
     for beat in range(100):
         other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time() + beat)
-        store.put(f"{FOLDER}/000007.json", other.model_dump_json().encode())
+        store.put(f"{FOLDER}/{10**14:015d}-{0:032x}.json", other.model_dump_json().encode())
         if deleted and not beat:
             store.delete(name)
         time.sleep(0.1)
@@ -113,8 +114,8 @@ def test_a_run_whose_turn_another_took_says_so_and_ends(lake: Lake, deleted: boo
 def test_one_that_is_about_to_be_refused_ends_nobody(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tasks.shared.holding.BEAT_S", 0.05)
     with turning(lake):
-        other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time())
-        lake.blobs.store.put(f"{FOLDER}/000007.json", other.model_dump_json().encode())
+        other = Holder(machine="elsewhere", process=1, began=0.0, host="elsewhere", heard=time.time(), asks=True)
+        lake.blobs.store.put(f"{FOLDER}/{10**14:015d}-{0:032x}.json", other.model_dump_json().encode())
         time.sleep(0.5)
 
 
