@@ -42,7 +42,7 @@ class Files:
         if self.there.pop(path, None) is None:
             raise FileNotFoundError(path)
         if self._lost:
-            raise ConnectionError("Connection reset by peer")
+            raise ConnectionResetError(path)
 
     def cp_file(self, path: str, to: str) -> None:
         self.there[to] = self.cat_file(path)
@@ -144,7 +144,7 @@ def _run(
 
     def run(number: int) -> None:
         _process.number = number
-        patience = Patience(PLACE)
+        patience = Patience("s3://lake")
         patience.allow(60)
         ready.wait()
         with turns.turn:
