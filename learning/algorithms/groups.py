@@ -91,7 +91,7 @@ class Groups:
     rollouts: list[Rollout]
     groups: int
     informative: int
-    """Groups with an advantage other than 0."""
+    """Groups of which a step is among the rollouts."""
     injected: int
     environment_failures: int
 
@@ -155,9 +155,10 @@ def train_on(
         ]
         for members, gains in zip(kept, advantages, strict=True)
     ]
-    rollouts = _uncertain(list(chain.from_iterable(by_group)), config.entropy_share)
+    left = _uncertain(by_group, config.entropy_share)
+    rollouts = list(chain.from_iterable(left))
     failures = sum(not math.isfinite(member.reward) for members in groups.values() for member in members)
-    return Groups(rollouts, len(groups), sum(map(bool, by_group)), injected, failures)
+    return Groups(rollouts, len(groups), sum(map(bool, left)), injected, failures)
 
 
 def group_advantages(
@@ -218,19 +219,22 @@ def _entropy(members: Sequence[Member]) -> float:
     return -sum(drawn) / len(drawn) if drawn else 0.0
 
 
-def _uncertain(rollouts: list[Rollout], share: float) -> list[Rollout]:
-    """The share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866), in their order.
+def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]:
+    """Of all groups, the share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866).
 
     A reply's entropy is estimated by its own tokens' mean -log p: of replies to like states the rarer one is kept, so
     that what is left of a group's advantages need not add up to 0.
 
     Of a reply that nobody recorded the drawing of, as of a stored success that was shown, nothing is left out.
     """
-    known = [-sum(one.logprobs) / len(one.logprobs) for one in rollouts if one.logprobs]
+    known = [-sum(one.logprobs) / len(one.logprobs) for group in groups for one in group if one.logprobs]
     if share == 1.0 or not known:
-        return rollouts
+        return groups
     least = sorted(known, reverse=True)[math.ceil(share * len(known)) - 1]
-    return [one for one in rollouts if not one.logprobs or -sum(one.logprobs) / len(one.logprobs) >= least]
+    return [
+        [one for one in group if not one.logprobs or -sum(one.logprobs) / len(one.logprobs) >= least]
+        for group in groups
+    ]
 
 
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:

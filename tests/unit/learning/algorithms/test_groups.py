@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -253,3 +254,16 @@ def test_a_group_is_informative_if_its_advantages_are_not_all_0_by_whichever_for
     assert {f"{won}" for won, one in can.items() if one} >= trained
     if form in TEACHES:
         assert tuple(f"{won}" in trained for won in range(5)) == TEACHES[form] == tuple(can.values())
+
+
+@pytest.mark.parametrize(("share", "trained"), [(1.0, {"rare", "usual"}), (0.5, {"rare"})])
+def test_groups_count_as_informative_by_the_steps_that_are_left_of_them(share: float, trained: set[str]) -> None:
+    rows = [
+        replace(step, logprobs=[logprob] * len(step.logprobs or ()))
+        for name, logprob in (("rare", -2.0), ("usual", -0.1))
+        for step in group(name, [True, False])
+    ]
+    config = PLAIN.model_copy(update={"entropy_share": share})
+    found = train_on(members_of(rows, POLICY, config), nothing, config, 0)
+    assert {rollout.trajectory_id.split("-")[0] for rollout in found.rollouts} == trained
+    assert (found.groups, found.informative) == (2, len(trained))
