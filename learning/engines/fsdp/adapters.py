@@ -52,6 +52,7 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
     import peft
 
     wanted = _config(lora)
+    _require_linear(model, wanted)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         try:
@@ -60,15 +61,26 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
             hint = "Name linear layers that the model has; train.lora.vision=true takes those of the vision tower too."
             why = str(error).partition(". ")[0].rstrip(".")
             raise UsageError(f"`train.lora.targets` ({', '.join(lora.targets)}): {why}.", hint) from error
-        _require_mergeable(model)
+        _require_untied(model)
         _draw(model)
 
 
-def _require_mergeable(model: Any) -> None:
-    """Refuses adapters beside anything but a linear layer with a weight of its own.
+def _require_linear(model: Any, wanted: Any) -> None:
+    """Refuse a target that is no linear layer: an adapter's product of two matrices can be added to those alone."""
+    from peft.tuners.tuners_utils import check_target_module_exists
 
-    The product of an adapter's two matrices can be added to such a weight alone: a head that is tied to the table of
-    embeddings is written as that table, without it.
+    for name, layer in model.named_modules():
+        if not isinstance(layer, nn.Linear) and check_target_module_exists(wanted, name):
+            raise UsageError(
+                f"`train.lora.targets`: {name} is a {type(layer).__name__}; adapters are for linear layers.",
+                f"Remove {name.rpartition('.')[2]} from train.lora.targets, or name the linear layers within.",
+            )
+
+
+def _require_untied(model: Any) -> None:
+    """Refuse adapters beside a layer that shares its weight.
+
+    A head that is tied to the table of embeddings is written as that table, without the adapter's product.
     """
     names: dict[int, list[str]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
@@ -77,11 +89,6 @@ def _require_mergeable(model: Any) -> None:
         if not hasattr(layer, "lora_A"):
             continue
         base, target = layer.get_base_layer(), name.rpartition(".")[2]
-        if not isinstance(base, nn.Linear):
-            raise UsageError(
-                f"`train.lora.targets`: {name} is a {type(base).__name__}; adapters are for linear layers.",
-                f"Remove {target} from train.lora.targets.",
-            )
         if others := sorted({*names[id(base.weight)]} - {f"{name}.weight"}):
             raise UsageError(
                 f"`train.lora.targets`: {name} shares its weight with {others[0].removesuffix('.weight')}, so its "

@@ -199,7 +199,15 @@ def test_adapters_that_would_be_trained_and_then_not_written_are_refused_by_name
 
 
 @pytest.mark.parametrize(
-    ("target", "kind"), [("embed_tokens", "Embedding"), ("pos_embed", "Embedding"), ("proj", "Conv3d")]
+    ("target", "kind"),
+    [
+        ("embed_tokens", "Embedding"),
+        ("pos_embed", "Embedding"),
+        ("proj", "Conv3d"),
+        ("visual", "Qwen3VLVisionModel"),
+        ("self_attn", "Qwen3VLTextAttention"),
+        ("act_fn", ""),
+    ],
 )
 def test_adapters_are_for_linear_layers_alone(target: str, kind: str, tmp_path: Path) -> None:
     lora = LoraConfig(rank=4, targets=("q_proj", target), vision=True)
