@@ -50,7 +50,9 @@ def trl_environment(
         UsageError: the processor's chat template writes no tool calls.
     """
     require_tools(processor)
-    room = Room(args.max_completion_length, getattr(args, "max_tool_calling_iterations", None), processor)
+    colocated = getattr(args, "use_vllm", False) and getattr(args, "vllm_mode", None) == "colocate"
+    length = getattr(args, "vllm_max_model_length", None) if colocated else None
+    room = Room(args.max_completion_length, getattr(args, "max_tool_calling_iterations", None), processor, length)
 
     class Served(GuiTools):
         def __init__(self) -> None:
@@ -76,11 +78,14 @@ class Room:
         tokens: `max_completion_length`.
         actions: `max_tool_calling_iterations`, or None for as many as the task allows.
         processor: counts a screenshot's tokens.
+        length: `vllm_max_model_length` where TRL runs vLLM in its own process, which also bounds prompt and completion
+            together; None where the model's own length does.
     """
 
     tokens: int
     actions: int | None
     processor: Any
+    length: int | None = None
     _pictures: dict[tuple[int, int], int] = field(default_factory=dict)
 
     def require(self, picture: Image.Image, max_steps: int) -> None:
@@ -98,6 +103,13 @@ class Room:
                 f"after {self.tokens // each} of {actions} actions ({each - REPLY} tokens a screenshot of {size}).",
                 f"Set max_completion_length to {actions * each} or more, or max_tool_calling_iterations to fewer "
                 "actions.",
+            )
+        needed = (actions + 1) * each + 1  # the prompt has the first screenshot, and TRL drops what reaches the length
+        if self.length is not None and self.length < needed:
+            raise UsageError(
+                f"`vllm_max_model_length` is {self.length}: TRL would end this episode before its {actions} actions, "
+                f"which take {needed} tokens with the first screenshot.",
+                f"Set vllm_max_model_length to {needed} and the tokens of your prompt, or more.",
             )
 
     def _tokens(self, picture: Image.Image) -> int:

@@ -6,7 +6,7 @@ import inspect
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -228,6 +228,29 @@ def test_a_completion_without_room_for_the_screenshots_of_an_episode_is_refused_
         Room(most, actions, processor).require(picture, 10)
     assert f"Set max_completion_length to {needed} or more" in str(refused.value)
     Room(needed, actions, processor).require(picture, 10)
+
+
+@pytest.mark.parametrize(("length", "fits"), [(11_110, False), (11_111, True), (None, True)])
+def test_a_model_length_without_room_for_the_screenshots_of_an_episode_is_refused_with_the_value_to_set(
+    length: int | None, fits: bool, processor: Any
+) -> None:
+    """TRL 1.16.0 (`trainer/grpo_trainer.py`, `_tool_call_loop`) also drops a tool's answer at which prompt and
+    completion reach the length of colocated vLLM: 11 screenshots of 882 tokens with 128 beside each, and one more."""
+    room, picture = Room(10_100, None, processor, length), Image.new("RGB", (1280, 720))
+    if fits:
+        room.require(picture, 10)
+    else:
+        with pytest.raises(UsageError, match=r"is 11110: .*Set vllm_max_model_length to 11111"):
+            room.require(picture, 10)
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("colocate", True), ("server", False)])
+def test_a_trainers_model_length_counts_where_trl_reads_it(mode: str, refused: bool, processor: Any) -> None:
+    args = SimpleNamespace(max_completion_length=100_000, use_vllm=True, vllm_mode=mode, vllm_max_model_length=100)
+    with served_apart(serving()) as url:
+        one = trl_environment(url, args, processor)()
+        with pytest.raises(UsageError, match="vllm_max_model_length") if refused else nullcontext():
+            one.reset(task_id="click-one", seed=5)
 
 
 def test_a_trainer_without_room_stops_at_its_first_reset(processor: Any) -> None:
