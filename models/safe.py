@@ -43,6 +43,9 @@ def weight_files(directory: Path) -> list[Path]:
     if named not in (None, SINGLE, INDEX):
         problem = f"{directory}/config.json: `{_NAMED_BY_CONFIG}` names {named}, which servers do not read."
         raise CheckpointError(problem, f"Save the weights as {SINGLE}, without that key.")
+    if named and not (directory / named).is_file():
+        problem = f"{directory}/config.json: `{_NAMED_BY_CONFIG}` names {named}, which is not in the directory."
+        raise CheckpointError(problem, "Remove that key, or fetch that file.")
     if not index.is_file():
         if single.is_file():
             return [single]
@@ -107,7 +110,7 @@ def carried(directory: Path, kept: Container[str] = ()) -> set[str]:
 
 
 def require_servable(directory: Path) -> None:
-    """Refuse a checkpoint of which vLLM or SGLang would read more files than its own.
+    """Refuse a checkpoint of which vLLM or SGLang would read other files than its own.
 
     Both read every `*.safetensors` of a directory without an index, and vLLM prefers Mistral's `consolidated*`.
 
@@ -119,6 +122,11 @@ def require_servable(directory: Path) -> None:
         if name.endswith(SAFETENSORS) and (not indexed or name.startswith(_MISTRAL)):
             hint = "Remove it; `flywheel adopt` takes over the checkpoint's own files alone."
             raise CheckpointError(f"{directory}: a server would read the weights in {name}, too.", hint)
+    files = [file.name for file in weight_files(directory)]
+    preferred = [name for name in files if name.startswith(_MISTRAL)]
+    if preferred and len(preferred) < len(files):
+        problem = f"{directory}: vLLM would read {preferred[0]} without the other files of {INDEX}."
+        raise CheckpointError(problem, f"Save the weights again, in files whose names do not begin with {_MISTRAL}.")
 
 
 def write_index(directory: Path) -> None:

@@ -118,6 +118,14 @@ BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda folder: (folder / "config.json").write_text('{"transformers_weights": "ema.safetensors"}'),
         "names ema.safetensors, which servers do not read",
     ),
+    "an absent file that the config names": (
+        lambda folder: (
+            (folder / SINGLE).rename(folder / "model-1.safetensors"),
+            _index({"a": "model-1.safetensors"})(folder),
+            (folder / "config.json").write_text(f'{{"transformers_weights": "{SINGLE}"}}'),
+        ),
+        f"names {SINGLE}, which is not in the directory",
+    ),
     "no whole file": (lambda folder: (folder / SINGLE).rename(folder / "ema.safetensors"), "it has ema.safetensors"),
 }
 
@@ -173,3 +181,17 @@ def test_a_server_is_given_no_directory_of_which_it_would_read_more_than_the_che
     shutil.copy(tmp_path / SINGLE, tmp_path / "consolidated.safetensors")
     with pytest.raises(CheckpointError, match=r"weights in consolidated\.safetensors, too"):
         require_servable(tmp_path)
+
+
+def test_a_server_is_given_no_index_of_which_it_would_read_one_file_alone(tmp_path: Path) -> None:
+    """vLLM 0.33.0 reads `consolidated*.safetensors` alone where there are any, whatever the index names."""
+    for name in ("a", "b"):
+        save_file({name: torch.zeros(2)}, tmp_path / f"consolidated-{name}.safetensors")
+    save_file({"c": torch.zeros(2)}, tmp_path / "model-c.safetensors")
+    places = {name: f"consolidated-{name}.safetensors" for name in ("a", "b")}
+    _index(places | {"c": "model-c.safetensors"})(tmp_path)
+    with pytest.raises(CheckpointError, match=r"vLLM would read consolidated-a\.safetensors without the other files"):
+        require_servable(tmp_path)
+    (tmp_path / "model-c.safetensors").unlink()
+    _index(places)(tmp_path)
+    require_servable(tmp_path)
