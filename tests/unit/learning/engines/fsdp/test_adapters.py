@@ -206,7 +206,7 @@ def test_adapters_that_would_be_trained_and_then_not_written_are_refused_by_name
         ("proj", "Conv3d"),
         ("visual", "Qwen3VLVisionModel"),
         ("self_attn", "Qwen3VLTextAttention"),
-        ("act_fn", ""),
+        ("act_fn", "GELUTanh"),
     ],
 )
 def test_adapters_are_for_linear_layers_alone(target: str, kind: str, tmp_path: Path) -> None:
