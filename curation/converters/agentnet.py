@@ -25,8 +25,8 @@ from curation.converters.exchanged import (
 from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
-from models.families.calls import NoAction
-from models.families.code import OutOfScreen, Point
+from models.families.code.calls import NoAction
+from models.families.code.program import OutOfScreen, Point
 from schemas.text import Storable
 
 FILE = "agentnet.jsonl"

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from curation.converters.exchanged import OWN
-from models.families.calls import NoAction
-from models.families.code import FAILED, OutOfScreen, Point, ToFraction, play
+from models.families.code.calls import NoAction
+from models.families.code.program import FAILED, OutOfScreen, Point, ToFraction, play
 from schemas.action import Action, Hotkey, Type
 from schemas.keyboard import pyautogui_name, pyautogui_names
 

@@ -23,8 +23,8 @@ from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.units import fraction_of
-from models.families.calls import NoAction
-from models.families.code import FAILED, OutOfScreen
+from models.families.code.calls import NoAction
+from models.families.code.program import FAILED, OutOfScreen
 from models.families.thinking import split_thinking
 from schemas.action import Action, Finished
 from schemas.text import Storable, counted

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
 
-from models.families.code import play
+from models.families.code.program import play
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
 from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until, is_python

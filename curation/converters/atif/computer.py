@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
-from models.families.calls import NoAction
+from models.families.code.calls import NoAction
 from models.families.reading import CLEARS, ENTERS, is_true
 from schemas.keyboard import is_modifier, names_of
 

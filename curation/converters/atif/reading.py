@@ -19,8 +19,8 @@ from curation.converters.code import pointer_after, read_code
 from curation.converters.exchanged import ExchangedStep, Picture, Place, Refused, StepAbout
 from curation.converters.files import Source
 from curation.converters.units import fraction_of
-from models.families.calls import NoAction
-from models.families.code import OutOfScreen, Point
+from models.families.code.calls import NoAction
+from models.families.code.program import OutOfScreen, Point
 from schemas.action import TYPES, Action, Finished, action_of, numeric
 from schemas.problem import named_problem
 from schemas.text import storable

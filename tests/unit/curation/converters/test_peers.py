@@ -16,7 +16,7 @@ from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from curation.gates.actions import ActionsGate
 from curation.gates.gate import GateContext
-from models.families.calls import NoAction
+from models.families.code.calls import NoAction
 from schemas.action import Action, Click, Drag, Finished, Hotkey, OpenApp, Press, Release, Scroll, Type, Wait, to_json
 from schemas.config.section import Section
 from schemas.failure import UsageError

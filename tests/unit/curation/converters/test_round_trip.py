@@ -11,7 +11,7 @@ from curation.converters.chat import plain
 from curation.converters.code import Style, read_code, write_code
 from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, StepAbout
 from curation.converters.format import FORMATS
-from models.families.calls import NoAction
+from models.families.code.calls import NoAction
 from schemas.action import Action, Scroll, action_of, to_json
 from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, refused, taken, written
 

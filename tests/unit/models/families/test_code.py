@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import pytest
 
 from benchmarks.shared.planted.replies import NOISE, mutated
-from models.families.calls import FAMILY_SIGNATURES
-from models.families.code import Played, play
+from models.families.code.calls import FAMILY_SIGNATURES
+from models.families.code.program import Played, play
 from models.families.opencua import read_code
 from models.families.reading import read_text
 from models.families.template import template

@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from models.families.calls import SIGNATURES
-from models.families.code import play
+from models.families.code.calls import SIGNATURES
+from models.families.code.program import play
 from schemas import action as act
 from schemas.action import Action
 from schemas.keyboard import chord, key_named

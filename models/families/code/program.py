@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
-from models.families.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
+from models.families.code.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
 from schemas.action import OPPOSITE, Action, Press, Release, action_of
 from schemas.keyboard import names_of, single, together, usual
 from schemas.problem import named_problem
