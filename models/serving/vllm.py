@@ -2,10 +2,11 @@
 
 `/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`, `/reset_prefix_cache`
 and `/reset_encoder_cache` (vllm/entrypoints/serve/dev), `/v1/load_lora_adapter` (vllm/entrypoints/serve/lora). A paused
-server keeps new requests or answers them with 503; what is given up ends with the reason `abort`. Names of weights
-(`/update_weight_version`, `/weight_info`, and `weight_versions` in answers) are in newer releases only. Releases up to
-0.17 at least cannot change the weights below adapters (vllm-project/vllm issue 39934): they refuse, and a command is
-started anew.
+server keeps new requests or answers them with 503; what is given up ends with the reason `abort`. From 0.17 a paused
+server says that it sleeps, and its `/wake_up` goes on with requests (`v1/engine/core.py`, 0.17.0 to 0.33.0): so
+whatever says that it sleeps is woken and then paused. Names of weights (`/update_weight_version`, `/weight_info`, and
+`weight_versions` in answers) are in newer releases only. Releases up to 0.17 at least cannot change the weights below
+adapters (vllm-project/vllm issue 39934): they refuse, and a command is started anew.
 """
 
 from collections.abc import Mapping
@@ -13,11 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from models.serving.openai import NoAnswer
+from models.serving.openai import NoAnswer, Unready, pause_before
 from models.serving.updater import ASLEEP, LOADING, Missing, Unable, Updater
 from schemas.failure import FlywheelError
 
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
+RESETS = 5
+"""How often the cache of prefixes is emptied that something still holds, as transfers that end soon do."""
 
 
 class VllmUpdater(Updater):
@@ -37,9 +40,10 @@ class VllmUpdater(Updater):
 
     def replace(self, directory: Path, name: str) -> None:
         """Pauses, loads, empties the caches that the old weights filled, and goes on."""
-        asleep = self.asleep() and self._woken()
-        if not asleep:
-            self._call("/pause", mode="wait")
+        asleep = self.asleep()
+        if asleep:
+            self._call("/wake_up", tags="weights")
+        self._call("/pause", mode="wait")
         self.adopt(LOADING)
         load = {"method": "reload_weights", "kwargs": {"weights_path": str(directory)}}
         try:
@@ -49,10 +53,10 @@ class VllmUpdater(Updater):
                 with suppress(NoAnswer, FlywheelError):
                     self._call("/resume")
             raise
-        self.adopt(name)
-        self._call("/reset_prefix_cache", reset_running_requests="true")
+        self._empty_prefixes()
         with suppress(Missing):
             self.control.post("/reset_encoder_cache")
+        self.adopt(name)
         if asleep:
             self._call("/wake_up", tags="kv_cache")
         self._call("/resume")
@@ -86,18 +90,21 @@ class VllmUpdater(Updater):
         self.adopt(ASLEEP)
         self._call("/sleep", level="2")
 
-    def _woken(self) -> bool:
-        """Whether it slept, and has memory for weights again; if not, it was only paused, and is not any more.
+    def _empty_prefixes(self) -> None:
+        """Empties the cache of prefixes; raises Unready if it stays held, so that nobody reads it under new weights.
 
-        vLLM 0.33 says `is_sleeping` of a paused server, and `is_paused` of one that sleeps (`v1/engine/core.py`). Only
-        `/wake_up` tells them apart: a part of the memory is not enough to be awake. Earlier releases, of which those
-        that sleep alone say so, answer nothing.
+        Source: vLLM 0.31.0 to 0.33.0, `entrypoints/serve/dev/cache/api_router.py`: `success` is false while blocks are
+        held. Earlier releases do not say.
         """
-        answer = self._call("/wake_up", tags="weights")
-        return not (isinstance(answer, dict) and answer.get("status") == "awake")
+        for attempt in range(1, RESETS + 1):
+            answer = self._call("/reset_prefix_cache", reset_running_requests="true")
+            if not (isinstance(answer, dict) and answer.get("success") is False):
+                return
+            pause_before(attempt)
+        raise Unready(f"{self.control.root}/reset_prefix_cache: the cache of prefixes is held after {RESETS} tries")
 
     def asleep(self) -> bool:
-        """By its own endpoint; whether it is paused, at least."""
+        """By its own endpoint; true also where it is only paused."""
         with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
             return bool(self.control.get("/is_sleeping")["is_sleeping"])
         return super().asleep()

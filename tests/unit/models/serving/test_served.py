@@ -34,11 +34,16 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class Vllm:
     """vLLM's endpoints without a model: an answer says which weights it is from.
 
-    As in vLLM 0.33.0 (`v1/engine/core.py`) one that is paused says that it sleeps, one that sleeps says that it is
-    paused, and `/wake_up` resumes one that is awake.
+    As in `EngineCore` (`v1/engine/core.py`) of vLLM 0.16.0, 0.17.0, 0.20.0, 0.24.0, 0.28.0 and 0.31.0 to 0.33.0: from
+    0.17 one that is paused says that it sleeps, and one that sleeps is paused; `/wake_up` resumes it, whatever part of
+    the memory it was asked for, in 0.17 and 0.20, and once all of it is there from 0.24 on. Names of weights, and an
+    answer of `/wake_up`, are there from 0.32 on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: tuple[int, int] = (0, 33)) -> None:
+        self.release = release
+        self.held = 0
+        """How often emptying the cache of prefixes fails."""
         self.calls: list[str] = []
         self.loaded, self.version = "base", "default"
         self.paused = False
@@ -52,10 +57,12 @@ class Vllm:
         path = request.url.path
         if path == "/v1/models":
             return httpx.Response(200, json={"data": [{"id": "policy"}]})
+        if path in ("/weight_info", "/update_weight_version") and self.release < (0, 32):
+            return httpx.Response(404)
         if path == "/weight_info":
             return httpx.Response(200, json={"weight_version": self.version})
         if path == "/is_sleeping":
-            sleeping = {"is_sleeping": self.paused or self.asleep}
+            sleeping = {"is_sleeping": self.asleep or (self.paused and self.release >= (0, 17))}
             return httpx.Response(404) if self.asleep is None else httpx.Response(200, json=sleeping)
         if path == "/is_paused":
             return httpx.Response(200, json={"is_paused": self.paused or bool(self.asleep)})
@@ -70,14 +77,22 @@ class Vllm:
             self.paused = True
         elif path == "/resume":
             self.paused = False
-        elif path in ("/sleep", "/wake_up") and self.asleep is not None:
-            self.asleep = path == "/sleep" or (self.asleep and "kv_cache" not in request.url.query.decode())
-            if not self.asleep:
+        elif path == "/sleep":
+            self.asleep = None if self.asleep is None else True
+            self.paused = self.paused or self.release >= (0, 17)
+        elif path == "/wake_up":
+            self.asleep = self.asleep and "kv_cache" not in request.url.query.decode()
+            if self.release >= (0, 17) and (self.release < (0, 24) or self.asleep is False):
                 self.paused = False
-            return httpx.Response(200, json={"status": "sleeping" if self.asleep else "awake"})
+            if self.release >= (0, 32):
+                return httpx.Response(200, json={"status": "sleeping" if self.asleep else "awake"})
+            return httpx.Response(200)
         elif path == "/collective_rpc":
-            assert (self.paused or self.asleep is not False) and body["method"] == "reload_weights"
+            assert self.paused and body["method"] == "reload_weights"
             self.loaded = body["kwargs"]["weights_path"]
+        elif path == "/reset_prefix_cache":
+            self.held -= 1
+            return httpx.Response(200, json={"success": self.held < 0} if self.release >= (0, 31) else None)
         elif path == "/update_weight_version":
             self.version = body["new_version"]
         return httpx.Response(200, json={})
@@ -89,7 +104,8 @@ class Vllm:
             self.given_up -= 1
             return completed("ha", finish_reason="abort")
         spans = [{"version": self.version, "start": 0, "end": 1}]
-        more = {"weight_versions": spans} if body.get("return_weight_versions") else {}
+        named = body.get("return_weight_versions") and self.release >= (0, 32)
+        more = {"weight_versions": spans} if named else {}
         return completed(sampled(self.loaded, body), **more)
 
 
@@ -129,9 +145,9 @@ def test_weights_are_loaded_between_a_pause_and_the_emptying_of_caches(tmp_path:
         "/pause?mode=wait",
         "/update_weight_version",
         "/collective_rpc",
-        "/update_weight_version",
         "/reset_prefix_cache?reset_running_requests=true",
         "/reset_encoder_cache",
+        "/update_weight_version",
         "/resume",
     ]
     with there.request(one):
@@ -158,11 +174,12 @@ def test_a_server_that_sleeps_while_the_policy_is_trained_is_woken_with_the_weig
     with there.request(one):
         assert server.calls == [
             "/wake_up?tags=weights",
+            "/pause?mode=wait",
             "/update_weight_version",
             "/collective_rpc",
-            "/update_weight_version",
             "/reset_prefix_cache?reset_running_requests=true",
             "/reset_encoder_cache",
+            "/update_weight_version",
             "/wake_up?tags=kv_cache",
             "/resume",
         ]
@@ -278,20 +295,54 @@ def test_a_kill_between_two_calls_leaves_old_weights_or_new_ones_and_never_trust
                 assert not server.paused
 
 
-def test_a_server_that_was_left_paused_is_paused_while_its_weights_change(tmp_path: Path) -> None:
-    """Whether it also slept, which vLLM 0.33.0 does not say, decides what it is given: memory, or a pause."""
-    server, one = Vllm(), weights(tmp_path, "policy-0001")
-    server.paused = True
+RELEASES = [(0, minor) for minor in (16, 17, 20, 24, 28, 31, 32, 33)]
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: ".".join(map(str, release)))
+@pytest.mark.parametrize("paused", [False, True], ids=["running", "left paused"])
+@pytest.mark.parametrize("asleep", [False, True], ids=["awake", "left asleep"])
+def test_weights_are_loaded_under_a_pause_whichever_state_a_release_was_left_in(
+    release: tuple[int, int], paused: bool, asleep: bool, tmp_path: Path
+) -> None:
+    """`Vllm` asserts the pause: from 0.17 `/wake_up` ends one, and before 0.32 it does not say whether it did."""
+    server, one = Vllm(release), weights(tmp_path, "policy-0001")
+    server.paused, server.asleep = paused or (asleep and release >= (0, 17)), asleep
     with served(server).request(one):
-        assert server.calls[1:4] == ["/pause?mode=wait", "/update_weight_version", "/collective_rpc"]
-        assert server.calls[-1] == "/resume" and not server.paused and server.loaded == str(one.directory)
-    server.asleep = server.paused = True  # by another tool, which leaves its name as it is
-    server.calls.clear()
-    other = weights(tmp_path, "policy-0002")
-    with served(server).request(other):
-        assert server.calls[0] == "/wake_up?tags=weights" and "/pause?mode=wait" not in server.calls
-        assert server.calls[-2:] == ["/wake_up?tags=kv_cache", "/resume"]
-        assert not server.asleep and not server.paused and server.loaded == str(other.directory)
+        assert server.loaded == str(one.directory) and not server.paused and not server.asleep
+    loaded = server.calls.index("/collective_rpc")
+    assert "/pause?mode=wait" in server.calls[:loaded] and server.calls[-1] == "/resume"
+    if asleep:
+        assert server.calls[0] == "/wake_up?tags=weights" and server.calls[-2] == "/wake_up?tags=kv_cache"
+
+
+@pytest.mark.parametrize("release", RELEASES, ids=lambda release: ".".join(map(str, release)))
+def test_every_release_that_sleeps_while_the_policy_is_trained_answers_by_the_next_weights(
+    release: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Vllm(release)
+    there = served(server, while_training="sleep")
+    for version in ("policy-0001", "policy-0002"):
+        one = weights(tmp_path, version)
+        (made,) = model_of(there, one, monkeypatch).generate([CHAT], [0], 0.0, 4)  # type: ignore[list-item]
+        assert (made.text, made.failure) == (str(one.directory), "")
+        there.make_room()
+        assert server.asleep
+
+
+def test_a_cache_of_prefixes_that_is_held_is_emptied_again_before_anybody_is_answered(tmp_path: Path) -> None:
+    """vLLM 0.33.0 answers `{"success": false}` while blocks are held (`entrypoints/serve/dev/cache/api_router.py`)."""
+    server, one = Vllm(), weights(tmp_path, "policy-0001")
+    server.held = 2
+    with served(server).request(one):
+        assert sum(call.startswith("/reset_prefix_cache") for call in server.calls) == 3
+    server, one = Vllm(), weights(tmp_path, "policy-0002")
+    server.held = 10**6
+    with pytest.raises(FlywheelError, match=r"did not reach the server.*the cache of prefixes is held"):
+        served(server, patience_s=0.01).begin(one)
+    assert server.paused and server.version == "loading", "nobody takes it for the new weights"
+    server.held = 0
+    with served(server).request(one):
+        assert (server.loaded, server.version, server.paused) == (str(one.directory), one.name, False)
 
 
 class Sglang:
