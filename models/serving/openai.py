@@ -45,7 +45,16 @@ class Unreachable(NoAnswer):
 
 
 class Rejected(NoAnswer):
-    """The server does not take this request's fields, and would not take them again."""
+    """The server does not take this request's fields, and would not take them again.
+
+    Args:
+        about: what is said of it.
+        answer: all that the server answered.
+    """
+
+    def __init__(self, about: str, answer: str) -> None:
+        super().__init__(about)
+        self.answer = answer
 
 
 class Unknown(FlywheelError):
@@ -167,7 +176,8 @@ class OpenAIClient:
             problem = self._about(answer, str(answer.status_code))
             if answer.status_code == UNREADY and self.endpoint.waits:
                 raise Unready(problem)
-            failure = (Rejected if answer.status_code in MALFORMED else NoAnswer)(problem)
+            malformed = answer.status_code in MALFORMED
+            failure = Rejected(problem, self._clean(answer.text)) if malformed else NoAnswer(problem)
             if answer.status_code not in MAY_PASS:
                 break
         raise failure

@@ -12,12 +12,14 @@ gives one difference for both, and a training on them would weigh every token wr
 import base64
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from models.serving.openai import NoAnswer, OpenAIClient, Rejected
+from models.serving.openai import OpenAIClient, Rejected
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -140,12 +142,17 @@ def whole(temperature: float) -> dict[str, Any]:
     }
 
 
+PROTOCOL = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+"""Fields of `whole` that OpenAI's protocol has; all others are refused by a server that takes no more than it."""
+
+
 def stock(temperature: float) -> dict[str, Any]:
     """The same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
 
-    It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0.
+    It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0. `require_neutral` refuses a
+    checkpoint that sets what no request can set back.
 
-    Source: transformers 5.23.0, `cli/serving/chat_completion.py`, `_build_generation_config`.
+    Source: transformers 5.24.0, `cli/serving/utils.py` and `chat_completion.py`, `_build_generation_config`.
     """
     config = {**NEUTRAL, "do_sample": temperature > 0}
     return {
@@ -168,12 +175,80 @@ NEUTRAL: Mapping[str, Any] = {
     "encoder_no_repeat_ngram_size": 0,
     "min_length": 0,
     "min_new_tokens": 0,
+    "max_time": 1e9,
     "num_beams": 1,
+    "num_beam_groups": 1,
+    "diversity_penalty": 0.0,
+    "length_penalty": 1.0,
+    "early_stopping": False,
+    "num_return_sequences": 1,
+    "penalty_alpha": 0.0,
     "guidance_scale": 1.0,
+    "sequence_bias": [[[0], 0.0]],
+    "suppress_tokens": [],
+    "begin_suppress_tokens": [],
+    "remove_invalid_values": False,
+    "renormalize_logits": False,
+    "token_healing": False,
+    "use_mtp": False,
 }
 """Fields of a `GenerationConfig` with the values that change nothing; what is left out is the checkpoint's."""
-FORMS = (whole, stock)
-"""How a request says what is sampled from, in the order in which a server is asked."""
+FIXED = (
+    "top_h",
+    "bad_words_ids",
+    "forced_bos_token_id",
+    "forced_eos_token_id",
+    "exponential_decay_length_penalty",
+    "watermarking_config",
+    "stop_strings",
+    "constraints",
+    "force_words_ids",
+    "dola_layers",
+    "prompt_lookup_num_tokens",
+    "assistant_early_exit",
+    "assistant_ensemble_weight",
+    "speculation_type",
+)
+"""Its fields that decide, too, and that no request can set back: no value of theirs changes nothing for every model,
+and `null` is the checkpoint's. The rest says where a prompt begins and an answer ends, or how it is computed."""
+_DECODERS = ("decoder", "generator", "text_config")
+"""Sections of a `config.json` that `GenerationConfig.from_model_config` reads, too, where there is no other file."""
+
+
+def require_neutral(checkpoint: Path) -> None:
+    """Refuses a checkpoint that decides what `transformers serve` samples, whatever a request says.
+
+    Raises:
+        FlywheelError: names the file and the field.
+    """
+    file = checkpoint / "generation_config.json"
+    file = file if file.is_file() else checkpoint / "config.json"
+    if not file.is_file():
+        return
+    try:
+        found = json.loads(file.read_text())
+    except ValueError as error:
+        raise FlywheelError(f"{file}: {error}.", "Repair the checkpoint's file.") from None
+    sections = [found, *(found.get(name) for name in _DECODERS if file.name == "config.json")]
+    for section in sections:
+        for field in FIXED:
+            if isinstance(section, dict) and section.get(field) is not None:
+                raise FlywheelError(
+                    f"{file}: {field} decides what is sampled, and no request to `transformers serve` can set it back.",
+                    "Remove it from the file, or serve with vLLM or SGLang.",
+                )
+
+
+_UNEXPECTED = re.compile(r"Unexpected \w+ in the request: \{([^{}]*)\}")
+
+
+def _is_stock(refusal: Rejected) -> bool:
+    """Whether a server refused `whole` as `transformers serve` does: for all fields beyond the protocol, by name.
+
+    Source: transformers 5.24.0, `cli/serving/utils.py`, `_validate_request`.
+    """
+    named = _UNEXPECTED.search(refusal.answer)
+    return bool(named) and (whole(1.0).keys() - PROTOCOL) <= set(re.findall(r"'(\w+)'", named[1]))
 
 
 class Sampling:
@@ -184,25 +259,36 @@ class Sampling:
     """
 
     def __init__(self, client: OpenAIClient) -> None:
-        self._client, self._form = client, len(FORMS)
+        self._client = client
+        self._form: Callable[[float], dict[str, Any]] | None = None
+        self._neutral: set[Path] = set()
 
-    def ask(self, body: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+    def ask(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
         """Asks for a completion of the model's whole distribution; what the body says itself is kept.
 
+        Args:
+            body: the rest of the request.
+            temperature: what the model samples at.
+            checkpoint: of the model that answers.
+
         Raises:
-            NoAnswer: the server failed, or takes none of the forms.
+            NoAnswer: the server failed, or takes neither form.
+            FlywheelError: the checkpoint decides what is sampled, whatever a request says.
         """
-        known = self._form < len(FORMS)
-        refusal: NoAnswer | None = None
-        for at in [self._form] if known else range(len(FORMS)):
+        if self._form is not stock:
             try:
-                choice = self._client.chat({**FORMS[at](temperature), **body})
-            except Rejected as error:
-                refusal = refusal or error
-                continue
-            self._form = at
-            return choice
-        raise refusal or NoAnswer("")
+                choice = self._client.chat({**whole(temperature), **body})
+            except Rejected as refusal:
+                if self._form is whole or not _is_stock(refusal):
+                    raise
+            else:
+                self._form = whole
+                return choice
+            self._form = stock
+        if checkpoint not in self._neutral:
+            require_neutral(checkpoint)
+            self._neutral.add(checkpoint)
+        return self._client.chat({**stock(temperature), **body})
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ class Served:
         self._process = ServerProcess(config, log) if config.command else None
         self.endpoint = endpoint_of(config, self._process.url if self._process else config.url)
         self.client = OpenAIClient(self.endpoint, transport)
-        self.ask = Sampling(self.client).ask
+        self._sampling = Sampling(self.client)
         self.updater: Updater = UPDATERS.class_of(config.update)(Control(self.endpoint, config.patience_s, transport))
         self._turn = threading.Condition()
         self._changing = threading.Lock()
@@ -101,8 +102,8 @@ class Served:
                 return self._require_sampling(weights)
             except Rejected as reason:
                 raise FlywheelError(
-                    f"`policy.server` takes no chat with a picture: {reason}.",
-                    "See its log and policy.server.extra.",
+                    f"`policy.server` refuses a chat with a picture that says how it is sampled: {reason}.",
+                    "See its log and policy.server.extra; it must not decide by itself what is sampled.",
                 ) from None
             except NoAnswer as reason:
                 attempt += 1
@@ -115,7 +116,8 @@ class Served:
         """Tests once whether the server samples."""
         if not self._samples:
             with self.request(weights) as (_, named):
-                require_sampling(self.ask, {**named, **self.fields, **self._config.extra})
+                ask = partial(self.ask, weights)
+                require_sampling(ask, {**named, **self.fields, **self._config.extra})
             self._samples = True
 
     @contextmanager
@@ -144,6 +146,14 @@ class Served:
             with self._turn:
                 self._under_way[held] -= 1
                 self._turn.notify_all()
+
+    def ask(self, weights: Weights, body: Mapping[str, Any], temperature: float) -> dict[str, Any]:
+        """Asks for a completion of the whole distribution of these weights, within their `request`.
+
+        Raises:
+            NoAnswer, FlywheelError: as `Sampling.ask`.
+        """
+        return self._sampling.ask(body, temperature, weights.directory)
 
     def check(self, answer: Mapping[str, Any]) -> None:
         """Raises `Unready` for an answer of other weights than those that the server was brought to hold."""

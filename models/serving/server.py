@@ -90,7 +90,7 @@ class ServerModel(LanguageModel):
         while True:
             try:
                 with self._served.request(self._weights, self._follows) as (held, named):
-                    choice = self._served.ask({**named, **body}, temperature)
+                    choice = self._served.ask(held, {**named, **body}, temperature)
                     self._served.check(choice)
                     return replace(_completion(choice), version=held.version)
             except NoAnswer as reason:

@@ -396,7 +396,7 @@ def test_an_answer_of_two_weights_is_not_taken_for_the_last_ones(
     used.begin()
     server.spans = ("before",)
     with pytest.raises(Unready, match=f"an answer of the weights before, {one.name}"), there.request(one):
-        there.check(there.ask({"model": server.name, "messages": [], "seed": 0}, 1.0))
+        there.check(there.ask(one, {"model": server.name, "messages": [], "seed": 0}, 1.0))
     server.spans = ("before",)
     (made,) = used.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
     assert (made.version, made.failure, server.spans) == ("policy-0001", "", ())
