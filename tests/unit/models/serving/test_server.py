@@ -129,7 +129,7 @@ def unreachable(request: httpx.Request) -> httpx.Response:
     [
         (unreachable, 3, "ConnectError"),
         (lambda _: httpx.Response(500, text="out of memory"), 3, "out of memory"),
-        (lambda _: httpx.Response(400, text="too long"), 2, "too long"),  # in either form
+        (lambda _: httpx.Response(400, text="too long"), 1, "too long"),  # in either form
         (lambda _: httpx.Response(200, text="<html>"), 1, "<html>"),
         (lambda _: httpx.Response(200, json={"choices": []}), 1, "no answer"),
     ],
