@@ -24,6 +24,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.files import Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
+from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
@@ -76,12 +77,13 @@ class AgentNet(Format):
 
     def _line(self, record: Exchanged, target: Target) -> dict[str, Any]:
         completed = {} if record.success is None else {"task_completed": record.success}
-        traj = [self._entry(number, step, target) for number, step in enumerate(record.steps)]
-        line = {"task_id": record.name, "instruction": record.instruction, "traj": traj, **completed}
-        return {**line, **record.extra.get(self.name, {}), OWN: metadata_of(record, self.name, self.unit)}
+        shown = for_trainers(record)
+        traj = [self._entry(number, step, target) for number, step in enumerate(shown.steps)]
+        line = {"task_id": record.name, "instruction": shown.instruction, "traj": traj, **completed}
+        return {**line, **plain_value(record.extra.get(self.name, {})), OWN: metadata_of(record, self.name, self.unit)}
 
     def _entry(self, number: int, step: ExchangedStep, target: Target) -> dict[str, Any]:
-        kept: dict[str, Any] = step.extra.get(self.name, {})
+        kept: dict[str, Any] = plain_value(step.extra.get(self.name, {}))
         code = kept.get("code") or (step.text if step.action is None else write_code(step.action, "agentnet"))
         found = {} if step.found is None else {name: one for name, one in asdict(step.found).items() if one is not None}
         value = {"code": code, **({"thought": step.thought} if step.thought else {}), **kept.get("value", {}), **found}
@@ -109,7 +111,7 @@ class AgentNet(Format):
             raise Refused(place, "instruction", "no instruction")
         extra = {self.name: others} if others else {}
         record = Exchanged(str(line.task_id), asked, tuple(steps), line.task_completed, extra=extra)
-        return with_metadata(record, line.flywheel, place)
+        return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
     def _step(
         self, entry: _Entry, unit: str, pointer: Point | None, source: Source, place: Place, where: str

@@ -5,7 +5,6 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +23,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.format import Read
 from curation.converters.lessons import Wholes
+from curation.converters.tokens import from_export
 from curation.converters.units import scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
@@ -36,11 +36,6 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """What stands for a screen in a text."""
-_TOKENS = re.compile(
-    r"<(?=(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)(?:\|[^\s<>]{1,40}|[^\s<>|]{1,40}\|)>)|\[(?=IMG|/?INST\])"
-)
-"""The first character of what other trainers read as a screen or a special token, such as `<image>` or `<|im_end|>`;
-box tokens are UI-TARS's own markup. In a text of ours a space is put behind it."""
 _TOLD = {"thousandths": "thousandths of the screen", "resized_pixels": "pixels of the screen as it is shown to you"}
 
 
@@ -89,8 +84,8 @@ class Writing:
     def reply(self, step: ExchangedStep) -> str:
         """A step's reply; what could not be read stays as it was."""
         if step.action is None:
-            return plain(step.text)
-        return plain(format_reply(step.thought, self.action(step.action, step.screen)))
+            return step.text
+        return format_reply(step.thought, self.action(step.action, step.screen))
 
     def system(self, screen: Picture) -> str:
         """The prompt: its task and its actions."""
@@ -98,9 +93,15 @@ class Writing:
 
 
 def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[Turn]:
-    """The chat up to the screen of step `end`, with so many of the last screens."""
+    """The chat up to the screen of step `end`, with so many of the last screens.
+
+    Args:
+        record: without tokens (`for_trainers`).
+        end, shown: the step, and how many screens.
+        writing: how replies are written.
+    """
     steps = record.steps[: end + 1]
-    turns = [Turn("system", writing.system(steps[0].screen)), Turn("user", plain(record.instruction))]
+    turns = [Turn("system", writing.system(steps[0].screen)), Turn("user", record.instruction)]
     for number, step in enumerate(steps):
         if number > end - shown:
             turns.append(Turn("user", screen=step.screen))
@@ -264,16 +265,12 @@ def record_of(
     called = known.trajectory.trajectory_id if known else ""
     extra = {name: kept} if kept else {}
     record = Exchanged(called, instruction, tuple(steps), decided=tuple(decided), extra=extra)
+    record = record if known is None else from_export(record)
     if known is None or known.step is None or not steps:
         return with_metadata(record, known, place)
-    own = with_metadata(replace(record, steps=(steps[-1],)), known, place).steps
+    own = with_metadata(replace(record, steps=record.steps[-1:]), known, place).steps
     whole = with_metadata(record, known.model_copy(update={"steps": []}), place)
     return replace(whole, steps=(*whole.steps[:-1], *own))
-
-
-def plain(text: str) -> str:
-    """A text in which nothing is taken for a screen's place or for a special token."""
-    return _TOKENS.sub(lambda found: f"{found[0]} ", text)
 
 
 def key_of(known: Metadata | None, place: Place) -> tuple[str, int]:

@@ -150,7 +150,8 @@ class StepAbout(_Known):
     correction: Correction | None = None
     target: bool | None = None
     """Whether a training in the lake that it is from imitates it as it was recorded; null where the filter there did
-    not accept its trajectory, and where the step gave way to a correction."""
+    not accept its trajectory, and where the step gave way to a correction. False in every lake where the record that it
+    was imported from says so (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
     """The thought that the step was recorded with, where a person's stands in its place."""
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -265,9 +266,11 @@ class Exchanged:
     def is_target(self, step: int) -> bool:
         """Whether a step is to be imitated as it was recorded."""
         about, own = self.about, self.steps[step].about
-        if own.target is not None:
-            return own.target
-        if about.withheld or step < about.replayed or (own.correction and own.correction.replaces is not False):
+        if own.target is False or about.withheld or step < about.replayed:
+            return False
+        if own.target:
+            return True
+        if own.correction and own.correction.replaces is not False:
             return False
         return about.continues is None or step == about.replayed or self.steps[about.replayed].about.actor == "person"
 

@@ -26,6 +26,7 @@ from curation.converters.files import Source, Target, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
+from curation.converters.tokens import for_trainers
 from schemas.action import Action, from_json, to_json
 from schemas.failure import UsageError
 from schemas.problem import named_problem
@@ -104,7 +105,7 @@ class LeRobot(Format):
             self.notes.append("screens that change their size are read with batch_size=1")
 
     def frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
-        """A step as a row."""
+        """A step as a row; of a trajectory without tokens (`for_trainers`)."""
         step, last = record.steps[at], at == len(record.steps) - 1
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
         counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
@@ -323,6 +324,7 @@ class _DataSet:
 
     def write(self, record: Exchanged) -> None:
         """Writes an episode."""
+        record = for_trainers(record)
         task, frames = self._tasks.setdefault(record.instruction, len(self._tasks)), self._frames
         rows = [self._form.frame(record, at, task, self._episodes, frames) for at in range(len(record.steps))]
         first = record.steps[0].screen

@@ -112,8 +112,8 @@ def exchanged_of(
 def _exchanged(
     step: Step, picture: Picture, found: Found | None, correction: Correction | None, targets: Collection[int] | None
 ) -> ExchangedStep:
-    gave_way = correction is not None and correction.replaces
-    target = None if targets is None or gave_way else step.step in targets
+    extra = json.loads(step.extra or "{}")
+    target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
     return ExchangedStep(
         screen=picture,
         thought=step.thought,
@@ -122,9 +122,20 @@ def _exchanged(
         error=step.action_error,
         found=found,
         about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction, target=target),
-        extra=json.loads(step.extra or "{}"),
+        extra=extra,
         sampled=_sampled(step),
     )
+
+
+def _target(
+    step: int, given: bool | None, correction: Correction | None, targets: Collection[int] | None
+) -> bool | None:
+    """Whether a step is a target as it was recorded; of an import its source's statement (`given`) is kept."""
+    if given is False:
+        return False
+    if correction is not None and correction.replaces:
+        return None
+    return given if targets is None else step in targets
 
 
 def _sampled(step: Step) -> Sampled | None:

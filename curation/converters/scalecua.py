@@ -16,12 +16,13 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from curation.converters.chat import MARKS, Part, joined, key_of, plain, record_of
+from curation.converters.chat import MARKS, Part, joined, key_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Place, Refused, metadata_of
 from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
+from curation.converters.tokens import for_trainers, plain, plain_between
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import FAILED, OutOfScreen
@@ -31,6 +32,7 @@ from schemas.text import Storable, counted
 
 FILE, META = "scalecua.jsonl", "meta.json"
 IMAGE = MARKS[0]
+_IMAGE = re.compile(re.escape(IMAGE))
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
 _ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTALL)
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
@@ -84,14 +86,17 @@ class ScaleCua(Format):
         target.write(META, json.dumps({OWN: mix}, indent=2).encode())
 
     def _row(self, record: Exchanged, number: int, target: Target, copied: bool = False) -> dict[str, Any]:
-        step, operations = record.steps[number], [_operation(one) for one in record.steps[:number]]
+        shown = for_trainers(record)
+        step, operations = shown.steps[number], [_operation(one) for one in shown.steps[:number]]
         kept: dict[str, Any] = step.extra.get(self.name, {})
         done = "\n".join(f"Step {at}: {json.dumps(one)}" for at, one in enumerate(operations, 1)) or "None"
-        asked = f"{ASK}\n\nTask: {plain(record.instruction)}\n\nPrevious operations:\n{plain(done)}"
+        asked = f"{ASK}\n\nTask: {shown.instruction}\n\nPrevious operations:\n{done}"
         code = step.text if step.action is None else write_code(step.action, "scalecua")
         parts = {"think": _untagged(step.thought), "operation": _untagged(_operation(step)), "action": code}
         answer = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts.items() if text or name != "think")
         conversations = [{"from": "human", "value": asked}, {"from": "gpt", "value": answer}]
+        if "conversations" in kept:
+            kept = {**kept, "conversations": [_plain(one) for one in kept["conversations"]]}
         row = {"conversations": conversations, "width": step.screen.width, "height": step.screen.height, **kept}
         return {
             "image": target.picture(step.screen),
@@ -203,11 +208,17 @@ def _answered(step: ExchangedStep) -> str:
 
 
 def _operation(step: ExchangedStep) -> str:
-    """The step in words, where its record had some; else its code."""
+    """The step in words, where its record had some; else its code; of a step without tokens (`for_trainers`)."""
     for one in step.extra.get("scalecua", {}).get("conversations", ()):
         if one.get("from") == "gpt":
-            return _parts(one["value"])[1]
+            return plain(_parts(one["value"])[1])
     return step.text if step.action is None else write_code(step.action, "scalecua")
+
+
+def _plain(turn: dict[str, Any]) -> dict[str, Any]:
+    """A turn as it came, without tokens other than its picture's placeholder."""
+    value = turn["value"]
+    return {**turn, "value": plain_between(value, _IMAGE) if turn.get("from") == "human" else plain(value)}
 
 
 def _untagged(text: str) -> str:

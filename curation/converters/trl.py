@@ -31,6 +31,7 @@ from curation.converters.files import CONTEXT, Source, Target, fields_of, items_
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
+from curation.converters.tokens import for_trainers, plain
 from schemas.text import storable
 
 FILE, COMPLETIONS = "trl.parquet", "trl-completions.parquet"
@@ -89,9 +90,9 @@ class Trl(Format):
         target.write("README.md", _card(steps.there).encode())
 
     def _completion(self, one: Lesson) -> dict[str, Any]:
-        writing = Writing(self.unit, self.dialect)
-        turns = chat_of(one.record, one.step, SHOWN, writing)
-        reply = Turn("assistant", writing.reply(one.record.steps[-1]))
+        writing, shown = Writing(self.unit, self.dialect), for_trainers(one.record)
+        turns = chat_of(shown, one.step, SHOWN, writing)
+        reply = Turn("assistant", writing.reply(shown.steps[-1]))
         return {
             "prompt": [_message(turn) for turn in turns],
             "completion": [_message(reply)],
@@ -100,9 +101,9 @@ class Trl(Format):
         }
 
     def _row(self, record: Exchanged) -> dict[str, Any]:
-        writing = Writing(self.unit, self.dialect)
+        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
         last = len(record.steps) - 1
-        turns = [*chat_of(record, last, last + 1, writing), Turn("assistant", writing.reply(record.steps[last]))]
+        turns = [*chat_of(shown, last, last + 1, writing), Turn("assistant", writing.reply(shown.steps[last]))]
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
         as_it_came = [_kept(message) for message in kept.get("row", {}).get("messages") or ()]
@@ -162,7 +163,7 @@ def _message(turn: Turn) -> dict[str, Any]:
 
 
 def _kept(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it came, its text as a part."""
+    """A message as it came, its text as a part, without tokens."""
     content = message.get("content") or ""
     parts = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
     return {
@@ -173,7 +174,7 @@ def _kept(message: dict[str, Any]) -> dict[str, Any]:
 
 def _text(value: object) -> str | None:
     """What the column of texts takes: a part that came with a number has its digits, as it was read."""
-    return None if value is None else storable(str(value))
+    return None if value is None else plain(storable(str(value)))
 
 
 def _messages(row: _Row, place: Place) -> tuple[str, list[Message]]:

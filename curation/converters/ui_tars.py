@@ -24,7 +24,6 @@ from curation.converters.chat import (
     is_masked,
     joined,
     key_of,
-    plain,
     record_of,
     steps_of,
     turns_of,
@@ -33,6 +32,7 @@ from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Pla
 from curation.converters.files import Source, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
+from curation.converters.tokens import for_trainers, plain, plain_between
 from schemas.text import Storable
 
 FILE = "ui-tars.jsonl"
@@ -81,11 +81,16 @@ class UiTars(Format):
         if kept:
             images = [target.picture(step.screen) for step in record.steps]
             own = {**metadata, "unit": kept.get("unit", self.unit)}
-            return {**kept, "messages": _masked(kept["messages"], record), "images": images, OWN: own}
-        writing = Writing(self.unit, self.dialect)
-        system, asked, *rest = chat_of(record, number, SHOWN, writing)
-        opening = Turn("user", f"{system.text}\n\n{HEADING}{plain(asked.text)}")
-        turns = [opening, *rest, Turn("assistant", writing.reply(record.steps[number]))]
+            return {
+                **kept,
+                "messages": _masked([_plain(one) for one in kept["messages"]], record),
+                "images": images,
+                OWN: own,
+            }
+        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
+        system, asked, *rest = chat_of(shown, number, SHOWN, writing)
+        opening = Turn("user", f"{system.text}\n\n{HEADING}{asked.text}")
+        turns = [opening, *rest, Turn("assistant", writing.reply(shown.steps[number]))]
         learnt = len(turns) if copied or record.is_target(number) else None
         messages = [
             {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learnt)}
@@ -134,6 +139,13 @@ def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str,
     steps = range(len(record.steps) - len(replies), len(record.steps))
     others = {place for place, step in zip(replies, steps, strict=True) if not record.is_target(step)}
     return [{**one, "loss_mask": 0} if place in others else one for place, one in enumerate(messages)]
+
+
+def _plain(message: dict[str, Any]) -> dict[str, Any]:
+    """A message as it came, without tokens other than its pictures' placeholders."""
+    content = message["content"]
+    reply = message["role"] == "assistant"
+    return {**message, "content": plain(content) if reply else plain_between(content, _SCREEN)}
 
 
 def _row(value: Any) -> Any:

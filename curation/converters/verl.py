@@ -4,6 +4,7 @@
 in a content stands for the next picture. In texts of ours a space is put into what would be taken for one.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Annotated, Any
@@ -23,7 +24,6 @@ from curation.converters.chat import (
     chat_of,
     joined,
     key_of,
-    plain,
     record_of,
     steps_of,
     turns_of,
@@ -33,10 +33,12 @@ from curation.converters.files import CONTEXT, Source, Target, fields_of, model_
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
+from curation.converters.tokens import for_trainers, plain, plain_between
 from schemas.text import Storable
 
 FILE = "verl.parquet"
 SCREEN = MARKS[0]
+_SCREEN = re.compile(re.escape(SCREEN))
 SCHEMA = pa.schema(
     [
         ("data_source", pa.string()),
@@ -112,15 +114,15 @@ class Verl(Format):
             yield self._row(one.record, one.step, next(indices), copied=True)
 
     def _row(self, record: Exchanged, number: int, index: int, copied: bool = False) -> dict[str, Any]:
-        writing = Writing(self.unit, self.dialect)
-        turns = chat_of(record, number, SHOWN, writing)
+        writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
+        turns = chat_of(shown, number, SHOWN, writing)
         metadata = metadata_of(record, "", self.unit, self.dialect, number, copied)
         return {
             "data_source": record.about.task_id or record.name,
-            "prompt": [{"role": one.role, "content": SCREEN if one.screen else plain(one.text)} for one in turns],
+            "prompt": [{"role": one.role, "content": SCREEN if one.screen else one.text} for one in turns],
             "images": [image_of(one.screen) for one in turns if one.screen],
             "ability": "gui",
-            "reward_model": {"style": "rule", "ground_truth": writing.reply(record.steps[number])},
+            "reward_model": {"style": "rule", "ground_truth": writing.reply(shown.steps[number])},
             "extra_info": {"split": "train", "index": index, OWN: json_of(metadata)},
         }
 
@@ -134,10 +136,12 @@ class Verl(Format):
         info, reward = fields_of(row.get("extra_info")), fields_of(row["reward_model"])
         return {
             "data_source": row.get("data_source"),
-            "prompt": [{"role": one["role"], "content": one["content"]} for one in row["prompt"]],
+            "prompt": [
+                {"role": one["role"], "content": plain_between(one["content"], _SCREEN)} for one in row["prompt"]
+            ],
             "images": [image_of(step.screen) for step in record.steps],
             "ability": row.get("ability"),
-            "reward_model": {key: reward.get(key) for key in ("style", "ground_truth")},
+            "reward_model": {"style": reward.get("style"), "ground_truth": plain(reward["ground_truth"])},
             "extra_info": {"split": info.get("split"), "index": info.get("index", index), OWN: json_of(metadata)},
         }
 

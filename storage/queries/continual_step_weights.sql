@@ -2,13 +2,16 @@
 -- trajectories, then their steps; V = 0 in UI-TARS-2's flywheel (arXiv 2509.02544).
 --
 -- All steps that hold an action are there, errors among them, `place` counting them from 0; nothing is known of steps whose
--- text held none. The replayed steps of a correction, and those in whose place a person put another, are context only, and
--- have no weight; nothing is learnt from a correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
+-- text held none. The replayed steps of a correction, those in whose place a person put another, and those that an import's
+-- source takes out of training (`given_targets`) are context only, and have no weight; nothing is learnt from a correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
 WITH
 failed AS (
     SELECT
         t.task_id, trajectory_id, s.step,
-        s.step < t.replayed OR (trajectory_id, s.step) IN (SELECT (trajectory_id, step) FROM people_corrections WHERE replaces) AS context,
+        s.step < t.replayed OR (trajectory_id, s.step) IN (
+            SELECT (trajectory_id, step) FROM people_corrections WHERE replaces
+            UNION ALL SELECT (trajectory_id, step) FROM given_targets WHERE NOT target
+        ) AS context,
         row_number() OVER (PARTITION BY trajectory_id ORDER BY s.step) - 1 AS place
     FROM trajectories t
     JOIN (FROM decisions WHERE route = 'ct') USING (trajectory_id)

@@ -1,7 +1,7 @@
 -- All preferences, each with its context: the steps before, and the last $history_images screens, oldest first. The
 -- actions of both sides are those of their steps; a side that is no step, as in a correction, has none.
 -- What the newest decision holds back (quarantine) or says nothing of the policy (none) is on neither side, and of two
--- trajectories that part only one that is still accepted is preferred, and not by a step that an import's own record calls wrong. A correction that was rolled out is preferred while no gate
+-- trajectories that part only one that is still accepted is preferred, and not by a step that an import's own record calls wrong or takes out of training. A correction that was rolled out is preferred while no gate
 -- calls it a failure; one that a person wrote is
 -- what the person says, until a sandbox refutes it, but of a success that a verifier accepted only once it was verified;
 -- where $corrections is `verified`, only once it was seen to succeed. Of a step's corrections the newest that nobody undid
@@ -24,6 +24,7 @@ usable AS (
     WHERE pair_id NOT IN (FROM refused) AND trajectory_id NOT IN (FROM held) AND coalesce(rejected_trajectory_id, '') NOT IN (FROM held)
         AND (kind <> 'parting' OR trajectory_id NOT IN (FROM turned_away))
         AND (kind <> 'parting' OR (trajectory_id, step) NOT IN (FROM faulted))
+        AND (kind <> 'parting' OR (trajectory_id, step) NOT IN (SELECT (trajectory_id, step) FROM given_targets WHERE NOT target))
         AND (kind = 'parting' OR NOT verified OR trajectory_id NOT IN (FROM refuted))
 )
 SELECT

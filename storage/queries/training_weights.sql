@@ -18,7 +18,7 @@
 -- `verified`, before it was seen to succeed. Where a trajectory shows that it does, that teaches it, unless it was undone;
 -- one that took longer than the recorded success shows nothing.
 --
--- What is imported from a lake that says which of its steps are targets (`given`) has no others here. Of any other import a
+-- What is imported from a lake that says which of its steps are targets (`given_targets`) has no others here. Of any other import a
 -- step that its own record calls wrong or redundant (`faulted`) is context alone. An export asks this query what to say of its
 -- steps.
 --
@@ -66,10 +66,6 @@ grouped AS (
     JOIN steps s USING (trajectory_id, step)
     LEFT JOIN thoughts a USING (trajectory_id, step)
 ),
-given AS (
-    SELECT trajectory_id, step, (extra ->> '$.flywheel.target')::BOOLEAN AS target FROM steps
-    WHERE extra IS NOT NULL AND target IS NOT NULL
-),
 context AS (
     SELECT
         group_id, trajectory_id, step, bit_xor(done) OVER (PARTITION BY trajectory_id ORDER BY step) AS done,
@@ -82,8 +78,8 @@ repeated AS (
     SELECT trajectory_id, step FROM context
     QUALIFY row_number() OVER (PARTITION BY group_id, done, shown ORDER BY trajectory_id, step) > 1
     UNION ALL SELECT trajectory_id, step FROM people_corrections WHERE replaces
-    UNION ALL SELECT trajectory_id, step FROM given WHERE NOT target
-    UNION ALL SELECT trajectory_id, step FROM faulted ANTI JOIN given USING (trajectory_id, step)
+    UNION ALL SELECT trajectory_id, step FROM given_targets WHERE NOT target
+    UNION ALL SELECT trajectory_id, step FROM faulted ANTI JOIN given_targets USING (trajectory_id, step)
 ),
 questioned AS (SELECT DISTINCT screenshot FROM grounding JOIN steps USING (trajectory_id, step)),
 screens AS (
@@ -95,7 +91,7 @@ samples AS (
         false AS grounding, trajectory_id, step, place,
         step < replayed OR (trajectory_id, step) IN (FROM repeated)
         OR continues IS NOT NULL
-            AND trajectory_id NOT IN (SELECT trajectory_id FROM people_tries UNION SELECT trajectory_id FROM given)
+            AND trajectory_id NOT IN (SELECT trajectory_id FROM people_tries UNION SELECT trajectory_id FROM given_targets)
             AND step > min(step) FILTER (step >= replayed) OVER (PARTITION BY trajectory_id) AS again
     FROM imitated JOIN trajectories USING (trajectory_id)
     UNION ALL

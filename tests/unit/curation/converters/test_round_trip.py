@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from curation.converters.chat import plain
 from curation.converters.code import Style, read_code, write_code
 from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, StepAbout
 from curation.converters.format import FORMATS
+from curation.converters.tokens import plain
 from models.families.code.calls import NoAction
 from schemas.action import Action, Scroll, action_of, to_json
 from tests.unit.curation.converters.records import ACTIONS, RECORDS, found, picture, refused, taken, written

@@ -1,0 +1,86 @@
+"""Keeps special tokens out of the texts that trainers of others tokenise.
+
+A tokenizer reads `<|im_end|>` or `<image>` as a control code wherever it stands in a row. Formats whose texts are
+tokenised (`ui-tars`, `trl`, `verl`, `scalecua`, `agentnet`, `lerobot`) therefore write every text of a trajectory with
+a space behind the first character of such a token; formats that record or exchange (`atif`, `label-studio`) keep texts
+exactly. A text that holds the broken form already gets one more space, so that an import of an export removes one space
+from each and restores the text exactly.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+from curation.converters.exchanged import Exchanged, ExchangedStep
+from schemas.action import Action
+
+_ANGLED = r"(?:(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)(?:\|[^\s<>]{1,40}|[^\s<>|]{1,40}\|)>)"
+_SQUARE = r"(?:IMG|/?INST\])"
+_TOKENS = re.compile(rf"<(?= *{_ANGLED})|\[(?= *{_SQUARE})")
+"""The first character of a token such as `<image>`, `<|im_end|>` or `[INST]`, also of one that is broken already; box
+tokens are UI-TARS's own markup."""
+_BROKEN = re.compile(rf"(<) (?= *{_ANGLED})|(\[) (?= *{_SQUARE})")
+Change = Callable[[str], str]
+
+
+def plain(text: str) -> str:
+    """Break every token in a text with a space behind its first character."""
+    return _TOKENS.sub(lambda found: f"{found[0]} ", text)
+
+
+def restored(text: str) -> str:
+    """Return the text that `plain` broke."""
+    return _BROKEN.sub(lambda found: found[1] or found[2], text)
+
+
+def plain_between(text: str, placeholder: re.Pattern[str]) -> str:
+    """Break every token of a text except the placeholders of pictures."""
+    made, end = "", 0
+    for found in placeholder.finditer(text):
+        made, end = f"{made}{plain(text[end : found.start()])}{found[0]}", found.end()
+    return made + plain(text[end:])
+
+
+def plain_value(value: Any) -> Any:
+    """Break every token in the texts of a JSON value; keys stay."""
+    return _value(value, plain)
+
+
+def for_trainers(record: Exchanged) -> Exchanged:
+    """Break every token in a trajectory's texts; a format breaks what it keeps in `extra` itself, as it knows its own
+    placeholders there."""
+    return _record(record, plain)
+
+
+def from_export(record: Exchanged) -> Exchanged:
+    """Return the trajectory that `for_trainers` broke, `extra` included."""
+    steps = tuple(replace(one, extra=_value(one.extra, restored)) for one in record.steps)
+    return _record(replace(record, steps=steps, extra=_value(record.extra, restored)), restored)
+
+
+def _record(record: Exchanged, change: Change) -> Exchanged:
+    steps = tuple(_step(one, change) for one in record.steps)
+    return replace(record, instruction=change(record.instruction), steps=steps)
+
+
+def _step(step: ExchangedStep, change: Change) -> ExchangedStep:
+    found = step.found and replace(step.found, reflection=change(step.found.reflection))
+    action = step.action and _action(step.action, change)
+    return replace(step, thought=change(step.thought), action=action, text=change(step.text), found=found)
+
+
+def _action(action: Action, change: Change) -> Action:
+    held = {name: one for name, one in action.model_dump(exclude={"type"}).items() if isinstance(one, str)}
+    changed = {name: change(one) for name, one in held.items() if change(one) != one}
+    return action.model_copy(update=changed) if changed else action
+
+
+def _value(value: Any, change: Change) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: _value(one, change) for key, one in cast(Mapping[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [_value(one, change) for one in cast(Sequence[Any], value)]
+    return value
