@@ -248,6 +248,7 @@ def record_of(
     kept: Extra,
     place: Place,
     decided: Sequence[Decided] = (),
+    exact: bool = False,
 ) -> Exchanged:
     """The trajectory of a row with what is known of it; of a row of one step, that is known of the row's last.
 
@@ -258,6 +259,7 @@ def record_of(
         kept: what the row holds beyond that.
         place: where the row stands.
         decided: what people decided on it.
+        exact: whether the format keeps texts exactly; others break the tokens in them (`curation.converters.tokens`).
 
     Raises:
         Refused: what is known is of more or fewer steps.
@@ -265,7 +267,7 @@ def record_of(
     called = known.trajectory.trajectory_id if known else ""
     extra = {name: kept} if kept else {}
     record = Exchanged(called, instruction, tuple(steps), decided=tuple(decided), extra=extra)
-    record = record if known is None else from_export(record)
+    record = record if known is None or exact else from_export(record)
     if known is None or known.step is None or not steps:
         return with_metadata(record, known, place)
     own = with_metadata(replace(record, steps=record.steps[-1:]), known, place).steps

@@ -197,7 +197,7 @@ class LabelStudio(Format):
         rest = [one for one in (_rest(answer) for answer in answers) if one["result"]]
         if rest:
             own = replace(own, extra={self.name: {"task": {"annotations": rest}}})
-        return Part(record_of(self.name, asked, [own], known, {}, place, decided), key, number)
+        return Part(record_of(self.name, asked, [own], known, {}, place, decided, exact=True), key, number)
 
 
 def _rest(answer: _Answer) -> dict[str, Any]:

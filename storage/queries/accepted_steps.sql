@@ -1,8 +1,12 @@
--- How many steps there are to imitate: those of accepted trajectories, without what was only replayed; of a correction that no
--- person said only the corrected one.
+-- How many steps there are to imitate: those of accepted trajectories, without what was only replayed and what an import's
+-- source takes out of training; of a correction that no person said only the corrected one.
 SELECT
     coalesce(
-        sum(if(continues IS NULL OR trajectory_id IN (SELECT trajectory_id FROM people_tries), n_steps - replayed, 1)), 0
+        sum(if(continues IS NULL OR trajectory_id IN (SELECT trajectory_id FROM people_tries), n_steps - replayed - coalesce(n_context, 0), 1)), 0
     )::BIGINT AS n
 FROM trajectories
+LEFT JOIN (
+    SELECT trajectory_id, count(*) AS n_context
+    FROM given_targets JOIN trajectories USING (trajectory_id) WHERE NOT target AND step >= replayed GROUP BY trajectory_id
+) USING (trajectory_id)
 WHERE trajectory_id IN (SELECT trajectory_id FROM decisions WHERE route = 'sft')

@@ -3,7 +3,8 @@
 --
 -- All steps that hold an action are there, errors among them, `place` counting them from 0; nothing is known of steps whose
 -- text held none. The replayed steps of a correction, those in whose place a person put another, and those that an import's
--- source takes out of training (`given_targets`) are context only, and have no weight; nothing is learnt from a correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
+-- source takes out of training (`given_targets`) are context only, and have no weight; nothing is learnt from a
+-- correction that came to nothing. The columns are those of training_weights.sql, so training_samples.sql reads what is drawn.
 WITH
 failed AS (
     SELECT
@@ -24,8 +25,8 @@ counted AS (
 SELECT
     trajectory_id, step, place, false AS grounding, false AS corrected,
     if(context, NULL, 1 / (
-        count(DISTINCT task_id) OVER ()
-        * count(DISTINCT trajectory_id) OVER (PARTITION BY task_id)
+        count(DISTINCT task_id) FILTER (NOT context) OVER ()
+        * count(DISTINCT trajectory_id) FILTER (NOT context) OVER (PARTITION BY task_id)
         * steps
     )) AS weight
 FROM counted

@@ -1,6 +1,7 @@
 """What the queries of training say of a lake, held against plain Python; and how samples share a training."""
 
 import hashlib
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import replace
@@ -288,6 +289,37 @@ def test_the_sides_of_a_pair_have_the_actions_of_their_steps_and_those_of_a_corr
     assert first.past_replies == (first.chosen,) and second.chosen == CORRECTED.replace("123", "120")
     (gibberish,) = preferences_of([parting | {"rejected_action": None}], TinyFamily(PolicyConfig()))
     assert gibberish.rejected == "no"
+
+
+def test_a_step_that_an_import_s_source_takes_out_of_training_is_no_target_and_preferred_by_no_pair(
+    lake: Lake, row
+) -> None:
+    """Such as a message with `loss_mask` 0, or a step of ATIF with `is_copied_context`."""
+    told = {0: json.dumps({"flywheel": {"target": False}}), 1: json.dumps({"flywheel": {"actor": "x"}}), 2: None}
+    for name, route in (("good", "sft"), ("bad", "ct"), ("copied", "ct")):
+        lake.append("trajectories", [row("trajectories", trajectory_id=name, task_id=f"task-{name}", n_steps=3)])
+        lake.append("verdicts", [row("verdicts", trajectory_id=name, route=route)])
+        steps = [(at, told[0] if name == "copied" else extra) for at, extra in told.items()]
+        lake.append(
+            "steps",
+            [
+                row("steps", trajectory_id=name, step=at, action=to_json(Wait()), screenshot=f"{at}" * 64, extra=extra)
+                for at, extra in steps
+            ],
+        )
+    weighed = ask(lake, "training_weights", **SHARES, history_images=1, practice=[]).to_pylist()
+    assert [one["step"] for one in weighed if one["trajectory_id"] == "good" and one["weight"]] == [1, 2]
+    continual = {
+        (one["trajectory_id"], one["step"]): one["weight"] for one in ask(lake, "continual_step_weights").to_pylist()
+    }
+    assert [continual["bad", at] for at in range(3)] == [None, pytest.approx(0.5), pytest.approx(0.5)]
+    assert [continual["copied", at] for at in range(3)] == [None] * 3
+    assert ask(lake, "accepted_steps")["n"].to_pylist() == [2]
+    pair = {"trajectory_id": "good", "iteration": 1, "task_id": "task-good", "seed": 1, "kind": "parting"}
+    pair |= {"chosen": "yes", "rejected": "no", "rejected_trajectory_id": "bad", "verified": True}
+    lake.append("pairs", [{**pair, "pair_id": f"p{at}", "step": at} for at in range(3)])
+    pairs = ask(lake, "training_pairs", history_images=1, corrections="all").to_pylist()
+    assert [one["pair_id"] for one in pairs] == ["p1", "p2"]
 
 
 def test_of_stored_successes_the_newest_of_a_task_is_shown_and_the_newest_of_a_seed(lake: Lake, row) -> None:
