@@ -2,10 +2,10 @@
 
 Of what the filter accepted the targets are those of a training in-house: an export asks the same query for them
 (`storage/queries/training_weights.sql`), and each step says so (`StepAbout.target`). Of anything else all steps are
-targets, but what was only replayed, what follows the step that a proposer corrected, and what gave way to a person's
-correction; that is one, after the very steps that led there. A format whose rows are targets, without a mask, writes a
-trajectory that has other steps twice: its targets as rows of their own (`copied`), and the whole of it, for an import,
-into the folder `CONTEXT`, which nobody trains on.
+targets, but what an import's source takes out of training, what was only replayed, what follows the step that a
+proposer corrected, and what gave way to a person's correction; that is one, after the very steps that led there. A
+format whose rows are targets, without a mask, writes a trajectory that has other steps twice: its targets as rows of
+their own (`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which nobody trains on.
 """
 
 from collections.abc import Iterator
