@@ -62,8 +62,10 @@ class Clicker(LanguageModel):
 
 
 def clicked(config: Config, share: float, pause_s: float = 0.0) -> Config:
-    """The config with a clicker for every policy, of this share of hits."""
+    """The config with a clicker for every policy, of this share of hits; its log probabilities are made up."""
     fields = config.model_dump()
+    for method in ("group", "ppo"):
+        fields["train"][method] |= {"most_mismatch": None}
     options = {"share": share, "pause_s": pause_s}
     return config_of(fields | {"policy": fields["policy"] | {"backend": f"{__name__}:Clicker", "options": options}})
 
