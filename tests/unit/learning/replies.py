@@ -38,12 +38,13 @@ def rolled_out(
     if runner is None:
         runner = TransformersModel(directory)
         runner.model.float()
-    rollouts = []
+    family, rollouts = family_of(POLICY, directory), []
+    family.learn_tokens(directory)
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
         turns = (Turn("Wait.", "wait()", screens[0]),) if at % 2 else ()
-        chat = family_of(POLICY, directory).messages(Context(sample.instruction, turns, screens[-1], at))
+        chat = family.chat(Context(sample.instruction, turns, screens[-1], at))
         (completion,) = runner.generate([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
         said = (SAID,) * len(turns)
         rollouts.append(
