@@ -25,7 +25,7 @@ QUARTER = (SIDE + OVERLAP) // 2
 """Pixels of a quarter's side: two of them, which share as much, are a tile's."""
 SURE = 0.6
 """Least confidence of a line."""
-MEASURED = 1920 * 1080
+MEASURED = 3840 * 2160
 """Pixels of the largest screen whose recall is known (docs/perception.md)."""
 
 Corner = tuple[int, int]
