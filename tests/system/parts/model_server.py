@@ -23,6 +23,7 @@ import torch
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response
+from peft import PeftModel
 
 from models.completion import Completion
 from models.families.prompt import Message
@@ -55,6 +56,7 @@ class Adaptable(TransformersModel):
         super().__init__(directory, PolicyConfig(prefix_mb=0, seen_screens_mb=0))
         self.model.float()
         self.adapters: dict[str, str] = {}
+        self.adapted: Any = None
 
     @property
     def tokenizer(self) -> Any:
@@ -62,15 +64,20 @@ class Adaptable(TransformersModel):
 
     def add(self, name: str, path: str) -> None:
         known = f"adapter{len(self.adapters)}"
-        self.model.load_adapter(path, adapter_name=known)
+        if self.adapted is None:
+            self.adapted = PeftModel.from_pretrained(self.model, path, adapter_name=known)
+        else:
+            self.adapted.load_adapter(path, adapter_name=known)
         self.adapters[name] = known
 
     def choose(self, adapter: str) -> None:
+        if self.adapted is None:
+            return
         if adapter:
-            self.model.enable_adapters()
-            self.model.set_adapter(self.adapters[adapter])
-        elif self.adapters:
-            self.model.disable_adapters()
+            self.adapted.base_model.enable_adapter_layers()
+            self.adapted.set_adapter(self.adapters[adapter])
+        else:
+            self.adapted.base_model.disable_adapter_layers()
 
     def _generate(self, chats: Any, sampler: Any, max_tokens: int) -> list[Completion]:
         def seeing(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -73,6 +73,8 @@ class Proxy:
             elif self._mode == "whole":
                 with socket.create_connection(self._behind) as server:
                     self._open += [client, server]
+                    if self._mode != "whole":  # it went away while this one connected
+                        return
                     back = threading.Thread(target=self._pass, args=(server, client), daemon=True)
                     back.start()
                     self._pass(client, server, counted=True)
