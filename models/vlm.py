@@ -34,7 +34,6 @@ class VlmPolicy(Policy):
         self.version = version or directory.name
         self._directory, self._compared = directory, False
         self.family = family_of(config, directory)
-        self.family.learn_tokens(directory)
         self.dialect = self.family.dialect
         backend = BACKENDS.class_of(backend_of(config, directory))
         options_of(backend.options, config.options, "policy.options")

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
-from models.families.outside import marked, marked_action, names_in, opened, tokens_of
+from models.families.outside import marked, marked_action, names_in, opened
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
 from models.families.reading import Reading, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
@@ -112,10 +111,6 @@ class ModelFamily:
                 "Name a family that writes thousandths, or a checkpoint with such a processor.",
             )
         self.limits = limits
-
-    def learn_tokens(self, directory: Path) -> None:
-        """Take on the added tokens of the checkpoint in a directory."""
-        self.tokens = tokens_of(directory)
 
     def sides(self, screen: Size) -> tuple[float, float]:
         """How many units of its coordinates a screen of this size is wide and high."""
@@ -247,9 +242,6 @@ class TinyFamily(ModelFamily):
     def messages(self, context: Context) -> list[Message]:
         """As `ModelFamily.messages`; how the reply is to begin is given with the instruction."""
         return super().messages(replace(context, instruction=self.asked(context.instruction, context.thinks)))
-
-    def learn_tokens(self, directory: Path) -> None:
-        """None: all its control tokens have the general form, and the others are its words."""
 
     @staticmethod
     def asked(instruction: str, thinks: bool) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from models.families.family import ModelFamily
+from models.families.outside import tokens_of
 from models.families.processor import read_limits
 from models.tiny.layout import is_tiny, read_config
 from schemas.config.sections import PolicyConfig
@@ -90,8 +91,10 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
     name = name_of(config, directory)
     family = FAMILIES.class_of(name)(config)
     family.name = name
-    if name != "tiny":
-        family.fit(read_limits(directory or Path(config.base)))
+    if name != "tiny":  # whose control tokens have the general form, and whose others are its words
+        checkpoint = directory or Path(config.base)
+        family.fit(read_limits(checkpoint))
+        family.tokens = tokens_of(checkpoint)
     return family
 
 

@@ -36,7 +36,4 @@ def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
 
 def policy_family(config: Config, lake: Lake, version: str) -> ModelFamily:
     """The family of a version that is to be trained, which says how it writes what it is to learn."""
-    directory = checkpoint_folder(lake, version, to_train=True)
-    family = family_of(config.policy, directory)
-    family.learn_tokens(directory)
-    return family
+    return family_of(config.policy, checkpoint_folder(lake, version, to_train=True))

@@ -74,7 +74,6 @@ class Chats:
     def __init__(self, directory: Path, policy: PolicyConfig, screenshots: Screenshots, seed: int) -> None:
         self.processor = read_processor(directory)
         self._family = family_of(policy, directory)
-        self._family.learn_tokens(directory)
         self._directory, self._policy = directory, policy
         self._screenshots, self._seed, self._history_images = screenshots, seed, policy.history_images
         self._tokenizer: Any = self.processor.tokenizer

@@ -39,7 +39,6 @@ def rolled_out(
         runner = TransformersModel(directory)
         runner.model.float()
     family, rollouts = family_of(POLICY, directory), []
-    family.learn_tokens(directory)
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]

@@ -126,7 +126,6 @@ def assert_same_control(
     """Assert that chats about all the texts have the same tokens of control, acted on and trained on."""
     policy = policy_of(*asked, directory)
     family = family_of(policy)
-    family.learn_tokens(directory)
     chats = Chats(directory, policy, Screenshots(folder / "screenshots.parquet"), 0)
     tokenizer: Any = chats.processor.tokenizer
     thinks = {tokenizer.convert_tokens_to_ids(token) for token in (OPEN, CLOSE)}  # around a thought that holds a draft
