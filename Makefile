@@ -4,7 +4,7 @@ PYTHON ?= python3
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: run test test-slow check docs bench setup clean
+.PHONY: run test t test-slow check docs bench setup clean
 
 .venv/ready: requirements.lock pyproject.toml
 	@PYTHON=$(PYTHON) sh scripts/setup.sh
@@ -17,6 +17,10 @@ run: .venv/ready
 
 test: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
+
+# The tests of one package, those that failed last first: make t DIR=curation/gates
+t: .venv/ready
+	@.venv/bin/python -m pytest --failed-first tests/unit/$(DIR)
 
 test-slow: .venv/ready
 	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "slow or not slow"

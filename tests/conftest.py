@@ -4,6 +4,9 @@ import atexit
 import gc
 import os
 import sys
+from collections import Counter
+
+import pytest
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -17,6 +20,20 @@ def pytest_collection_finish() -> None:
     """What was imported stays: no search for garbage goes through it again, of which every training makes one."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Lists the skipped tests by the reason, which names what is missing."""
+    reasons = Counter(
+        str(report.longrepr[2]).removeprefix("Skipped: ")
+        for report in terminalreporter.stats.get("skipped", [])
+        if isinstance(report.longrepr, tuple)
+    )
+    if not reasons:
+        return
+    terminalreporter.section("skipped tests")
+    for reason, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0])):
+        terminalreporter.write_line(f"{count:5}  {reason}")
 
 
 def _quiet_end() -> None:
