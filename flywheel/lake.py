@@ -11,13 +11,15 @@ import pyarrow as pa
 from PIL import Image
 from polars.io.plugins import register_io_source
 
-from schemas.action import Action, from_json
+from schemas.action import Action, from_json, to_json
 from schemas.config import load_config
 from schemas.failure import LakeError
 from schemas.tables import TABLES
+from schemas.tables.review import Decision, Review
 from schemas.tables.step import Step
 from storage.catalog import ask, stream_text
 from storage.lake import Lake as StoredLake
+from tasks.shared.reviews import Draft, reviews_of, submit
 from tasks.shared.status import iterations
 from tasks.shared.trajectories import stored
 
@@ -54,7 +56,7 @@ class Trajectory:
 
 
 class Lake:
-    """Read access to one lake. Frames are lazy: a query reads only the columns that it uses.
+    """One lake: its tables, and reviewers' decisions. Frames are lazy: a query reads only the columns that it uses.
 
     Each method named after a table returns its rows as they are when the frame is collected. docs/tables.md lists the
     columns.
@@ -163,6 +165,43 @@ class Lake:
         for row, steps in stored(self._lake, [trajectory_id]):
             return Trajectory(row.model_dump(), tuple(steps), self._lake)
         raise LakeError(f"There is no trajectory {trajectory_id!r}.", "`lake.trajectories()` lists their ids.")
+
+    def annotate(
+        self,
+        trajectory_id: str,
+        decision: Decision,
+        *,
+        person: str,
+        step: int | None = None,
+        action: Action | None = None,
+        thought: str | None = None,
+        note: str = "",
+        undoes: str | None = None,
+    ) -> Review:
+        """Record a reviewer's decision about a trajectory or one of its steps, as the annotation page does.
+
+        Args:
+            trajectory_id: the trajectory.
+            decision: `accept` or `reject` the whole trajectory, `correct` a step, mark an `error_step`, add a `note`,
+                or `undo` an earlier decision.
+            person: the reviewer's name.
+            step: the step, counted from 0, for `correct`, `error_step` and `note`.
+            action: the right action of the step, for `correct`.
+            thought: the thought that belongs to the right action.
+            note: free text.
+            undoes: the `review_id` of the decision to take back, for `undo`.
+
+        Returns:
+            The review as it is stored. `lake.table("reviews")` lists them.
+
+        Raises:
+            UsageError: no such trajectory or step, or arguments that the decision does not take; nothing is written.
+            Conflict: another reviewer decided at the same time; nothing is written.
+        """
+        text = None if action is None else to_json(action)
+        revision = len(reviews_of(self._lake, trajectory_id))
+        draft = Draft(trajectory_id, revision, person, decision, step, text, thought, note, undoes=undoes)
+        return submit(self._lake, draft)
 
     def curve(self) -> pl.DataFrame:
         """Return success by iteration.

@@ -145,3 +145,32 @@ def test_the_guide_runs_on_a_lake(place: Path, monkeypatch: pytest.MonkeyPatch):
     names: dict[str, Any] = {}
     exec(code, names)
     assert names["first"] == "t0" and names["trajectory"].image(0).size == (4, 3)
+
+
+def test_a_reviewer_accepts_corrects_and_takes_back_and_a_second_reading_knows(place: Path):
+    lake = flywheel.open(str(place))
+    accepted = lake.annotate("t0", "accept", person="Ada")
+    corrected = lake.annotate("t0", "correct", person="Ada", step=1, action=Click(x=0.5, y=0.25), thought="Here.")
+    reviews = lake.table("reviews").sort("revision").collect()
+    assert reviews["decision"].to_list() == ["accept", "correct"] and reviews["person"].to_list() == ["Ada", "Ada"]
+    assert (accepted.revision, corrected.revision) == (0, 1)
+    (correction,) = lake.annotations().filter(pl.col("kind") == "correction").collect().to_dicts()
+    assert json.loads(correction["action"]) == {"type": "click", "x": 0.5, "y": 0.25} and correction["step"] == 1
+    lake.annotate("t0", "undo", person="Ada", undoes=corrected.review_id)
+    assert lake.annotations().filter(pl.col("kind") == "correction").collect().is_empty()
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"decision": "accept", "person": ""}, "person"),
+        ({"decision": "correct", "person": "Ada"}, "action"),
+        ({"decision": "correct", "person": "Ada", "action": Click(x=0.5, y=0.5), "step": 7}, "step"),
+        ({"decision": "accept", "person": "Ada", "step": 0}, "step"),
+    ],
+)
+def test_a_decision_that_makes_no_sense_writes_nothing(place: Path, given: dict[str, Any], named: str):
+    lake = flywheel.open(str(place))
+    with pytest.raises(UsageError, match=named):
+        lake.annotate("t0", **given)
+    assert lake.table("reviews").collect().is_empty()
