@@ -87,7 +87,7 @@ def say(text: str, err: bool = False) -> None:
 
 def sweep_exports(to: Path) -> None:
     """Removes what exports to the same place left that were killed, and says so."""
-    from schemas.beside import swept
+    from schemas.atomic_folder import swept
 
     for one in swept(to):
         say(f"flywheel: removed {one}, which an export left that was killed.", err=True)

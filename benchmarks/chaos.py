@@ -35,7 +35,7 @@ from schemas.failure import FlywheelError, is_environment_failure
 from schemas.table import SCHEMA_VERSION
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.turning import FOLDER
+from tasks.iteration_lock import FOLDER
 
 CONFIG = """
 name = "chaos"

@@ -39,7 +39,7 @@ from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from storage.catalog import FOLDER, ask, stream
 from storage.lake import Lake
-from tasks.shared.known import ENOUGH, LOOKED_AT
+from tasks.shared.gate_facts import ENOUGH, LOOKED_AT
 
 SIZES = {False: (100_000, 1_000_000, 10_000_000, 100_000_000), True: (10_000, 100_000)}
 """Steps."""

@@ -72,7 +72,7 @@ def turn(arm: str, config: Config) -> None:
     """Turns the arm's iterations in this process and writes what was measured to the work folder."""
     from apps.environment import make_prefect_home, settle
     from apps.interrupts import heeded, ignore
-    from schemas.home import home
+    from schemas.project_dir import home
 
     settle()
     make_prefect_home()
@@ -93,6 +93,7 @@ def _plain(config: Config) -> None:
     from tasks.curriculum import choose_tasks
     from tasks.evaluate import evaluate_candidate
     from tasks.filter import filter_trajectories
+    from tasks.iteration_lock import iteration_lock
     from tasks.prepare import prepare_lake
     from tasks.promote.promote import promote_candidate
     from tasks.quality.gate import check_again, check_quality
@@ -101,12 +102,11 @@ def _plain(config: Config) -> None:
     from tasks.running.run import open_run
     from tasks.think.think import think_of_steps
     from tasks.train.train import continue_training, train_policy
-    from tasks.turning import turning
 
     stages = (choose_tasks, collect_trajectories, filter_trajectories, reflect_on_failures, think_of_steps)
     stages += (annotate_steps, check_quality, continue_training, train_policy, evaluate_candidate, check_again)
     check_before_spending.fn(config)
-    with open_run(config) as run, turning(run.lake):
+    with open_run(config) as run, iteration_lock(run.lake):
         planned = plan_iterations.fn(config, ITERATIONS)
         prepare_lake.fn(config, -1)
         for iteration in planned:
@@ -120,7 +120,7 @@ def _under_prefect(config: Config, own: bool) -> None:
     from apps.schedule.connection import answers, use_server
     from apps.schedule.processes import Kept, end_all
     from apps.server import SERVE
-    from schemas.home import home
+    from schemas.project_dir import home
 
     kept: list[Kept] = []
     try:

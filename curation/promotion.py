@@ -81,7 +81,7 @@ class Decision:
 
     @property
     def promoted(self) -> bool:
-        """Whether the challenger reigns."""
+        """Whether the challenger becomes champion."""
         return self.outcome == "promote"
 
 
@@ -101,7 +101,7 @@ def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, un
 
 
 def better(resolution: float, alpha: float, beta: float) -> Rule:
-    """The rule for a mere reproduction: it reigns only if it wins."""
+    """The rule for a mere reproduction: it is promoted only if it wins."""
     return Rule(0.0, 2 * resolution, alpha, beta, None)
 
 

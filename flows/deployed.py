@@ -12,13 +12,13 @@ from pydantic import Field
 
 from flows import collect as collecting
 from flows import evaluate as measuring
-from flows import flywheel as turning
+from flows import flywheel as running
 from flows import maintain as maintaining
 from flows import quality as checking
 from flows import retrain as retraining
 from schemas.config import load_config
 from tasks.measure import Measured
-from tasks.preflight.unread import refuse_unrepeated
+from tasks.preflight.unused_keys import refuse_unrepeated
 from tasks.quality.gate import Passed
 from tasks.running.budget import Exhausted
 from tasks.running.console import say
@@ -48,7 +48,7 @@ def flywheel(
         overrides: config keys, one a line, such as train.steps=100.
         iterations: how many to turn.
     """
-    return turning.flywheel.fn(load_config(config or None, overrides), iterations)
+    return running.flywheel.fn(load_config(config or None, overrides), iterations)
 
 
 @flow(name="collect", flow_run_name=run_name, persist_result=False)

@@ -9,6 +9,7 @@ from tasks.check import check_before_spending
 from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
+from tasks.iteration_lock import iteration_lock
 from tasks.prepare import prepare_lake
 from tasks.quality.gate import check_quality
 from tasks.reflect.reflect import reflect_on_failures
@@ -19,7 +20,6 @@ from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
 from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
-from tasks.turning import turning
 
 
 @flow(name="flywheel", flow_run_name=run_name)
@@ -34,7 +34,7 @@ def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exh
         What ended it early, the pause of the lake or its budget, or None.
     """
     check_before_spending(config)
-    with open_run(config) as run, turning(run.lake), until_paused(run) as end:
+    with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:
         planned = plan_iterations(config, iterations)
         prepare_lake(config, -1)
         for iteration in planned:

@@ -5,7 +5,7 @@ from prefect import flow
 from schemas.config import Config
 from schemas.metrics import Metrics
 from tasks.annotate import annotate_steps
-from tasks.exchange.bring import Request, bring_data, check_import, claim_import
+from tasks.exchange.importing import Request, check_import, claim_import, import_data_set
 from tasks.filter import filter_trajectories
 from tasks.quality.gate import check_again, check_quality
 from tasks.running.iterations import close_iteration
@@ -29,7 +29,7 @@ def import_data(config: Config, request: Request) -> Metrics:
     name = check_import(config, request)
     with open_run(config):
         iteration = claim_import(config, request, name)
-        written = bring_data(config, request, name, iteration)
+        written = import_data_set(config, request, name, iteration)
         check_quality(config, iteration)
         routed = filter_trajectories(config, iteration)
         think_of_steps(config, iteration)

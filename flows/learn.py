@@ -8,7 +8,7 @@ from tasks.train.train import continue_training, train_policy
 
 
 def learn(config: Config, iteration: int) -> None:
-    """Trains a candidate, measures it, and makes it the champion if it is not worse than the reigning one.
+    """Trains a candidate, measures it, and makes it the champion if it is not worse than the current one.
 
     A part of its flow's table of contents, not a flow of its own: Prefect takes a second to begin and end one.
     """

@@ -16,10 +16,10 @@ from learning.checkpoint import ObjectStore, read_manifest, read_tensors
 from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
 from learning.engines.fsdp.model import SHARD, write_model
-from learning.masters import WEIGHTS, masters_of
+from learning.master_weights import WEIGHTS, master_weights_of
 from models.safe import SAFE, read_whole
 from models.tiny.layout import OWN
-from schemas.beside import written_beside
+from schemas.atomic_folder import atomic_folder
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
 
@@ -75,7 +75,7 @@ def export(
     _check({name: manifest.tensors[full].shape for name, full in names.items()}, expected, where, parent)
     read = ((name.removeprefix(prefix), tensor) for name, tensor in read_tensors(store, manifest, names.values()))
     state = _merged(model, dict(read)) if adapted else dict(read)
-    with written_beside(to) as whole:
+    with atomic_folder(to) as whole:
         shutil.copytree(parent, whole, ignore=shutil.ignore_patterns(*_WEIGHT_FILES))
         dtype = model.config.dtype or torch.bfloat16
         write_model(model, {name: tensor.to(dtype) for name, tensor in state.items()}, whole, most)
@@ -106,7 +106,7 @@ def _model(parent: Path, weights: bool) -> Any:
 
 def _take_up(model: Any, parent: Path) -> None:
     """The weights beside adapters as their training found them."""
-    with masters_of(parent) as checkpoints:
+    with master_weights_of(parent) as checkpoints:
         if checkpoints is not None:
             checkpoints.load({f"{WEIGHTS}{name}": weight for name, weight in model.named_parameters()}, partial=True)
 

@@ -20,7 +20,7 @@ from learning.checkpoint import State
 from learning.engines.choice import engine_of
 from learning.engines.engine import Batch, Engine, Outputs, Piece, SampleRef
 from learning.job import RESULT, Job
-from learning.masters import keep_masters, take_up_masters
+from learning.master_weights import keep_master_weights, load_master_weights
 from learning.measures import Measures
 from models.tiny.layout import TRAINING
 from schemas.failure import UsageError
@@ -61,7 +61,7 @@ class Learner:
             )
         self._job = job
         self.engine = engine or engine_of(job, rank, world)
-        self.before = take_up_masters(self.engine, job.parent)
+        self.before = load_master_weights(self.engine, job.parent)
         """Optimiser steps that the moments had before this training."""
         self.objective = method.objective(job, self.engine)
         self._measures = Measures(self.engine, self.objective, job.policy)
@@ -171,7 +171,7 @@ class Learner:
         self.objective.write(folder)
         if steps is not None:
             place = f"{self._job.store}/{RESULT}/{TRAINING}" if self._job.store else None
-            keep_masters(
+            keep_master_weights(
                 self.engine, self.objective.masters(), folder, self._job.train.keep, self.before + steps, place
             )
 

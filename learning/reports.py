@@ -7,18 +7,18 @@ import json
 import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from learning.board import Board
+from learning.status_folder import StatusFolder
 
 
 class Reports:
     """The messages of this process."""
 
     def __init__(self) -> None:
-        self._board: Board | None = None
+        self._board: StatusFolder | None = None
         self._writer: ThreadPoolExecutor | None = None
         self._sent: list[Future[None]] = []
 
-    def to(self, board: Board) -> None:
+    def to(self, board: StatusFolder) -> None:
         """From now on messages go there."""
         self._board, self._writer = board, ThreadPoolExecutor(1, "reports")
 

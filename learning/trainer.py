@@ -1,7 +1,7 @@
 """The training process: `python -m learning.trainer JOB.json [BOARD]`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`learning.launch`). With a board (`learning.board`) it is heard there,
-messages and ranks' beats; without one its messages are printed. What a step is, is the learner's (`learning.learner`):
+Started plainly it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a board
+(`learning.status_folder`); without one it prints its messages. What a step is, is the learner's (`learning.learner`):
 the method's objective on the engine of the parent's network. A training that was killed goes on from its last
 checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a
 stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
@@ -28,7 +28,6 @@ import torch
 import torch.distributed as dist
 
 from learning.algorithms.method import method_of
-from learning.board import Board
 from learning.checkpoint.ranks import Ranks
 from learning.data.rounds import Round, Rounds
 from learning.data.sampler import Sampler
@@ -36,13 +35,14 @@ from learning.data.stream import StreamFolder
 from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
 from learning.gpus import Held
+from learning.heartbeat import HeartbeatThread
 from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.profiling import Profiler
-from learning.pulse import Pulse
 from learning.reports import REPORTS, send
 from learning.resume import Kept
+from learning.status_folder import StatusFolder
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, RankLostError, UsageError
 
@@ -52,7 +52,7 @@ SMALLER = (
 )
 
 
-def train(job: Job, pulse: Pulse | None = None) -> None:
+def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
     """Trains as one rank of `WORLD_SIZE`; rank 0 reports and writes.
 
     Args:
@@ -65,7 +65,7 @@ def train(job: Job, pulse: Pulse | None = None) -> None:
     """
     rank, world = dist.get_rank() if dist.is_initialized() else 0, int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(job.train.threads)
-    started, pulse = time.perf_counter(), pulse or Pulse()
+    started, pulse = time.perf_counter(), pulse or HeartbeatThread()
     ranks = Ranks(PATIENCE)
     if ranks.broadcast(lambda: _is_done(job)):
         ranks.close()
@@ -122,7 +122,14 @@ Report = Callable[[Round, int, float, Mapping[str, float]], None]
 
 
 def _train_round(
-    job: Job, learner: Learner, kept: Kept, profiler: Profiler, part: Round, steps: range, report: Report, pulse: Pulse
+    job: Job,
+    learner: Learner,
+    kept: Kept,
+    profiler: Profiler,
+    part: Round,
+    steps: range,
+    report: Report,
+    pulse: HeartbeatThread,
 ) -> float:
     """Takes these steps of a round; the last loss."""
     if job.stream is not None:
@@ -208,7 +215,7 @@ def main() -> int:
     """Runs the job named on the command line; returns the exit status."""
     ranks: list[subprocess.Popen[bytes]] = []
     held: Held = []
-    pulse, board = Pulse(), Board(sys.argv[2]) if len(sys.argv) == 3 else None
+    pulse, board = HeartbeatThread(), StatusFolder(sys.argv[2]) if len(sys.argv) == 3 else None
     rank = int(os.environ.get("RANK", "0"))
     if board is not None and rank == 0:
         REPORTS.to(board)
@@ -216,7 +223,7 @@ def main() -> int:
         if len(sys.argv) not in (2, 3):
             raise UsageError("One argument is needed, or two.", "python -m learning.trainer JOB.json [BOARD]")
         job = read_job(Path(sys.argv[1]))
-        pulse = Pulse(board, rank, job.train.hung_s)
+        pulse = HeartbeatThread(board, rank, job.train.hung_s)
         watch_parent()
         held = take_gpus(job, lambda text: send(waiting=text))
         ranks = start_ranks(job)
@@ -241,7 +248,7 @@ def main() -> int:
     return 0
 
 
-def _refuse(board: Board | None, rank: int, problem: str) -> None:
+def _refuse(board: StatusFolder | None, rank: int, problem: str) -> None:
     """Says what is wrong with this training: another start would end the same way."""
     if rank == 0:
         send(error=problem)

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
-from schemas.home import home
+from schemas.project_dir import home
 from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep
@@ -27,9 +27,9 @@ from storage.blobs import Blobs
 from storage.cache import FileCache
 from storage.explained import explained
 from storage.keys import last_of_each_key
-from storage.mark import Mark, make_mark, read_mark, renew_mark
 from storage.objects import ObjectStore
 from storage.scan import scan
+from storage.schema_marker import Mark, make_marker, read_marker, renew_marker
 from storage.table import StoredTable, sizes_of
 from storage.tombstones import Tombstones
 
@@ -82,10 +82,10 @@ class Lake:
         with explained(place.uri):
             require_bucket(place)
             store = place.store()
-            mark = read_mark(store, place.uri, oldest)
+            mark = read_marker(store, place.uri, oldest)
             if mark is None and not create:
                 raise LakeError(f"There is no lake at {place.uri}.", "Check `lake.uri`; `flywheel run` makes a lake.")
-            mark = mark or make_mark(store, place.uri)
+            mark = mark or make_marker(store, place.uri)
         place.patience.allow(config.patience_s)
         return cls(place, mark, config)
 
@@ -101,7 +101,7 @@ class Lake:
 
     def finish_upgrade(self) -> None:
         """Marks the lake as one of today's schema version; the last step of an upgrade."""
-        self._mark = renew_mark(self._place.store(), self._mark)
+        self._mark = renew_marker(self._place.store(), self._mark)
 
     @property
     def lake_id(self) -> str:

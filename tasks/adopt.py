@@ -32,14 +32,14 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
     """
     lake = run_of(config, create=False).lake
     source = Path(directory).absolute()
-    reigning = champion(lake)
+    incumbent = champion(lake)
     files = [file.name for file in files_of(source)]
     VlmPolicy(source, config.policy)
     require_sound(source)
-    if _weights(source).items() <= _stored(lake, reigning).items():
-        problem = f"{source} holds the very weights of the champion, {reigning.policy_version}."
+    if _weights(source).items() <= _stored(lake, incumbent).items():
+        problem = f"{source} holds the very weights of the champion, {incumbent.policy_version}."
         raise UsageError(
-            problem, "There is nothing to adopt; `flywheel rollback POLICY` makes an earlier champion reign."
+            problem, "There is nothing to adopt; `flywheel rollback POLICY` returns to an earlier champion."
         )
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):

@@ -18,10 +18,10 @@ from tasks.running.cluster import shares_out
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.known import TOGETHER, Known
-from tasks.shared.opinions import Opinions
+from tasks.shared.gate_facts import TOGETHER, Known
 from tasks.shared.packed import Packed
 from tasks.shared.trajectories import stored, trajectories_of
+from tasks.shared.verdict_history import VerdictHistory
 
 
 def decide_routes(run: Run, iteration: int) -> Metrics:
@@ -31,7 +31,7 @@ def decide_routes(run: Run, iteration: int) -> Metrics:
     What a judge is still to be asked about the machines of `cluster` share out; the gates hold each trajectory against
     those that were accepted before it, so they ask one after the other, here."""
     if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
-        opinions = Opinions(run.config, run.lake, iteration)
+        opinions = VerdictHistory(run.config, run.lake, iteration)
         judge_in_parts(run.config, iteration, [*opinions.wanted(), *opinions.audited(run.config.judge.audit)])
     decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
@@ -63,7 +63,7 @@ def _decided(
     decisions = list[Verdict]()
     verdicts, found = Packed("verdicts"), Packed("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
-    opinions = Opinions(config, lake, iteration) if asks else None
+    opinions = VerdictHistory(config, lake, iteration) if asks else None
     for decided, reflections in _found(config, lake, iteration, opinions):
         if names is None or decided[-1].trajectory_id in names:
             decisions.append(decided[-1])
@@ -77,7 +77,7 @@ def _decided(
 
 
 def _found(
-    config: Config, lake: Lake, iteration: int, opinions: Opinions | None
+    config: Config, lake: Lake, iteration: int, opinions: VerdictHistory | None
 ) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
     """The verdicts on each trajectory, the decision last, and what rules tell of its steps."""
     gates, now = gates_of(config.filter), utc_now()
@@ -98,7 +98,7 @@ def _found(
             yield verdicts, [] if blameless else reflections_of(trajectory, steps, now)
 
 
-def _audit(most: int, lake: Lake, opinions: Opinions, iteration: int) -> None:
+def _audit(most: int, lake: Lake, opinions: VerdictHistory, iteration: int) -> None:
     """Asks the judge about some trajectories of tasks with a verifier, and counts how often it was right: the evidence
     that ends its probation."""
     names = opinions.audited(most)

@@ -20,8 +20,8 @@ from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar
 from tasks.shared.agreements import Standing, renew_agreements
-from tasks.shared.opinions import Opinions, Stored
 from tasks.shared.trajectories import stored, trajectories_of
+from tasks.shared.verdict_history import Stored, VerdictHistory
 
 TOGETHER = 64
 """Trajectories that are judged together; their screens are in memory."""
@@ -105,7 +105,7 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
             for found in judge_in_parts(config, iteration, sorted(names)):
                 done.add(found)
         else:
-            _judge(Opinions(config, lake, iteration), trajectories_of(lake, iteration), count, done)
+            _judge(VerdictHistory(config, lake, iteration), trajectories_of(lake, iteration), count, done)
         renew_agreements(lake, iteration)
     if done.failed and not done.judged:
         ((why, _),) = done.failed.most_common(1)
@@ -125,11 +125,11 @@ def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
     lake, done = Lake.open(config.lake, create=False), Judging()
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
     trajectories = (one for some in chunks for one in stored(lake, some))
-    _judge(Opinions(config, lake, iteration), trajectories, len(names), done)
+    _judge(VerdictHistory(config, lake, iteration), trajectories, len(names), done)
     return done
 
 
-def _judge(opinions: Opinions, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
+def _judge(opinions: VerdictHistory, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
     """Asks about chunk after chunk."""
     with bar() as progress:
         shown = progress.add_task("judge", total=count, message="")
@@ -138,7 +138,7 @@ def _judge(opinions: Opinions, trajectories: Iterator[Stored], count: int, done:
             progress.advance(shown, len(chunk))
 
 
-def _ask(opinions: Opinions, chunk: Sequence[Stored], done: Judging) -> None:
+def _ask(opinions: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> None:
     """Asks about those of a chunk that are open, and counts."""
     done.skipped.update(why for one in chunk if (why := opinions.why_not(one)))
     began = time.perf_counter()

@@ -29,9 +29,9 @@ from storage.lake import Lake
 from tasks.running.console import bar, err
 from tasks.shared.claims import NAME
 from tasks.shared.material import pngs_of
-from tasks.shared.opinions import Stored, judged_tasks
 from tasks.shared.paths import work_folder
 from tasks.shared.trajectories import trajectories_of
+from tasks.shared.verdict_history import Stored, judged_tasks
 
 Part = Literal["train", "validation", "test"]
 LEAST = 10

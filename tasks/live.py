@@ -15,7 +15,7 @@ from schemas.tables.task import JUDGED
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.shared.agreements import Standing
-from tasks.shared.known import Known
+from tasks.shared.gate_facts import Known
 from tasks.shared.reviews import take_effect
 from tasks.think.think import thinkable, thinkers_of
 from tasks.think.thoughts import Thoughts

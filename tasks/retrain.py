@@ -10,7 +10,7 @@ from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.preflight.descent import require_descent, require_held_out
-from tasks.preflight.unread import LAUNCHED
+from tasks.preflight.unused_keys import LAUNCHED
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim

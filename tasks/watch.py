@@ -24,7 +24,7 @@ from tasks.running.events import emit
 from tasks.running.pausing import pause_of
 from tasks.running.run import run_of
 from tasks.shared.claims import Owner
-from tasks.shared.policies import policies, reigning
+from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import verified
 
 FILE = "control/asked.json"
@@ -81,7 +81,7 @@ def watch_lake(config: Config) -> dict[str, Due]:
     if pause := pause_of(lake):
         say(pause.text)  # what would be asked for now would be forgotten
         return {}
-    if reigning(lake) is None:
+    if champion_if_any(lake) is None:
         say("watch: the lake has no champion yet")
         return {}
     last = last_trained(lake)

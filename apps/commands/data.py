@@ -136,7 +136,7 @@ def import_(
     from curation.converters.files import Source
     from curation.converters.format import FORMATS
     from curation.converters.units import UNITS
-    from tasks.exchange.bring import Request
+    from tasks.exchange.importing import Request
 
     resolved = resolve(config, overrides)
     FORMATS.class_of(name)

@@ -11,7 +11,7 @@ from apps.lakes import trajectories_beginning
 from apps.report.build import report_folder
 from curation.gates.duplicates import DuplicatesGate
 from schemas.failure import UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.trajectory import Trajectory
@@ -20,9 +20,9 @@ from storage.catalog import ask
 from storage.forgetting import GONE, Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
 from storage.objects import open_store
+from tasks.iteration_lock import iteration_lock, require_free
 from tasks.running.console import out
-from tasks.running.working import require_idle
-from tasks.turning import require_free, turning
+from tasks.running.lake_use import require_idle
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
@@ -91,7 +91,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         dry_run=dry_run,
     )
     if not dry_run:
-        with turning(lake):
+        with iteration_lock(lake):
             _remove(lake, doomed, policies, reason or NO_REASON)
     return found
 

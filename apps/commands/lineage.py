@@ -26,9 +26,9 @@ from storage.lake import Lake
 from tasks.promote.events import ROLLED_BACK, event_of, rolled_back, shown, standing
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
-from tasks.shared.learnt import decisions_of, imitates, read_by
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
+from tasks.shared.training_ledger import decisions_of, imitates, read_by
 
 VERDICT = {"gate", "gate_version", "passed", "reason", "route"}
 REVIEW = {"revision", "person", "decision", "step", "undoes"}

@@ -14,7 +14,7 @@ from apps.commands.status import bar
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
 from models.tiny.layout import TRAINING
-from schemas.beside import written_beside
+from schemas.atomic_folder import atomic_folder
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -150,7 +150,7 @@ def outcome_of(lake: Lake, version: str) -> Outcome:
 
 
 def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
-    """Makes an earlier champion reign again; returns the record.
+    """Make an earlier champion the champion again and return the record.
 
     Raises:
         UsageError: no policy is named, and the one before was never trained, or the last decision was a rollback just
@@ -166,9 +166,11 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     if last is not None and last.decision == "rollback":
         ago = (utc_now() - last.created_at).total_seconds()
         if ago < JUST_NOW_S:
-            raise UsageError(f"{last.against} was rolled back {ago:.0f} s ago, and {last.champion} reigns.", NAME_IT)
+            raise UsageError(
+                f"{last.against} was rolled back {ago:.0f} s ago, and {last.champion} is the champion.", NAME_IT
+            )
     if (target := before(lake, now)).method == "random":
-        raise UsageError(f"{target.policy_version}, which reigned before, was never trained.", NAME_IT)
+        raise UsageError(f"{target.policy_version}, the champion before, was never trained.", NAME_IT)
     return roll_back(lake, None, reason, now.policy_version)
 
 
@@ -218,6 +220,6 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
     cache, without = cache_folder(lake, row.policy_version), (f"{TRAINING}/",)
     source = lake.blobs.get_directory(row.checkpoint, cache, without)
-    with written_beside(to) as whole:
+    with atomic_folder(to) as whole:
         shutil.copytree(source, whole, ignore=shutil.ignore_patterns(MANIFEST, TRAINING))
     return row.policy_version

@@ -24,8 +24,8 @@ def show(
 ) -> None:
     """Show what the gate found of each iteration, and which rows broke what; of one iteration, all of it."""
     from apps.lakes import open_lake
+    from apps.quality.console import print_quality
     from apps.quality.gather import quality_of
-    from apps.quality.shown import show_quality
 
     resolved = resolve(config, overrides)
     lake = open_lake(resolved)
@@ -41,7 +41,7 @@ def show(
     elif as_json:
         print_json(found)
     else:
-        show_quality(found)
+        print_quality(found)
 
 
 def check(

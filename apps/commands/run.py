@@ -15,8 +15,9 @@ from schemas.config import Config
 from schemas.failure import GateRefused
 from schemas.metrics import Metrics
 from storage.lake import Lake
+from tasks.iteration_lock import require_free
 from tasks.preflight.preflight import require
-from tasks.preflight.unread import for_others
+from tasks.preflight.unused_keys import for_others
 from tasks.running.budget import require_budget
 from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
@@ -24,7 +25,6 @@ from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.stage import result_of
 from tasks.shared.failing import failing, require_any
 from tasks.shared.paths import lake_if_any
-from tasks.turning import require_free
 
 AHEAD = ("torch", "great_expectations")
 FIRST = ("transformers.models.qwen3_vl.modeling_qwen3_vl", *AHEAD)

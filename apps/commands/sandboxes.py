@@ -10,7 +10,7 @@ from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
 
 if TYPE_CHECKING:
     from tasks.preflight.available import Available
-    from tasks.running.now import Now
+    from tasks.running.run_status import RunStatus
 
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
 
@@ -18,20 +18,20 @@ Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tas
 def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the sandboxes that runs on the lake have leased at this moment."""
     from apps.lakes import open_lake
-    from tasks.running.now import all_now
+    from tasks.running.run_status import run_statuses
 
-    runs = all_now(open_lake(resolve(config, overrides)))
+    runs = run_statuses(open_lake(resolve(config, overrides)))
     if as_json:
         print_json({"sandboxes": [{**_run(run), **one.model_dump()} for run in runs for one in run.sandboxes]})
     else:
         _show_leased(runs)
 
 
-def _run(run: "Now") -> dict[str, object]:
+def _run(run: "RunStatus") -> dict[str, object]:
     return {"run_id": run.run_id, "host": run.host, "process": run.process, "heard": run.heard}
 
 
-def _show_leased(runs: "list[Now]") -> None:
+def _show_leased(runs: "list[RunStatus]") -> None:
     from rich.table import Table
 
     from apps.lakes import SHORT
@@ -122,7 +122,7 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
     from dataclasses import asdict
 
     from environments.workers.build import MODULES, add, python_in
-    from schemas.home import home
+    from schemas.project_dir import home
 
     to = folder.expanduser().absolute() if folder else home() / "workers" / name
     added = add(MODULES[name], to, python, (lambda line: None) if as_json else say)

@@ -17,16 +17,16 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
+from tasks.iteration_lock import iteration_lock_owner
 from tasks.promote.events import ROLLED_BACK, Decided, decisions, outcomes, rolled_back
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
-from tasks.running.now import Now, all_now
 from tasks.running.pausing import pause_of
+from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.failing import failing
-from tasks.shared.learnt import learnt_from_people
-from tasks.shared.policies import reigning
+from tasks.shared.policies import champion_if_any
 from tasks.shared.status import Ends, IterationStatus, success_of
-from tasks.turning import turn_of
+from tasks.shared.training_ledger import learned_from_people
 
 KEYS = (
     "iteration",
@@ -62,7 +62,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
     finished = [
         asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
     ]
-    people = [one.shown for one in learnt_from_people(lake)]
+    people = [one.shown for one in learned_from_people(lake)]
     pause = pause_of(lake)
     return {
         "lake": lake.uri,
@@ -107,8 +107,8 @@ def view(lake: Lake) -> Group:
     trend = sparkline([row.success for row in rows if row.success is not None])
     explorer = next((row.explorer for row in reversed(rows)), None)
     text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
-    if reigns := success_of(lake, _champion(lake)):
-        text += f"\nthe champion's success {reigns.text}"
+    if success := success_of(lake, _champion(lake)):
+        text += f"\nthe champion's success {success.text}"
     own = [row.verified for row in rows if row.verified]
     fixed = [row.verified_fixed_mix for row in rows if row.verified_fixed_mix]
     unseen = [row.held_out for row in rows if row.held_out]
@@ -168,7 +168,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     """What happens at this moment, and the pause, if there is one."""
     pause = pause_of(lake)
     stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
-    moments, turn = [one for one in all_now(lake) if one.stage], turn_of(lake)
+    moments, turn = [one for one in run_statuses(lake) if one.stage], iteration_lock_owner(lake)
     lines = [f"now {_under_way(one, rows)}; process {one.process} of {one.host}" for one in moments]
     if turn is not None and (turn.process, turn.host) not in [(one.process, one.host) for one in moments]:
         done = rows[-1].stages_s if rows and not rows[-1].finished else {}
@@ -178,7 +178,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     return (stands + "\n".join(lines)).rstrip() or "nobody turns it now"
 
 
-def _under_way(moment: Now, rows: list[IterationStatus]) -> str:
+def _under_way(moment: RunStatus, rows: list[IterationStatus]) -> str:
     """A stage, how far it has come, and how long it still takes or took the last time."""
     turned = moment.iteration is not None
     head = "" if turned or moment.flow in ("", moment.stage) else f"{moment.flow}: "
@@ -213,7 +213,7 @@ def sparkline(shares: list[float]) -> str:
 
 
 def _champion(lake: Lake) -> str:
-    row = reigning(lake)
+    row = champion_if_any(lake)
     return row.policy_version if row else ""
 
 

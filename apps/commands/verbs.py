@@ -222,7 +222,7 @@ def retrain(
 ) -> None:
     """Train, evaluate and promote from pinned data, without collecting."""
     from apps.commands.policies import retrain_policy
-    from tasks.preflight.unread import refuse_unrepeated
+    from tasks.preflight.unused_keys import refuse_unrepeated
 
     resolved = resolve(config, overrides)
     if like:
@@ -383,7 +383,7 @@ def up(
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
     from storage.upgrade import upgrade as bring_up
-    from tasks.running.working import require_idle
+    from tasks.running.lake_use import require_idle
 
     made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else say, require_idle)
     if as_json:

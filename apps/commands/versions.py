@@ -16,7 +16,7 @@ def rollback(
     reason: Annotated[str, typer.Option(help="Why; kept with the record.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make the champion before this one, or VERSION, reign again; what is trained next begins from it."""
+    """Make the previous champion, or VERSION, the champion again; the next training starts from it."""
     from apps.commands.policies import roll_back_to
     from apps.lakes import open_lake
     from tasks.promote.events import shown
@@ -28,7 +28,7 @@ def rollback(
     if as_json:
         print_json(shown(done))
     else:
-        typer.echo(f"{done.champion} reigns again; {done.against} does no more: {done.reason}")
+        typer.echo(f"{done.champion} is the champion again in place of {done.against}: {done.reason}")
 
 
 def diff(

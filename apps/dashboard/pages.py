@@ -19,7 +19,7 @@ from schemas.tables.trajectory import Trajectory
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
 from tasks.quality.drift import MEASURES
-from tasks.running.now import Now, all_now
+from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of
 
@@ -109,7 +109,7 @@ def live_router(desk: Desk) -> APIRouter:
     @routes.get("/api/now")
     def now() -> JSONResponse:
         """What each run of this lake is at, the first of them as `now`, and a text that changes with the lake."""
-        runs = [_as_json(one) for one in all_now(lake)]
+        runs = [_as_json(one) for one in run_statuses(lake)]
         return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 
     @routes.get("/api/charts/{name:path}")
@@ -146,7 +146,7 @@ def _listed(
     return sorted(rows, key=lambda row: ids.index(row.trajectory_id)), order.num_rows
 
 
-def _as_json(at: Now) -> dict[str, Any]:
+def _as_json(at: RunStatus) -> dict[str, Any]:
     return at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
 
 

@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 
 from apps.desk.desk import Desk
 from apps.desk.pages import page
-from apps.desk.shown import Item, item_of
 from apps.desk.speech import recognizer, sound_of
+from apps.desk.views import Item, item_of
 from curation.aloud import Phrase, align, read_notes
 
 Offset = Annotated[float, Query(ge=-86_400.0, le=86_400.0)]

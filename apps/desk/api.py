@@ -13,7 +13,7 @@ from apps.commands.lineage import PolicyLineage, lineage_of
 from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.queue import Place
-from apps.desk.shown import Item, ShownReview, corrections_of, item_of, reviews_shown
+from apps.desk.views import Item, ReviewView, corrections_of, item_of, review_views
 from schemas.action import Action, to_json
 from schemas.failure import OutOfReach
 from schemas.tables.review import Decision
@@ -57,7 +57,7 @@ class Kept(BaseModel):
 
     review_id: str
     revision: int
-    reviews: list[ShownReview]
+    reviews: list[ReviewView]
 
 
 def router(desk: Desk) -> APIRouter:
@@ -88,7 +88,7 @@ def router(desk: Desk) -> APIRouter:
         if next(decided) % TIDY_EVERY == 0:
             threading.Thread(target=_tidy, args=(desk.lake,), name="tidy", daemon=True).start()
         reviews = reviews_of(desk.lake, written.trajectory_id)
-        shown = reviews_shown(reviews, corrections_of(desk.lake, reviews))
+        shown = review_views(reviews, corrections_of(desk.lake, reviews))
         return Kept(review_id=written.review_id, revision=len(reviews), reviews=shown)
 
     @routes.get("/screenshot/{digest}")

@@ -21,7 +21,7 @@ from apps.desk.pictures import Pictures
 from apps.desk.queue import Queue
 from apps.desk.reach import ADVICE, Prompt, Reach
 from apps.desk.security import LOOPBACK, Guard
-from apps.desk.shown import reviews_shown
+from apps.desk.views import review_views
 from schemas.config import Config
 from schemas.failure import FlywheelError, OutOfReach, UsageError
 from schemas.problem import in_words
@@ -88,7 +88,7 @@ async def _explained(request: Request, error: Exception) -> Response:
     """What a person can put right, with what is to be done."""
     assert isinstance(error, FlywheelError)
     if isinstance(error, Conflict):
-        others = [one.model_dump() for one in reviews_shown(error.others)]
+        others = [one.model_dump() for one in review_views(error.others)]
         return JSONResponse({"error": str(error), "others": others, "revision": error.revision}, 409)
     return _answer(request, 422 if isinstance(error, UsageError) else 503, str(error))
 

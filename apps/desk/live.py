@@ -31,7 +31,7 @@ from schemas.tables.task import JUDGED, GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS, Trajectory
 from storage.lake import Lake
 from tasks.live import store
-from tasks.shared.policies import last_iteration, policies, reigning
+from tasks.shared.policies import champion_if_any, last_iteration, policies
 from tasks.shared.reviews import Conflict, Draft, require_name, require_words, write
 from tasks.shared.suite import tasks_of
 from tasks.shared.weights import load_policy
@@ -155,7 +155,7 @@ class LiveSessions:
 
     def proposers(self) -> list[str]:
         """Who can propose: the champion first, then the other policies, newest first, then the explorer."""
-        first = champion.policy_version if (champion := reigning(self._lake)) else None
+        first = champion.policy_version if (champion := champion_if_any(self._lake)) else None
         others = [version for version in reversed(policies(self._lake)) if version != first]
         return [*([first] if first else []), *others, EXPLORER]
 

@@ -15,7 +15,7 @@ from apps.desk.api import Iteration
 from apps.desk.desk import Desk
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import Asking
-from apps.desk.shown import Item, item_of
+from apps.desk.views import Item, item_of
 from apps.report.replays import describe
 from schemas.action import TYPES
 from schemas.tables.stage import label_of

@@ -20,7 +20,7 @@ from schemas.config.sections import LakeConfig
 from schemas.failure import OutOfReach
 from storage.address import resolve
 from storage.explained import explained
-from storage.mark import NAME
+from storage.schema_marker import NAME
 
 SLOW_S = 3.0
 """A request that takes longer has the store looked at, again and again until it is answered."""

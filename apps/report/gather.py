@@ -19,10 +19,10 @@ from schemas.tables.task import short_names
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.promote.events import outcomes, rolled_back, standing
-from tasks.shared.learnt import Worth, learnt_from_people
 from tasks.shared.paths import docs_folder
-from tasks.shared.policies import policies, reigning
+from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
+from tasks.shared.training_ledger import Worth, learned_from_people
 
 START = "start"
 EXPLORER = "explorer"
@@ -150,7 +150,7 @@ class Overview:
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
     """Reads it; `page_folder` is what links start from."""
-    rows, stand, champion, fallen = iterations(lake), outcomes(lake), reigning(lake), rolled_back(lake)
+    rows, stand, champion, fallen = iterations(lake), outcomes(lake), champion_if_any(lake), rolled_back(lake)
     return Overview(
         lake=lake.uri,
         champion=champion.policy_version if champion else "",
@@ -237,7 +237,7 @@ def curriculum(lake: Lake) -> list[Choice]:
 
 def people(lake: Lake) -> list[Worth]:
     """What each policy learned from people and what it was worth, newest first, with short task names."""
-    rows = [one.shown for one in reversed(learnt_from_people(lake))]
+    rows = [one.shown for one in reversed(learned_from_people(lake))]
     names = short_names(task for row in rows for task in row.tasks)
     return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 

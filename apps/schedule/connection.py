@@ -11,7 +11,7 @@ from prefect.context import refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL
 
 from schemas.failure import UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from tasks.running.answering import answers
 
 NOTE = "up.json"

@@ -30,10 +30,10 @@ import flows
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from storage.address import resolve
 from storage.lake import Lake
-from storage.mark import NAME as MARK
+from storage.schema_marker import NAME as MARK
 
 POOL = "flywheel"
 TURNS = "turns"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apps.environment import make_prefect_home
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from tasks.running.console import out
 
 if TYPE_CHECKING:

@@ -40,8 +40,8 @@ from models.explorer import PageExplorer
 from models.policy import Context
 from schemas.action import Action
 from schemas.failure import FlywheelError, TrajectoryFailure
-from schemas.home import home
 from schemas.observation import Turn
+from schemas.project_dir import home
 from tasks.running.console import bar as progress_bar
 
 SHORT = ("click-test", "click-button", "click-checkboxes", "enter-text", "drag-box", "scroll-text-2")

@@ -21,7 +21,7 @@ from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.running.console import bar
-from tasks.shared.known import Known
+from tasks.shared.gate_facts import Known
 from tasks.shared.suite import catalog
 
 FEW, MANY, CHUNKS = 4, 64, 40

@@ -16,7 +16,7 @@ from environments.chromium.browser import find_browser
 from environments.miniwob.sandbox import html_folder
 from environments.workers.build import python_in
 from schemas.failure import FlywheelError
-from schemas.home import home
+from schemas.project_dir import home
 
 HERE = Path(__file__).parent
 FOREIGN = HERE.parents[1] / "environments" / "workers" / "foreign"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Generic, TypeVar
 
-from curation.gates.known import Accepted, Details, Looks, TaskFacts, unseen
+from curation.gates.facts import Accepted, Details, Looks, TaskFacts, unseen
 from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Route, Trajectory

@@ -1,6 +1,6 @@
 """Element description: what is at a place, what it looks like, where it is and what it is for."""
 
-from curation.perception.looks import colour
+from curation.perception.colours import colour
 from curation.perception.screen import Perceived, Screen, at
 from schemas.observation import Element
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from environments.bubblewrap import bubblewrap
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
-from environments.hybrid.jail import INSTALL, Limits
+from environments.hybrid.bubblewrap import INSTALL, Limits
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.tasks.catalog import TEMPLATES
 from environments.hybrid.tasks.task import Template

@@ -19,8 +19,8 @@ from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
+from environments.hybrid.bubblewrap import DISKS, WORK, Limits, owner
 from environments.hybrid.files import Files
-from environments.hybrid.jail import DISKS, WORK, Limits, owner
 from environments.hybrid.snapshot import Snapshot
 from environments.hybrid.tasks.task import Instance, Template, Trial
 from environments.hybrid.terminal import Terminal

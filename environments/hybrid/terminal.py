@@ -19,8 +19,8 @@ import shlex
 import signal
 from dataclasses import dataclass
 
-from environments.hybrid.jail import START_S, WORK, Jail, Limits, ready
-from environments.hybrid.warden import WARDEN
+from environments.hybrid.bubblewrap import START_S, WORK, Bubblewrap, Limits, ready
+from environments.hybrid.supervisor import SUPERVISOR
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
 from schemas.text import harmless
 
@@ -71,7 +71,7 @@ class _TooMuch(Exception):
 class Terminal:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, jail: Jail, command_s: float) -> None:
+    def __init__(self, jail: Bubblewrap, command_s: float) -> None:
         self.jail = jail
         self.folder = WORK
         """Where it is now."""
@@ -88,13 +88,13 @@ class Terminal:
             FlywheelError: bubblewrap is not installed.
             SandboxFailure: it did not start.
         """
-        terminal = cls(await Jail.start(limits, _SCRIPT), command_s)
+        terminal = cls(await Bubblewrap.start(limits, _SCRIPT), command_s)
         try:
             async with asyncio.timeout(START_S):
                 await terminal._write(f"{terminal._restarted}\n".encode())
                 await terminal._read_to(terminal._restarted)
                 terminal.jail.enter()
-                WARDEN.watch(terminal.jail)
+                SUPERVISOR.watch(terminal.jail)
                 await terminal._sync()
         except (_Gone, _TooMuch, TimeoutError, OSError) as error:
             answer = terminal._text() or "it does not answer"
@@ -133,7 +133,7 @@ class Terminal:
 
     async def close(self) -> None:
         """Ends the jail and all that runs in it."""
-        WARDEN.leave(self.jail)
+        SUPERVISOR.leave(self.jail)
         await self.jail.close()
 
     async def _asked(self, line: str) -> int | None:

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
+from environments.hybrid.bubblewrap import Limits, owner
 from environments.hybrid.files import Files
-from environments.hybrid.jail import Limits, owner
 from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import Terminal
 from schemas.failure import ActionFailure

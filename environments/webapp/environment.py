@@ -18,7 +18,7 @@ from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
 from schemas.failure import FlywheelError, UsageError, all_of
-from schemas.home import home
+from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
 from schemas.text import counted
 

@@ -20,8 +20,8 @@ from environments.workers.host import WorkerHost
 from schemas.check import Probe
 from schemas.config.section import Count, Positive, Whole
 from schemas.failure import FlywheelError
-from schemas.home import home
 from schemas.observation import Observation
+from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")

@@ -1,7 +1,7 @@
 """A worker from outside: a process in another Python that answers OpenEnv's messages on a socket of its own.
 
 What it prints is not what it answers, so a package that is talkative does no harm; the last of it is told where the
-process ends. Whatever it started ends with it (`environments.workers.keeper`).
+process ends. Whatever it started ends with it (`environments.workers.watchdog`).
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from environments.openenv.client import MOST_BYTES, Fields, Lost, Session
-from environments.workers import keeper
+from environments.workers import watchdog
 from schemas.failure import SandboxFailure
 
 PREFIX = "flywheel-worker-"
@@ -180,7 +180,7 @@ def _framed(number: int, message: str) -> bytes:
 async def _spawn(
     command: tuple[str, ...], folder: str, channel: socket.socket, variables: Mapping[str, str]
 ) -> asyncio.subprocess.Process:
-    kept = [sys.executable, "-I", "-S", str(keeper.__file__), str(os.getpid()), folder]
+    kept = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), folder]
     with channel:
         return await asyncio.create_subprocess_exec(
             *kept, *command, str(channel.fileno()), pass_fds=(channel.fileno(),), start_new_session=True, cwd=folder,

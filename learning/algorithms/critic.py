@@ -3,7 +3,7 @@
 A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
 copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
 judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic; a network in
-bf16, and in fp32 where the policy's weights are kept so (`learning.masters`).
+bf16, and in fp32 where the policy's weights are kept so (`learning.master_weights`).
 """
 
 import math
@@ -19,7 +19,7 @@ from learning.checkpoint import State
 from learning.engines.engine import Body, Engine
 from learning.engines.optimizer import moments_of
 from learning.job import Job
-from learning.masters import take_up_auxiliary
+from learning.master_weights import take_up_auxiliary
 from models.tiny.layout import CRITIC, read_config
 from schemas.failure import CheckpointError
 

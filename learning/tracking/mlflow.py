@@ -9,7 +9,7 @@ from typing import Any
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
 from schemas.failure import FlywheelError
-from schemas.home import home
+from schemas.project_dir import home
 
 TAG = "flywheel.training"
 MOST = 1000

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
-from schemas.home import home
+from schemas.project_dir import home
 
 
 class TensorBoardOptions(Section):

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
 from schemas.failure import FlywheelError
-from schemas.home import home
+from schemas.project_dir import home
 
 SERVER = "https://api.wandb.ai"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 
-from models.serving import keeper
+from models.serving import watchdog
 from schemas.children import theirs
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
@@ -52,7 +52,7 @@ class ServerProcess:
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", keeper.__file__, *command],
+                [sys.executable, "-P", watchdog.__file__, *command],
                 env=theirs(),
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -68,7 +68,7 @@ class ServerProcess:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(keeper.GRACE_S + 5)
+            self._process.wait(watchdog.GRACE_S + 5)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

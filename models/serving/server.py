@@ -27,7 +27,7 @@ from models.weights import Weights
 from schemas.config.sections import PolicyConfig
 from schemas.config.serving import ServerConfig
 from schemas.failure import UsageError
-from schemas.home import home
+from schemas.project_dir import home
 
 
 class ServerModel(LanguageModel):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CRITIC = "critic.safetensors"
 """What a critic is kept in, beside the weights: `transformers` reads no such file."""
 TRAINING = "training"
-"""The folder of what only the next training needs (`learning.masters`): `transformers` does not look into it."""
+"""The folder of what only the next training needs (`learning.master_weights`): `transformers` does not look into it."""
 RESULT = "trained.json"
 """The file of the loss and the numbers that the training which made a checkpoint ended with."""
 OWN = (

@@ -1,25 +1,25 @@
-"""Who reigned when, and why: every decision on a challenger with its numbers, and every rollback with its reason."""
+"""Every decision on a challenger with its numbers, and every rollback with its reason."""
 
 from typing import Literal, get_args
 
 from schemas.table import Float64, Instant, Int32, Row, Table, Text, not_null, one_of, unique
 
 Outcome = Literal["promote", "hold", "reject"]
-"""Of a challenger: it reigns; nothing is decided, the champion stays; it is turned away."""
+"""Of a challenger: it becomes champion; nothing is decided, the champion stays; it is turned away."""
 
 
 class Promotion(Row):
-    """One decision about who reigns."""
+    """One decision about the champion."""
 
     event: Text
     """`challenge:VERSION` or `rollback:NUMBER`: a restart writes the same key."""
     decision: Literal["promote", "hold", "reject", "rollback"]
     policy_version: Text
-    """The challenger; of a rollback the policy that reigns again."""
+    """The challenger; of a rollback the policy that is champion again."""
     against: Text
-    """The champion of that moment; of a rollback the one that reigns no more."""
+    """The champion of that moment; of a rollback the one that was replaced."""
     champion: Text
-    """Who reigned afterwards."""
+    """The champion afterwards."""
     pairs: Int32
     """Trajectories of the same tasks and seeds that both finished."""
     wins: Int32

@@ -21,7 +21,7 @@ from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
 from tasks.shared.failing import failing
-from tasks.shared.known import Known
+from tasks.shared.gate_facts import Known
 from tasks.shared.material import Recipe
 from tasks.shared.policies import champion, version_of
 from tasks.shared.weights import load_policy

@@ -13,8 +13,8 @@ from tasks.collect.plan import finished, plan
 from tasks.collect.records import drop_unfinished, write
 from tasks.running.cluster import part_task, share_out
 from tasks.running.console import bar
-from tasks.running.now import published
 from tasks.running.run import Run
+from tasks.running.run_status import published
 from tasks.shared.weights import load_policy
 
 

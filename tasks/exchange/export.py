@@ -13,7 +13,7 @@ from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
 from curation.redaction import Redactor
-from schemas.beside import written_beside
+from schemas.atomic_folder import atomic_folder
 from schemas.config import Config
 from schemas.failure import LakeError, UsageError
 from schemas.observation import Element, elements_of
@@ -123,10 +123,10 @@ def _require_empty(to: Path) -> None:
 
 @contextmanager
 def _beside(to: Path) -> Iterator[Path]:
-    """`written_beside`, whose place is one that a user named."""
+    """`atomic_folder`, whose place is one that a user named."""
     with ExitStack() as writing:
         try:
-            whole = writing.enter_context(written_beside(to))
+            whole = writing.enter_context(atomic_folder(to))
         except OSError as error:
             raise _unwritable(to, error) from error
         yield whole

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import torch
 
-from learning.board import Board
+from learning.heartbeat import ALONE, Patience, every
 from learning.job import PARENT, Job, read_job
 from learning.launch import gpus_of, processes_of
-from learning.pulse import ALONE, Patience, every
+from learning.status_folder import StatusFolder
 from schemas.failure import FlywheelError, LakeError, UsageError
 from tasks.launching.launchers import environment, kill
 
@@ -35,7 +35,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--nodes", required=True)
     parser.add_argument("--name", required=True)
     asked = parser.parse_args(words)
-    board = Board(asked.board)
+    board = StatusFolder(asked.board)
     try:
         job, path = _job(asked.job)
         processes = processes_of(job.train.processes, gpus_of(job))
@@ -46,7 +46,7 @@ def main(words: list[str] | None = None) -> int:
     return _run(job, board, torchrun(job, board, processes, asked.nodes, asked.name, [str(path), asked.board]))
 
 
-def torchrun(job: Job, board: Board, processes: int, nodes: str, name: str, words: list[str]) -> list[str]:
+def torchrun(job: Job, board: StatusFolder, processes: int, nodes: str, name: str, words: list[str]) -> list[str]:
     """The command that starts this machine's ranks.
 
     Args:
@@ -107,7 +107,7 @@ def _job(at: str) -> tuple[Job, Path]:
     return read_job(Path(at)), Path(at)
 
 
-def _run(job: Job, board: Board, command: list[str]) -> int:
+def _run(job: Job, board: StatusFolder, command: list[str]) -> int:
     environ = {name: value for name, value in environment(job).items() if name != PARENT}
     process = subprocess.Popen(command, env=environ)
     every_s, parent = every(job.train.hung_s), os.environ.get(PARENT)

@@ -1,8 +1,8 @@
 """The trainer as processes of their own: started with a job, heard message by message, ended with whoever started it.
 
-It is heard on a board (`learning.board`), wherever it runs. A start that hangs, or of which a process died, is ended
-and another one is made, which goes on from the last whole checkpoint; a start that says what is wrong is not repeated.
-What the trainer or a library prints goes to `trainer.log`, whatever it is.
+It writes its messages to a board (`learning.status_folder`), wherever it runs. A start that hangs, or that lost a
+process, is ended and repeated from the last whole checkpoint; one that reports an error is not repeated. What the
+trainer or a library prints goes to `trainer.log`.
 """
 
 import ctypes
@@ -18,15 +18,15 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from learning.board import Board
+from learning.heartbeat import Patience, every
 from learning.job import Job, Message
-from learning.pulse import Patience, every
+from learning.status_folder import StatusFolder
 from schemas.failure import FlywheelError
 from tasks.launching.launchers import LAUNCHERS, Launcher, Start
 from tasks.launching.stored import Stored
 from tasks.launching.watch import Watch
 from tasks.running.console import err, say
-from tasks.running.now import MOMENT
+from tasks.running.run_status import CURRENT
 
 POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
 """Seconds from one look at the board for a message to the next."""
@@ -117,7 +117,7 @@ class TrainerProcess:
         board = self._stored.board(name) if self._stored else str(self._folder / "starts" / name)
         at = self._stored.place if self._stored else str(self._folder / "job.json")
         train = self._job.train
-        self._board = Board(board)
+        self._board = StatusFolder(board)
         self._watch, self._every_s, self._next = Watch(train.hung_s), every(train.hung_s), 0.0
         self._launcher: Launcher = LAUNCHERS[train.launch](Start(self._job, at, board, name, self._log))
         self._launcher.begin()
@@ -182,7 +182,7 @@ class TrainerProcess:
     def _tell(message: Message, on_message: Callable[[Message], None]) -> None:
         on_message(message)
         if message.step is not None:
-            MOMENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
+            CURRENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
         if message.waiting:
             say(message.waiting)
         if message.gpus:

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from learning.board import Beat
-from learning.pulse import ENDED, Patience, every
+from learning.heartbeat import ENDED, Patience, every
+from learning.status_folder import Heartbeat
 
 SLOWER = 10.0
 """A step may take this many times the longest one so far."""
@@ -23,7 +23,7 @@ class Watch:
         self._longest_s = 0.0
         self._stepping = False
 
-    def look(self, beats: Mapping[int, Beat]) -> str | None:
+    def look(self, beats: Mapping[int, Heartbeat]) -> str | None:
         """What is wrong, in a sentence; None while nothing is.
 
         A rank that is not heard of is stopped, or its machine is gone. Where all are heard of and no step ends, they
@@ -38,7 +38,7 @@ class Watch:
             return f"{_named(silent, there)} was not heard of for {idle_s:.0f} s"
         return self._at_a_step(there)
 
-    def _at_a_step(self, there: Mapping[int, Beat]) -> str | None:
+    def _at_a_step(self, there: Mapping[int, Heartbeat]) -> str | None:
         stepping = any(not beat.doing for beat in there.values())
         stood_s = self._steps.look((stepping, max((beat.step for beat in there.values()), default=0)))
         if stepping and self._stepping:
@@ -54,6 +54,6 @@ class Watch:
         )
 
 
-def _named(rank: int, beats: Mapping[int, Beat]) -> str:
+def _named(rank: int, beats: Mapping[int, Heartbeat]) -> str:
     beat = beats[rank]
     return f"rank {rank} (process {beat.process} on {beat.host})"

@@ -23,7 +23,7 @@ from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
 from schemas.failure import CheckpointError, LakeError, UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
 from schemas.text import counted
@@ -34,11 +34,11 @@ from storage.forgetting import unreadable
 from tasks.preflight.descent import require_descent, require_held_out
 from tasks.preflight.machine import machine_probes
 from tasks.preflight.probation import require_trusted
-from tasks.preflight.unread import refuse_unread
+from tasks.preflight.unused_keys import refuse_unused_keys
 from tasks.running.cluster import require_cluster
 from tasks.running.traces import require_traces
 from tasks.shared.paths import lake_if_any
-from tasks.shared.policies import reigning
+from tasks.shared.policies import champion_if_any
 from tasks.shared.suite import require_makers
 
 PER_PROCESSOR = 4
@@ -114,7 +114,7 @@ def _parts(config: Config) -> list[Probe]:
         Probe("explorer", lambda: _explorer(config)),
         Probe("policy", lambda: _policy(config)),
         Probe("policies", lambda: _descent(config)),
-        Probe("options", lambda: refuse_unread(config)),
+        Probe("options", lambda: refuse_unused_keys(config)),
         Probe("training", lambda: _training(config)),
     ]
 
@@ -253,7 +253,7 @@ def _whole(config: Config) -> str:
     if gone := lake.missing(lake.versions()):
         problem = f"Files of table{'s' if len(gone) > 1 else ''} {', '.join(sorted(gone))} of {lake.uri} are not there."
         raise LakeError(problem, "Restore them from a copy of the lake.")
-    if champion := reigning(lake):
+    if champion := champion_if_any(lake):
         try:
             lake.blobs.require(champion.checkpoint)
         except CheckpointError as error:

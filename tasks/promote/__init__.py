@@ -1,1 +1,1 @@
-"""Who reigns: challengers measured against the champion, decisions with their numbers, and the way back."""
+"""Measure challengers against the champion, promote or reject them, and roll back."""

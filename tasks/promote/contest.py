@@ -38,9 +38,9 @@ def looks(config: Config) -> list[int]:
 
 def opponent(lake: Lake, candidate: PolicyVersion) -> PolicyVersion:
     """The champion that a challenger is held against."""
-    reigning = champion(lake)
-    if reigning.policy_version != candidate.policy_version:
-        return reigning
+    incumbent = champion(lake)
+    if incumbent.policy_version != candidate.policy_version:
+        return incumbent
     return measured_ancestor(lake, candidate.parent)  # a stage of it is done again
 
 

@@ -1,4 +1,4 @@
-"""What was decided about who reigns, as the lake keeps it."""
+"""The log of promotions and rollbacks in the lake."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
@@ -11,33 +11,32 @@ from storage.lake import Lake
 from tasks.shared.policies import policies
 
 OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
-"""What was decided of a challenger, for people."""
+"""Outcomes of a challenge as they are printed."""
 ROLLED_BACK = "rolled back"
 
 
 def events(lake: Lake) -> list[Promotion]:
-    """All decisions, oldest first."""
+    """Return all events, oldest first."""
     return sorted(lake.rows(Promotion), key=lambda one: (one.created_at, one.event))
 
 
 def event_of(lake: Lake, event: str) -> Promotion | None:
-    """A decision by its key, or None."""
+    """Return an event by its key, or None."""
     return next(iter(lake.rows(Promotion, {"event": event})), None)
 
 
 def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
-    """The nearest policy that this one was trained from and that was rolled back since; None if there is none. What the
-    champion itself was trained from is good enough for others."""
+    """Return the nearest ancestor of a policy that was rolled back, or None. Ancestors of the champion do not count."""
     rows, fallen = policies(lake), rolled_back(lake)
-    reigned = {
+    of_champion = {
         name for row in rows.values() if row.status == "champion" for name in _ancestry(rows, row.policy_version)
     }
     ways = _ancestry(rows, policy.parent)
-    return next((name for name in ways if name in fallen and name not in reigned), None)
+    return next((name for name in ways if name in fallen and name not in of_champion), None)
 
 
 def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[str]:
-    """A policy and what it was trained from, the nearest first."""
+    """Return a policy and its ancestors, the nearest first."""
     found: list[str] = []
     while version is not None and version in rows and version not in found:
         found.append(version)
@@ -46,8 +45,7 @@ def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[st
 
 
 def rolled_back(lake: Lake) -> dict[str, Promotion]:
-    """Policies that reigned, were rolled back, and have not come to reign again, each with its rollback; the last one
-    comes last."""
+    """Return the policies whose last event is a rollback of theirs, each with that event, the newest last."""
     found: dict[str, Promotion] = {}
     for one in events(lake):
         found.pop(one.champion, None)
@@ -71,7 +69,7 @@ def outcomes(lake: Lake) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """A decision about who reigns; all that tells how it came is None of one from before decisions were recorded."""
+    """A promotion event; its numbers are None for lakes from before events were recorded."""
 
     policy: str
     decision: str
@@ -104,7 +102,7 @@ def shown(event: Promotion) -> dict[str, Any]:
 
 
 def decisions(lake: Lake) -> list[Decided]:
-    """Every decision about who reigns, oldest first."""
+    """Return all promotions and rollbacks, oldest first."""
     rows = policies(lake)
     events = {one.event: one for one in lake.rows(Promotion)}
     found = [

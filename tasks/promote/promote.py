@@ -7,13 +7,13 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.evaluate import measure_challenger
+from tasks.promote.champion import decided_at, promotion_lock, take_effect
 from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
 from tasks.promote.events import abandoned, event_of
 from tasks.promote.leaks import leak
-from tasks.promote.throne import decided_at, deciding, take_effect
 from tasks.running.run import Run
 from tasks.running.stage import stage
-from tasks.shared.masters import sweep_masters
+from tasks.shared.master_weights import sweep_master_weights
 from tasks.shared.policies import candidate_of, champion
 
 SAID = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
@@ -32,20 +32,19 @@ def promote_candidate(run: Run, iteration: int) -> Metrics:
 
 
 def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
-    """Decides on a measured candidate, records the decision, lets it take effect.
+    """Decide on a measured candidate, record the decision and make it take effect.
 
-    One at a time decides on a lake. Where another policy came to reign since the candidate was measured, it is measured
-    against that one first.
+    If the champion changed since the candidate was measured, measure it against the new one first.
     """
     compared = set[str]()
     while (event := _settled(config, lake, candidate, compared)) is None:
         measure_challenger(config, lake, candidate)
-    sweep_masters(lake, config.train.keep_policies)
+    sweep_master_weights(lake, config.train.keep_policies)
     return event
 
 
 def numbers_of(event: Promotion) -> Metrics:
-    """What the stage tells of a decision."""
+    """Return the stage's metrics of a decision."""
     return {
         **{key: getattr(event, key) for key in NUMBERS},
         "promoted": event.decision == "promote",
@@ -57,18 +56,21 @@ def numbers_of(event: Promotion) -> Metrics:
 
 
 def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
-    """The decision on a candidate, in effect; None where it is to be measured further against whoever reigns now.
+    """Decide on a candidate against the current champion.
 
-    The record comes first: whoever is killed after it decides nothing anew.
+    The event is written before it takes effect, so a kill in between repeats no decision.
 
     Args:
-        config: its rule.
-        lake: whose champion.
-        candidate: who challenges.
-        compared: whom it was measured against here, so that there is no more to measure; who is to be is added.
+        config: holds the promotion rule.
+        lake: the lake.
+        candidate: the challenger.
+        compared: champions that the candidate was measured against; the current one is added if it is missing.
+
+    Returns:
+        The event, in effect, or None if the candidate must be measured against the current champion first.
     """
     key = f"challenge:{candidate.policy_version}"
-    with deciding(lake):
+    with promotion_lock(lake):
         event = event_of(lake, key)
         if event is None:
             against = opponent(lake, candidate)

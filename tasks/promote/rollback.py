@@ -1,4 +1,4 @@
-"""The way back: a policy that reigned before reigns again, and what is trained next begins from it."""
+"""Roll back to an earlier champion, from which the next training starts."""
 
 from itertools import count
 
@@ -6,8 +6,8 @@ from schemas.failure import UsageError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
+from tasks.promote.champion import decided_at, promote_last, promotion_lock
 from tasks.promote.events import events
-from tasks.promote.throne import crown, decided_at, deciding
 from tasks.shared.policies import champion, measured_ancestor, policy_row
 
 NAME_IT = "To go further back, name the policy: `flywheel status` lists them."
@@ -19,36 +19,38 @@ def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) 
 
     Args:
         lake: whose champion.
-        to: a policy that reigned before; the one before the champion if not given.
+        to: an earlier champion; the previous one if not given.
         reason: why, for whoever reads it later.
-        seen: the champion that is to reign no more; whoever reigns if not given.
+        seen: the champion to replace; the current one if not given.
 
     Returns:
-        The record; that of a rollback which a kill cut short, if that decided last who reigns.
+        The record; that of an interrupted rollback, if it is the newest event.
 
     Raises:
-        UsageError: there is no such policy, it never reigned, or it reigns; or another champion than the one that was
-            seen reigns by now.
+        UsageError: there is no such policy, it was never champion, or it is; or the champion is no
+            longer the one that was seen.
     """
-    with deciding(lake) as late:
+    with promotion_lock(lake) as late:
         if late is not None and late.decision == "rollback" and to in (None, late.champion):
             return late  # its process died between the record and its effect
         if seen is not None and (now := champion(lake).policy_version) != seen:
-            raise UsageError(f"{seen} reigns no more: {now} does by now.", NAME_IT)
+            raise UsageError(f"The champion changed from {seen} to {now}.", NAME_IT)
         event = _recorded(lake, *_ways(lake, to), reason or NO_REASON)
-        crown(lake)
+        promote_last(lake)
         return event
 
 
 def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
-    """Who is to reign, and who reigns."""
+    """Return the policy to promote and the current champion."""
     now = champion(lake)
     target = policy_row(lake, to) if to is not None else before(lake, now)
     if target.policy_version == now.policy_version:
-        raise UsageError(f"{now.policy_version} reigns already.", "Name an earlier champion: `flywheel status`.")
+        raise UsageError(
+            f"{now.policy_version} is the champion already.", "Name an earlier champion: `flywheel status`."
+        )
     if target.status != "retired":
         hint = "Name one that did: `flywheel status` lists them."
-        raise UsageError(f"{target.policy_version} never reigned (it is {target.status}).", hint)
+        raise UsageError(f"{target.policy_version} was never champion (it is {target.status}).", hint)
     return target, now
 
 
@@ -58,7 +60,7 @@ def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
     if (event := next(won, None)) is not None:
         return policy_row(lake, event.against)
     if now.parent is None:
-        raise UsageError(f"{now.policy_version} is the first champion: none reigned before it.")
+        raise UsageError(f"{now.policy_version} is the first champion.")
     return measured_ancestor(lake, now.parent)
 
 

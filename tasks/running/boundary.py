@@ -18,10 +18,10 @@ from storage.lake import Lake
 from tasks.running.budget import Exhausted, exhausted
 from tasks.running.console import err, now, say_end, say_part
 from tasks.running.events import PAUSED, emit
-from tasks.running.now import MOMENT, published
+from tasks.running.lake_use import in_use
 from tasks.running.pausing import Pause, pause_of
 from tasks.running.run import Run, flow_name, run_id_under_way
-from tasks.running.working import working
+from tasks.running.run_status import CURRENT, published
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -90,7 +90,7 @@ def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
 @contextmanager
 def part(head: str, name: str) -> Iterator[None]:
     """Says what is within when it begins, unless a terminal shows it meanwhile, and when it has ended; and lets those
-    who look from elsewhere see it (`tasks.running.now`).
+    who look from elsewhere see it (`tasks.running.run_status`).
 
     Args:
         head: what the run is of.
@@ -99,17 +99,17 @@ def part(head: str, name: str) -> Iterator[None]:
     if not err().is_terminal:
         say_part(head, name, "begins", last=False)
     begun = time.perf_counter()
-    MOMENT.enter(run_id_under_way(), None, name)
+    CURRENT.enter(run_id_under_way(), None, name)
     try:
         with now(head, name):
             yield
     finally:
-        MOMENT.leave()
+        CURRENT.leave()
     say_part(head, name, f"{time.perf_counter() - begun:6.1f} s")
 
 
 @contextmanager
 def alone(lake: Lake, name: str) -> Iterator[None]:
     """The same for work on a lake that is no flow's."""
-    with working(lake, name), published(lake, str(uuid4()), name), part("", name):
+    with in_use(lake, name), published(lake, str(uuid4()), name), part("", name):
         yield

@@ -20,7 +20,7 @@ from rich.text import Text
 from schemas.tables.stage import PREPARE, label_of
 from schemas.text import harmless, lasting
 from tasks.running import log
-from tasks.running.now import MOMENT
+from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000
 """Characters that no line of ours has."""
@@ -171,7 +171,7 @@ class _Reporting(Progress):
     def _report(self, task_id: TaskID) -> None:
         with self._lock:
             shown = self._tasks[task_id]
-        MOMENT.progress(shown.description, shown.completed, shown.total, str(shown.fields.get("message", "")))
+        CURRENT.progress(shown.description, shown.completed, shown.total, str(shown.fields.get("message", "")))
 
 
 def bar(transient: bool = True) -> Progress:

@@ -17,11 +17,11 @@ from prefect.runtime import flow_run
 
 from models.serving.served import close_servers
 from schemas.config import Config
-from schemas.home import home
+from schemas.project_dir import home
 from storage.lake import Lake
-from tasks.running.now import published
+from tasks.running.lake_use import in_use
+from tasks.running.run_status import published
 from tasks.running.traces import set_up, span
-from tasks.running.working import working
 
 
 class Clock:
@@ -55,8 +55,8 @@ _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
-    """The run that the stages within belong to; what it is at is seen from elsewhere (`tasks.running.now`). Servers
-    that it has started end with it.
+    """Open the run that the stages within belong to and publish its status (`tasks.running.run_status`).
+    Servers that it starts end with it.
 
     Args:
         config: the resolved config.
@@ -71,7 +71,7 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     try:
         about = {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}
         with (
-            working(run.lake, flow_name() or "run"),
+            in_use(run.lake, flow_name() or "run"),
             published(run.lake, run.run_id, flow_name()),
             span("run", about),
         ):

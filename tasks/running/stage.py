@@ -26,8 +26,8 @@ from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
 from tasks.running.console import head_of, now, say_stage
 from tasks.running.events import emit_failure, emit_stage
-from tasks.running.now import MOMENT
 from tasks.running.run import Run, run_of
+from tasks.running.run_status import CURRENT
 from tasks.running.traces import note, span
 
 ORCHESTRATION = "orchestration_s"
@@ -71,7 +71,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
     started, begun, waited, before = utc_now(), time.perf_counter(), run.clock.waited(), charged()
     about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
     with span(f"stage {name}", about) as traced, now(head_of(iteration), name, lambda: last_time(run.lake, name)):
-        MOMENT.enter(run.run_id, iteration, name)
+        CURRENT.enter(run.run_id, iteration, name)
         try:
             with emitted(run, name, f"iteration {iteration}") as made:
                 result = work(run, iteration)
@@ -81,7 +81,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
             raise
         finally:
             run.clock.leave()
-            MOMENT.leave()
+            CURRENT.leave()
         note(traced, result)
     wall_s = time.perf_counter() - begun
     numbers = result if waited is None else {**result, ORCHESTRATION: waited}

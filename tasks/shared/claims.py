@@ -25,7 +25,7 @@ FOLDER = "claims"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 RESERVED = ("champion", "explorer", "run")
 """What commands call a policy that has another name; and the claim on a lake's turn, which lies beside those on names
-(`tasks.turning`). A policy that was named `run` before keeps its name."""
+(`tasks.iteration_lock`). A policy that was named `run` before keeps its name."""
 
 
 CLOCK_S = 60.0

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from schemas.config import Config
-from schemas.home import home
+from schemas.project_dir import home
 from storage.address import resolve
 from storage.lake import Lake
-from storage.mark import NAME as MARK
 from storage.objects import inside
+from storage.schema_marker import NAME as MARK
 
 
 def lake_if_any(config: Config) -> Lake | None:

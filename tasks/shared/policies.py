@@ -62,20 +62,20 @@ def policies(lake: Lake) -> dict[str, PolicyVersion]:
     return {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
 
 
-def reigning(lake: Lake) -> PolicyVersion | None:
-    """The policy that now reigns; None before the first one."""
+def champion_if_any(lake: Lake) -> PolicyVersion | None:
+    """Return the champion, or None before the first one."""
     return next((row for row in reversed(policies(lake).values()) if row.status == "champion"), None)
 
 
 def champion(lake: Lake) -> PolicyVersion:
-    """The policy that now reigns; raises UsageError where the lake has none yet."""
-    if (row := reigning(lake)) is None:
+    """Return the champion; raise UsageError if the lake has none yet."""
+    if (row := champion_if_any(lake)) is None:
         raise UsageError(f"The lake {lake.uri} has no champion yet.", "`flywheel run` makes the first policy.")
     return row
 
 
 def policy_row(lake: Lake, version: str) -> PolicyVersion:
-    """A policy by its version; `champion` names the one that now reigns.
+    """A policy by its version; `champion` names the current champion.
 
     Raises:
         UsageError: there is no such policy; names those there are.
@@ -96,7 +96,7 @@ def measured_ancestor(lake: Lake, version: str | None) -> PolicyVersion:
 
 def origin_of(lake: Lake) -> PolicyVersion | None:
     """The policy without a parent that the champion descends from; None before the first policy."""
-    rows, row = policies(lake), reigning(lake)
+    rows, row = policies(lake), champion_if_any(lake)
     while row is not None and row.parent in rows:
         row = rows[row.parent]
     return row

@@ -9,7 +9,7 @@ from models.vlm import VlmPolicy
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.running.console import err
-from tasks.shared.masters import read_masters
+from tasks.shared.master_weights import read_master_weights
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 
@@ -22,7 +22,7 @@ def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
     row = policy_row(lake, version)
     without = () if to_train else (f"{TRAINING}/",)
     if to_train:
-        read_masters(lake, row.policy_version)
+        read_master_weights(lake, row.policy_version)
         if TRAINING in lake.blobs.dropped(row.checkpoint):
             err().print(f"{row.policy_version} has no fp32 weights any more: training begins from its rounded ones")
     return lake.blobs.get_directory(row.checkpoint, cache_folder(lake, row.policy_version), without)

@@ -27,7 +27,7 @@ from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.decisions import decisions_of
-from tasks.shared.policies import champion, reigning
+from tasks.shared.policies import champion, champion_if_any
 from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.weights import load_policy
 from tasks.think.thoughts import Thoughts
@@ -171,7 +171,7 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
         lake: where the champion is.
         free: leave out those that ask a model.
     """
-    version = None if free else reigning(lake)
+    version = None if free else champion_if_any(lake)
     thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
     resources = Resources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
     untrained = version is None or (version.kind == "initial" and config.policy.base == "tiny")

@@ -4,8 +4,8 @@ from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.text import counted
 from storage.lake import Lake
-from tasks.shared.learnt import read_by
 from tasks.shared.material import Recipe
+from tasks.shared.training_ledger import read_by
 
 
 def read_for(config: Config, lake: Lake, recipe: Recipe) -> set[str]:

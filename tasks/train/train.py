@@ -28,7 +28,7 @@ from tasks.train.kept import read_for, require_kept
 from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.recorded import Recorder, keep_profile
-from tasks.train.sameness import digests_of, require_same
+from tasks.train.reproducibility import digests_of, require_same
 from tasks.train.streamed import Streamed
 from tasks.train.supervised import continual_material, supervised
 

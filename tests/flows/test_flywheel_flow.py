@@ -21,9 +21,9 @@ from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.preflight.preflight import require
-from tasks.running import now
+from tasks.running import run_status
 from tasks.running.iterations import finished_iterations
-from tasks.running.now import Now, all_now
+from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
@@ -195,12 +195,12 @@ def test_a_retraining_is_seen_from_elsewhere_while_it_works_and_says_what_it_is_
     turned: Turned, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     small = turned(1)
-    lake, seen, over = Lake.open(small.lake), list[Now](), Event()
-    monkeypatch.setattr(now, "EVERY_S", 0.02)
+    lake, seen, over = Lake.open(small.lake), list[RunStatus](), Event()
+    monkeypatch.setattr(run_status, "EVERY_S", 0.02)
 
     def look() -> None:
         while not over.wait(0.02):
-            seen.extend(all_now(lake))
+            seen.extend(run_statuses(lake))
 
     looking = Thread(target=look)
     looking.start()
@@ -212,7 +212,7 @@ def test_a_retraining_is_seen_from_elsewhere_while_it_works_and_says_what_it_is_
     assert {("retrain", "train"), ("retrain", "evaluate")} <= {(one.flow, one.stage) for one in seen[:measured]}
     assert any(one.curve and one.done for one in seen[:measured] if one.stage == "train")
     assert ("evaluate", "measure") in {(one.flow, one.stage) for one in seen[measured:]}
-    assert all_now(lake) == []
+    assert run_statuses(lake) == []
     said = [line.split() for line in capfd.readouterr().err.splitlines()]
     assert [words[1:] for words in said if words[-1] == "begins"][:5] == [
         [part, "begins"] for part in ("verify", "pin", "train", "evaluate", "challenge")

@@ -20,8 +20,8 @@ from models.readers import rapid
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from storage.lake import Lake
-from tasks.exchange.bring import Request
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request
 from tasks.shared.status import iterations
 from tests.flows.conftest import Turned
 

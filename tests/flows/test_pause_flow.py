@@ -10,9 +10,9 @@ from flows.collect import collect
 from flows.flywheel import flywheel
 from flows.retrain import retrain
 from storage.lake import Lake
+from tasks.iteration_lock import require_free
 from tasks.running.iterations import finished_iterations
 from tasks.running.pausing import Pause, pause, resume
-from tasks.turning import require_free
 from tests.flows.conftest import Turned
 
 

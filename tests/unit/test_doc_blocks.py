@@ -20,7 +20,7 @@ from apps.groups import DEFAULT
 from environments.catalog import catalog
 from schemas.config import load_config
 from schemas.failure import UsageError
-from tasks.preflight.unread import refuse_unread
+from tasks.preflight.unused_keys import refuse_unused_keys
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
@@ -101,7 +101,7 @@ def test_a_command_of_the_documents_is_one_and_its_keys_are_read(where: str, wor
         raise
     catalog(config)
     if params.get("iterations") is not None or words[0] == "run":
-        refuse_unread(config)
+        refuse_unused_keys(config)
 
 
 @pytest.mark.parametrize("block", [one for one in blocks() if one.language], ids=lambda one: f"{one.page}:{one.line}")

@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from learning.board import Board
 from learning.checkpoint import manifest
+from learning.status_folder import StatusFolder
 from schemas.failure import CheckpointError, UsageError
 from storage import patience
 from storage.blobs import Blobs
-from storage.mark import make_mark
 from storage.objects import ObjectStore, RemoteStore
-from tasks.exchange import bring
-from tasks.promote import throne
-from tasks.running import now
-from tasks.shared import claims, holding, masters
+from storage.schema_marker import make_marker
+from tasks.exchange import importing
+from tasks.promote import champion
+from tasks.running import run_status
+from tasks.shared import claims, lock, master_weights
 from tests.unit.interleaving import Turns, every_order, process_number
 
 SWITCHES = 3
@@ -75,10 +75,10 @@ def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     """
     waiting: list[Turns] = []
     names, began = [count()], time.time()
-    monkeypatch.setattr(holding, "time", SimpleNamespace(
+    monkeypatch.setattr(lock, "time", SimpleNamespace(
         sleep=lambda seconds: waiting[0].wait(seconds), time=lambda: began, monotonic=time.monotonic
     ))  # fmt: skip
-    monkeypatch.setattr(holding, "uuid4", lambda: SimpleNamespace(hex=f"{next(names[0]):032x}"))
+    monkeypatch.setattr(lock, "uuid4", lambda: SimpleNamespace(hex=f"{next(names[0]):032x}"))
 
     def run(
         take: Callable[[Any], Any],
@@ -111,7 +111,7 @@ def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
 
 
 def test_a_lock_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Callable[..., Any]) -> None:
-    found = critical(lambda lake: holding.holding(lake, LOCK), 2, 4)
+    found = critical(lambda lake: lock.locked(lake, LOCK), 2, 4)
     for ended, left in found:
         assert all(one == "held" or isinstance(one, UsageError) for one in ended), ended
         assert "held" in ended and not left
@@ -121,16 +121,16 @@ def test_a_lock_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Cal
 def test_processes_that_decide_at_once_do_so_one_after_the_other(
     critical: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(throne, "crown", lambda lake: None)
-    for ended, left in critical(throne.deciding, 2, SWITCHES) + critical(throne.deciding, 3, 2):
+    monkeypatch.setattr(champion, "promote_last", lambda lake: None)
+    for ended, left in critical(champion.promotion_lock, 2, SWITCHES) + critical(champion.promotion_lock, 3, 2):
         assert set(ended) == {"held"}, ended
         assert not left
 
 
 def test_a_lock_whose_owner_died_is_taken_over_by_one_process(critical: Callable[..., Any]) -> None:
-    gone = holding.Holder(machine=claims._machine(), process=2**22 + 1, began=0.0, heard=0.0, host="here")
+    gone = lock.LockOwner(machine=claims._machine(), process=2**22 + 1, began=0.0, heard=0.0, host="here")
     before = {f"{LOCK}/000000.json": gone.model_dump_json().encode()}
-    for ended, left in critical(lambda lake: holding.holding(lake, LOCK, wait=True), 2, SWITCHES, before):
+    for ended, left in critical(lambda lake: lock.locked(lake, LOCK, wait=True), 2, SWITCHES, before):
         assert ended == ["held", "held"] and not left
 
 
@@ -139,7 +139,7 @@ def test_a_deletion_made_again_after_a_lost_answer_removes_no_successor_s_file(
 ) -> None:
     monkeypatch.setattr(patience, "FIRST_S", 0.0)
     for wait in (False, True):
-        for ended, left in critical(lambda lake, wait=wait: holding.holding(lake, LOCK, wait), 3, 2, None, True):
+        for ended, left in critical(lambda lake, wait=wait: lock.locked(lake, LOCK, wait), 3, 2, None, True):
             assert all(one == "held" or (isinstance(one, UsageError) and not wait) for one in ended), ended
             assert "held" in ended and not left
 
@@ -161,24 +161,24 @@ def test_an_owner_that_slept_beyond_the_silence_ends_and_leaves_its_successors_a
     machines, ended = ["sleeper", "successor"], list[str]()
     monkeypatch.setattr(claims, "_machine", lambda: machines[process_number() or 0])
     kill = SimpleNamespace(getpid=os.getpid, kill=lambda *_: ended.append(machines[process_number() or 0]))
-    monkeypatch.setattr(holding, "os", kill)
+    monkeypatch.setattr(lock, "os", kill)
 
     def wake(store: RemoteStore) -> None:
-        holding._beat(lake_of(store), LOCK, name, Once())  # type: ignore[arg-type]
+        lock._send_heartbeats(lake_of(store), LOCK, name, Once())  # type: ignore[arg-type]
         store.delete(name)
 
     def succeed(store: RemoteStore) -> list[str]:
         taken = list[str]()
         for _ in range(2):  # the second takes the place of one that has ended, so nothing is left of that
-            with holding.holding(lake_of(store), LOCK):
-                there = holding.holders(store, LOCK)
+            with lock.locked(lake_of(store), LOCK):
+                there = lock.lock_owners(store, LOCK)
                 taken += (own := [one for one, it in there.items() if it and it.machine == "successor"])
                 store.exists("work")
-                holding._beat(lake_of(store), LOCK, own[0], Once())  # type: ignore[arg-type]
+                lock._send_heartbeats(lake_of(store), LOCK, own[0], Once())  # type: ignore[arg-type]
                 assert store.exists(own[0]), "another process removed the owner's file"
         return taken
 
-    asleep = holding.Holder(machine="sleeper", process=os.getpid(), began=0.0, heard=0.0, host="sleeper")
+    asleep = lock.LockOwner(machine="sleeper", process=os.getpid(), began=0.0, heard=0.0, host="sleeper")
     seen = set[tuple[str, ...]]()
     before = {name: asleep.model_dump_json().encode()}
     for (_, taken), left in every_order(lambda _: [wake, succeed], SWITCHES, before):
@@ -194,7 +194,7 @@ def test_machines_meet_at_one_address_also_where_the_place_is_emptied_meanwhile(
 ) -> None:
     def machine(address: str) -> Callable[[RemoteStore], str]:
         def lead(store: RemoteStore) -> str:
-            board = Board("memory://unused")
+            board = StatusFolder("memory://unused")
             board._store = store
             return board.lead(address)
 
@@ -212,7 +212,7 @@ def test_machines_meet_at_one_address_also_where_the_place_is_emptied_meanwhile(
 
 def test_a_lake_that_two_processes_make_at_once_has_one_name() -> None:
     def make(store: RemoteStore) -> str:
-        return make_mark(store, "memory://lake").lake_id
+        return make_marker(store, "memory://lake").lake_id
 
     for (one, other), left in every_order(lambda _: [make, make], 12):
         assert one == other == json.loads(left["flywheel.json"])["lake_id"]
@@ -221,10 +221,10 @@ def test_a_lake_that_two_processes_make_at_once_has_one_name() -> None:
 @pytest.mark.parametrize("same", [True, False])
 def test_an_import_has_a_number_of_its_own(same: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def process(name: str) -> Callable[[RemoteStore], int]:
-        request = bring.Request.model_construct(path="x", demonstrations=False)
-        return lambda store: bring.claim_import.fn(SimpleNamespace(lake=lake_of(store)), request, name)  # type: ignore
+        request = importing.Request.model_construct(path="x", demonstrations=False)
+        return lambda store: importing.claim_import.fn(SimpleNamespace(lake=lake_of(store)), request, name)  # type: ignore
 
-    monkeypatch.setattr(bring, "run_of", lambda config: config)
+    monkeypatch.setattr(importing, "run_of", lambda config: config)
     for (one, other), left in every_order(lambda _: [process("a"), process("a" if same else "b")], 12):
         assert (one == other) == same and len(left) == 1 + (not same)
 
@@ -277,16 +277,18 @@ def test_notes_and_runs_that_end_while_they_are_listed_are_left_out() -> None:
     owner = claims.Owner.this().model_dump_json().encode()
 
     def readers(store: RemoteStore) -> object:
-        return masters._notes(lake_of(store))
+        return master_weights._notes(lake_of(store))
 
     def runs(store: RemoteStore) -> object:
-        return now._files(lake_of(store))
+        return run_status._files(lake_of(store))
 
     def empty(store: RemoteStore) -> None:
         for name in store.sizes():
             store.delete(name)
 
-    before = {f"{masters.FOLDER}/p1/{n}.json": owner for n in "ab"} | {f"{now.FOLDER}/{n}.json": b"" for n in "ab"}
+    before = {f"{master_weights.FOLDER}/p1/{n}.json": owner for n in "ab"} | {
+        f"{run_status.FOLDER}/{n}.json": b"" for n in "ab"
+    }
     for look in (readers, runs):
         for (found, emptied), _ in every_order(lambda _, look=look: [look, empty], 12, before):
             assert isinstance(found, dict) and emptied is None

@@ -20,10 +20,10 @@ from typing import Any, BinaryIO
 from Xlib.display import Display
 from Xlib.error import ConnectionClosedError
 
-from environments.desktop.box import places, programs
+from environments.desktop.box import home_files, programs
 from environments.desktop.box.frames import Frames
-from environments.desktop.box.hands import Hands
-from environments.desktop.box.rest import rested
+from environments.desktop.box.input import Input
+from environments.desktop.box.settling import settled
 from environments.desktop.box.windows import Windows
 
 Answer = tuple[dict[str, Any], bytes]
@@ -42,11 +42,11 @@ class Box:
         self._server, name = programs.start_x(width, height, drawn)
         os.environ["DISPLAY"] = name
         self._display = Display(name)
-        self._windows, self._hands, self._frames = Windows(self._display), Hands(self._display), Frames(drawn)
+        self._windows, self._hands, self._frames = Windows(self._display), Input(self._display), Frames(drawn)
         self._manage()
         self._asks: dict[str, Callable[..., Answer | dict[str, Any]]] = {
             "input": self._input, "look": self._look, "open": self._open, "windows": self._list,
-            "clipboard": lambda: {"text": self._windows.clipboard()}, "tree": lambda: {"tree": places.tree(home)},
+            "clipboard": lambda: {"text": self._windows.clipboard()}, "tree": lambda: {"tree": home_files.tree(home)},
             "set_out": self._set_out, "read": self._read, "write": self._write, "window": self._window,
             "pointer": lambda: dict(zip(("x", "y"), self._windows.pointer(), strict=True)), "rest": self._rest,
         }  # fmt: skip
@@ -84,7 +84,7 @@ class Box:
         return self._rest(rest_s)
 
     def _rest(self, rest_s: float) -> dict[str, Any]:
-        return {"rested": rested(self._frames, rest_s)}
+        return {"rested": settled(self._frames, rest_s)}
 
     def _look(self) -> Answer:
         return {"width": self._frames.width, "height": self._frames.height}, self._frames.png(self._frames.grab())
@@ -111,7 +111,7 @@ class Box:
         return programs.executed(command, Path(cwd) if cwd else self._home, timeout_s)
 
     def _set_out(self, files: list[dict[str, Any]]) -> dict[str, Any]:
-        places.set_out(self._home, files)
+        home_files.set_out(self._home, files)
         return {}
 
     def _read(self, path: str) -> Answer:
@@ -123,7 +123,7 @@ class Box:
     def _write(self, path: str, content: str) -> dict[str, Any]:
         place = self._place(path)
         place.parent.mkdir(parents=True, exist_ok=True)
-        places.set_out(place.parent, [{"path": place.name, "content": content}])
+        home_files.set_out(place.parent, [{"path": place.name, "content": content}])
         return {}
 
     def _place(self, path: str) -> Path:
@@ -138,7 +138,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     programs.adopt()
     try:
-        places.set_out(home, json.loads(sys.stdin.buffer.readline()))
+        home_files.set_out(home, json.loads(sys.stdin.buffer.readline()))
         box = Box(width, height, home, output)
         output.write(b"{}\n")
         output.flush()

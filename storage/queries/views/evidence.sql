@@ -1,4 +1,4 @@
--- What is known of the policy's success by task: what it did alone and the reigning champion's validation trajectories.
+-- What is known of the policy's success by task: what it did alone and the champion's validation trajectories.
 -- Where `success` is null the environment failed, which counts nothing; nor does what is in quarantine.
 SELECT task_id, success, reward, iteration FROM trajectories
 WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM policies WHERE method = 'random')

@@ -19,8 +19,8 @@ import pytest
 
 from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
+from environments.hybrid.bubblewrap import Limits, owner
 from environments.hybrid.files import Files
-from environments.hybrid.jail import Limits, owner
 from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import MOST_OUTPUT, Terminal
 from environments.hybrid.trial import answers_of
@@ -281,7 +281,7 @@ def test_a_program_has_what_stands_beside_it_and_a_tuple_is_no_list_and_its_test
 
 KILLED = """
 import asyncio
-from environments.hybrid.jail import Limits
+from environments.hybrid.bubblewrap import Limits
 from environments.hybrid.terminal import Terminal
 
 async def main():

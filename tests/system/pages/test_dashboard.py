@@ -19,7 +19,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.running.now import Now, file_of
+from tasks.running.run_status import RunStatus, file_of
 from tests.prefect_home import prefect_home
 from tests.system.parts.desk import CHROMIUM, FLAGS
 
@@ -106,7 +106,9 @@ def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, b
             browser.find_element(By.LINK_TEXT, "policy-0000").click()
             assert "Made from" in browser.find_element(By.TAG_NAME, "main").text
             until(lambda: browser.find_elements(By.CSS_SELECTOR, "#chart-training svg"))
-            training = Now(heard=time.time(), run_id="live", curve=((1, {"kl": 0.1}), (2, {"kl": 0.2, "loss": 1.0})))
+            training = RunStatus(
+                heard=time.time(), run_id="live", curve=((1, {"kl": 0.1}), (2, {"kl": 0.2, "loss": 1.0}))
+            )
             lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
             lake.blobs.store.put(file_of("live"), training.model_dump_json().encode())
             browser.get(f"{address}/running")

@@ -298,7 +298,7 @@ def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for
     assert code == 2 and "policy-0001 was rolled back" in err and "To go further back, name the policy" in err
     monkeypatch.setattr("apps.commands.policies.JUST_NOW_S", 0.0)
     code, err = back()
-    assert code == 2 and "policy-initial, which reigned before, was never trained" in err
+    assert code == 2 and "policy-initial, the champion before, was never trained" in err
     assert policy_row(place.lake, "policy-0000").status == "champion"
     assert back("policy-initial") == (0, "")
 

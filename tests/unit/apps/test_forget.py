@@ -12,13 +12,13 @@ import pytest
 from apps.commands.forgetting import forget_trajectories, show_forgotten
 from apps.commands.lineage import lineage_of, show_lineage
 from schemas.failure import UsageError
-from schemas.home import home
+from schemas.project_dir import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting
 from storage.lake import Lake
+from tasks.iteration_lock import iteration_lock
 from tasks.running.run import open_run
-from tasks.turning import turning
 from tests.unit.apps.conftest import Place, make_place
 
 
@@ -259,7 +259,7 @@ def test_no_run_begins_while_something_is_forgotten(own: Place, monkeypatch: pyt
     whole = forgetting._rewrite
 
     def meanwhile(lake: Lake, *arguments: Any) -> None:
-        with pytest.raises(UsageError, match="in use by process") as error, turning(lake):
+        with pytest.raises(UsageError, match="in use by process") as error, iteration_lock(lake):
             pass
         refused.append(error.value)
         whole(lake, *arguments)
@@ -267,7 +267,7 @@ def test_no_run_begins_while_something_is_forgotten(own: Place, monkeypatch: pyt
     monkeypatch.setattr(forgetting, "_rewrite", meanwhile)
     forget_trajectories(own.lake, [used_one(own.lake)], "")
     assert refused
-    with turning(own.lake):
+    with iteration_lock(own.lake):
         pass
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from apps.commands.status import show_status
-from tasks.running.now import Now, file_of
+from tasks.iteration_lock import iteration_lock
 from tasks.running.pausing import FILE, pause, pause_of
-from tasks.turning import turning
+from tasks.running.run_status import RunStatus, file_of
 from tests.unit.apps.conftest import Place, make_place
 from tests.unit.apps.test_cli import Call, flywheel
 
@@ -51,17 +51,19 @@ def test_a_pause_without_a_reason_is_refused_and_a_broken_one_can_be_ended(own: 
 def test_status_says_what_happens_now(own: Place, capsys: pytest.CaptureFixture[str], flywheel: Call) -> None:
     show_status(own.lake)
     assert "nobody turns it now" in capsys.readouterr().out
-    with turning(own.lake):
+    with iteration_lock(own.lake):
         show_status(own.lake)
     out = capsys.readouterr().out
     assert "now collect for" in out and "s the last time; process" in out
-    moment = Now(iteration=2, stage="collect", since=time.time() - 50, heard=time.time(), done=30, total=40)
+    moment = RunStatus(iteration=2, stage="collect", since=time.time() - 50, heard=time.time(), done=30, total=40)
     own.lake.blobs.store.put(file_of("wheel"), moment.model_dump_json().encode())
     pause(own.lake, "we look", "ann")
     show_status(own.lake)
     out = capsys.readouterr().out
     assert "by ann: we look." in out and "now collect for 50 s, 30 of 40, about 17 s left; process" in out
-    beside = Now(run_id="b", flow="retrain", stage="train", since=time.time() - 5, heard=time.time(), done=1, total=2)
+    beside = RunStatus(
+        run_id="b", flow="retrain", stage="train", since=time.time() - 5, heard=time.time(), done=1, total=2
+    )
     own.lake.blobs.store.put(file_of("beside"), beside.model_dump_json().encode())
     show_status(own.lake)
     lines = capsys.readouterr().out.splitlines()

@@ -110,7 +110,7 @@ class Clock:
         return self.now
 
 
-class Holder:
+class LockOwner:
     """Who leases, asks, and may forget."""
 
     def __init__(self, leases: Leases) -> None:
@@ -142,12 +142,12 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
     async def run() -> None:
         leases, environment, clock = together()
         await leases.start()
-        holders: list[Holder] = []
+        holders: list[LockOwner] = []
         leaving: list[asyncio.Task[None]] = []
         for step, number in zip(steps, whom, strict=False):
             one = holders[number % len(holders)] if holders else None
             if step == "lease" and len(holders) < leases.size:
-                holders.append(Holder(leases))
+                holders.append(LockOwner(leases))
                 await holders[-1].begin()
             elif step == "ask" and one is not None and one.sandbox is not None:
                 try:
@@ -176,7 +176,7 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
         await asyncio.gather(*leaving, *(one.end() for one in holders))
         assert [box.leases for box in environment.made] == [0, 0, 0]
         assert not leased_now()
-        full = [Holder(leases) for _ in range(leases.size)]
+        full = [LockOwner(leases) for _ in range(leases.size)]
         await asyncio.wait_for(asyncio.gather(*(one.begin() for one in full)), 10)
         for one in full:
             await one.end()
@@ -190,7 +190,7 @@ def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at
     async def run() -> None:
         leases, _, clock = together()
         await leases.start()
-        full = [Holder(leases) for _ in range(leases.size)]
+        full = [LockOwner(leases) for _ in range(leases.size)]
         for one in full:
             await one.begin()
         clock.now = LEASE_S - 1
@@ -200,7 +200,7 @@ def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at
         clock.now = LEASE_S + 1
         await leases.tend()
         assert len(leased_now()) == leases.size - 1
-        late = Holder(leases)
+        late = LockOwner(leases)
         await asyncio.wait_for(late.begin(), 10)
         forgetful = full[0].sandbox
         assert forgetful is not None
@@ -219,7 +219,7 @@ def test_a_spare_takes_the_place_of_a_dead_host_before_that_is_begun_anew() -> N
         await leases.start()
         first, second, spare = environment.made
         first.lives = second.lives = False
-        begun = Holder(leases)
+        begun = LockOwner(leases)
         await begun.begin()
         assert spare.leases == 1
         await leases.tend()
@@ -255,7 +255,7 @@ def test_idle_hosts_rest_but_for_one_until_there_is_need_of_them() -> None:
         assert [box.lives for box in environment.made[:2]] == [True, False]
         await leases.tend()
         assert not environment.made[1].lives
-        full = [Holder(leases) for _ in range(leases.size)]
+        full = [LockOwner(leases) for _ in range(leases.size)]
         for one in full:
             await one.begin()
         assert environment.made[1].lives

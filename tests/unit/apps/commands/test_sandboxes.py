@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from environments.leased import Leased
-from tasks.running.now import Now, file_of
+from tasks.running.run_status import RunStatus, file_of
 from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
 
 __all__ = ["flywheel"]
@@ -17,7 +17,9 @@ def test_what_is_leased_is_listed_with_its_kind_trajectory_age_silence_and_memor
         lease=4, environment="fake", kind="fake", task_id="fake/two-steps", seed=7, trajectory_id="0a1b2c3d4e5f",
         since=heard - 20, silent_s=3.0, host_mb=181.6, own_mb=12.3,
     )  # fmt: skip
-    place.lake.blobs.store.put(name, Now(run_id="a run", heard=heard, sandboxes=(leased,)).model_dump_json().encode())
+    place.lake.blobs.store.put(
+        name, RunStatus(run_id="a run", heard=heard, sandboxes=(leased,)).model_dump_json().encode()
+    )
     try:
         code, shown, _ = flywheel("sandboxes", "--config", place.file)
         _, out, _ = flywheel("sandboxes", "--json", "--config", place.file)

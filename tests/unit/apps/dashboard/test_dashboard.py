@@ -26,7 +26,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.rollback import roll_back
-from tasks.running.now import Now, file_of
+from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
 from tests.unit.apps.conftest import Place, make_place
@@ -175,7 +175,7 @@ def test_a_policy_s_page_tells_what_was_read_from_what_was_imitated_as_the_funne
 
 def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: TestClient) -> None:
     def says(**fields: object) -> None:
-        fresh.lake.blobs.store.put(file_of("one"), Now(**fields).model_dump_json().encode())  # type: ignore[arg-type]
+        fresh.lake.blobs.store.put(file_of("one"), RunStatus(**fields).model_dump_json().encode())  # type: ignore[arg-type]
 
     assert site.get("/api/now").json()["now"] is None
     leased = Leased(environment="fake", task_id="fake/two-steps", seed=7, since=time.time())
@@ -191,7 +191,7 @@ def test_what_a_run_does_is_told_until_it_is_not_heard_of(fresh: Place, site: Te
 
 def test_runs_at_once_are_told_side_by_side_and_the_wheel_first(fresh: Place, site: TestClient) -> None:
     for name, iteration, flow in (("a", None, "retrain"), ("b", 3, "flywheel"), ("c", None, "evaluate")):
-        now = Now(heard=time.time(), run_id=name, flow=flow, iteration=iteration, stage="train")
+        now = RunStatus(heard=time.time(), run_id=name, flow=flow, iteration=iteration, stage="train")
         fresh.lake.blobs.store.put(file_of(name), now.model_dump_json().encode())
     told = site.get("/api/now").json()
     assert [one["flow"] for one in told["runs"]] == ["flywheel", "retrain", "evaluate"]

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import OPEN_S, Openings
 from apps.desk.queue import Queue, Rated, spread
-from apps.desk.shown import item_of
+from apps.desk.views import item_of
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
 

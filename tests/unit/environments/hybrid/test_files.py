@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from environments.hybrid.bubblewrap import owner
 from environments.hybrid.files import MOST_BYTES, MOST_ENTRIES, Files, Seen, relative
-from environments.hybrid.jail import owner
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from schemas.failure import LakeError, OutOfReach
 from storage.blobs import Blobs
 from storage.cache import FileCache
 from storage.lake import Lake
-from storage.mark import NAME, make_mark
 from storage.objects import LocalStore, RemoteStore
+from storage.schema_marker import NAME, make_marker
 from storage.table import StoredTable
 
 ROW = {
@@ -239,9 +239,9 @@ def test_a_server_that_ignores_conditional_writes_gets_no_lake() -> None:
             super().pipe_file(path, value, "overwrite", **more)
 
     with pytest.raises(LakeError, match=r"has no conditional writes \(`If-None-Match: \*`\)"):
-        make_mark(RemoteStore("memory://ignoring", Ignoring()), "s3://bucket/lake")
+        make_marker(RemoteStore("memory://ignoring", Ignoring()), "s3://bucket/lake")
     honouring = MemoryFileSystem(skip_instance_cache=True)
     honouring.store = {}
     store = RemoteStore("memory://honouring", honouring)
-    assert make_mark(store, "s3://bucket/lake").lake_id == make_mark(store, "s3://bucket/lake").lake_id
+    assert make_marker(store, "s3://bucket/lake").lake_id == make_marker(store, "s3://bucket/lake").lake_id
     assert list(store.sizes()) == [NAME]

@@ -13,8 +13,8 @@ from schemas.action import action_of, to_json
 from schemas.config import Config, config_of
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
 from tests.tier import FULL

@@ -14,8 +14,8 @@ from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import Verdict
 from storage.lake import Lake
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit

@@ -12,8 +12,8 @@ from curation.converters.format import FORMATS
 from schemas.action import action_of
 from schemas.failure import UsageError
 from schemas.tables.review import Review
-from tasks.exchange.bring import Request, _bring, _bring_again, check_import  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _bring, _bring_again, check_import  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import numbered, picture, written

@@ -11,8 +11,8 @@ from PIL import Image
 from curation.converters.agentnet import AgentNet
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.train.supervised import weighed_targets

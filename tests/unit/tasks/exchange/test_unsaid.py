@@ -15,7 +15,7 @@ from schemas.config import Config, config_of
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.judge import judge_again
 from tasks.running.run import Run

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from learning.board import Board
+from learning.status_folder import StatusFolder
 from schemas.config.training import TrainConfig
 from tasks.launching import node
 from tasks.launching.launchers import Start, blanks, node_command
@@ -58,12 +58,12 @@ def test_more_processes_than_a_machine_has_gpus_are_refused_with_its_name(
     monkeypatch.setattr(node, "gpus_of", lambda job: 4)
     monkeypatch.setattr(node.socket, "gethostname", lambda: "node-7")
     assert node.main([given.at, given.board, "--nodes", "1:1", "--name", given.name]) == 2
-    (answer,) = Board(given.board).complaints()
+    (answer,) = StatusFolder(given.board).complaints()
     assert answer.startswith("node-7: `train.processes` is 8") and "has 4" in answer
 
 
 def test_a_machine_that_does_not_see_the_job_says_which_folder_it_lacks(tmp_path: Path) -> None:
     board = tmp_path / "board"
     assert node.main([str(tmp_path / "no.json"), str(board), "--nodes", "1:1", "--name", "x"]) == 2
-    (answer,) = Board(board).complaints()
+    (answer,) = StatusFolder(board).complaints()
     assert "no.json" in answer and "FLYWHEEL_HOME" in answer

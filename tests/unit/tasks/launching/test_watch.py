@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from learning import pulse
-from learning.board import Beat
+from learning import heartbeat
+from learning.status_folder import Heartbeat
 from tasks.launching.watch import Watch
 
 
@@ -16,11 +16,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def beat(count: int, step: int, doing: str = "") -> Beat:
-    return Beat(count=count, host="node-1", process=7, doing=doing, step=step)
+def beat(count: int, step: int, doing: str = "") -> Heartbeat:
+    return Heartbeat(count=count, host="node-1", process=7, doing=doing, step=step)
 
 
-def found(watch: Watch, clock: list[float], seconds: float, count: int, *ranks: Beat | None) -> str | None:
+def found(watch: Watch, clock: list[float], seconds: float, count: int, *ranks: Heartbeat | None) -> str | None:
     """What the watch says within so many seconds, in which all ranks given as None beat without a step."""
     answer = None
     for at in range(int(seconds)):
@@ -71,7 +71,7 @@ def test_a_rank_that_has_ended_is_not_waited_for(clock: list[float]) -> None:
     watch = Watch(60.0)
     for count in range(200):
         clock[0] += 1.0
-        assert watch.look({0: beat(count, 9, "writing"), 1: beat(4, 9, pulse.ENDED)}) is None
+        assert watch.look({0: beat(count, 9, "writing"), 1: beat(4, 9, heartbeat.ENDED)}) is None
 
 
 def test_a_machine_that_slept_has_not_hung(clock: list[float]) -> None:

@@ -1,4 +1,4 @@
-"""Who reigns after a challenge, and after a rollback; what is broken or leaks never does."""
+"""The champion after a challenge and after a rollback; broken or leaking policies are never promoted."""
 
 import json
 import re
@@ -208,14 +208,14 @@ def test_a_rollback_goes_to_the_champion_before_or_to_a_named_one_and_is_recorde
     assert champion(lake).policy_version == "second" and policy_row(lake, "third").status == "retired"
     roll_back(lake, None, "")
     assert champion(lake).policy_version == "first"
-    with pytest.raises(UsageError, match="none reigned before"):
+    with pytest.raises(UsageError, match="is the first champion"):
         roll_back(lake, None, "")
     roll_back(lake, "third", "it was the sandbox")
     assert champion(lake).policy_version == "third"
-    with pytest.raises(UsageError, match="reigns already"):
+    with pytest.raises(UsageError, match="is the champion already"):
         roll_back(lake, "third", "")
     policy(lake, config, tmp_path, "fourth", "third")
-    with pytest.raises(UsageError, match="never reigned"):
+    with pytest.raises(UsageError, match="was never champion"):
         roll_back(lake, "fourth", "")
     kinds = [(one.kind, one.decision, one.policy) for one in decisions(lake)]
     assert kinds[-2:] == [("rollback", "rollback", "third"), ("iteration", "candidate", "fourth")]
@@ -291,7 +291,8 @@ def test_a_lake_with_two_champions_is_put_right_by_the_next_decision_and_told_ab
     challenged(lake, config, tmp_path, "third", always)
     lake.upsert("policies", [policy_row(lake, "second").model_copy(update={"status": "champion"})])
     challenged(lake, config, tmp_path, "fourth", lambda _: False)
-    assert "second and third were champions at once; third reigns" in capsys.readouterr().err
+    repaired = "second and third were champions at once; the newest promotion made third champion"
+    assert repaired in capsys.readouterr().err
     assert [row.policy_version for row in policies(lake).values() if row.status == "champion"] == ["third"]
     assert event_of(lake, "challenge:fourth").against == "third"  # type: ignore[union-attr]
     lake.upsert("policies", [policy_row(lake, "first").model_copy(update={"status": "champion"})])

@@ -1,0 +1,215 @@
+"""What the desk shows of a trajectory, as typed rows: read from the lake, the same for pages and for programs."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from curation.reviews import standing
+from models.judges.registry import GATE as JUDGE
+from schemas.observation import elements_of
+from schemas.tables.annotation import Annotation
+from schemas.tables.review import Review
+from schemas.tables.step import Step
+from schemas.tables.task import short_names
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import DECISION, PERSON, Verdict
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.shared.reviews import reviews_of
+from tasks.shared.trajectories import trajectory_of
+
+
+class _Shown(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ThoughtView(_Shown):
+    """A thought that was written of a step later."""
+
+    author: str
+    version: str | None
+    patterns: list[str]
+    thought: str
+
+
+class StepView(_Shown):
+    """One step; points are in the action, in fractions of the screen."""
+
+    step: int
+    screenshot: str
+    next_screenshot: str | None
+    width: int
+    height: int
+    thought: str
+    """Its own."""
+    thoughts: list[ThoughtView]
+    """Those that were annotated, newest first."""
+    action: str | None
+    """Canonical JSON."""
+    error: str | None
+    raw_text: str
+    actor: str
+    policy_version: str
+    starts_s: float
+    """Seconds from the trajectory's begin to this step's."""
+    elements: list[tuple[str, str, tuple[float, float, float, float]]]
+    """Name, kind and box (left, top, right, bottom) of what was on the screen."""
+    correction: str | None
+    """The newest correction that holds, as canonical JSON."""
+    correction_thought: str | None
+
+
+class VerdictView(_Shown):
+    """The verdict of one gate."""
+
+    gate: str
+    gate_version: str
+    passed: bool
+    score: float | None
+    reason: str
+    error_step: int | None
+
+
+class ReviewView(_Shown):
+    """One decision of a person."""
+
+    review_id: str
+    revision: int
+    person: str
+    decision: str
+    step: int | None
+    action: str | None
+    thought: str | None
+    note: str
+    holds: bool
+    """Whether nobody undid it."""
+    at: str
+    state: str | None = None
+    """Of the newest correction of a step that holds: `verified`, `refuted` or `unverified`; null of anything else."""
+    tried_by: str | None = None
+    """The trajectory that tried it in a sandbox, if one did."""
+    replaces: bool | None = None
+    """Whether the recorded step gave way to it; a step of what a verifier accepted stays until better is verified."""
+
+
+class Item(_Shown):
+    """A trajectory as a person looks at it."""
+
+    trajectory_id: str
+    revision: int
+    """How many decisions there are: what a decision on it is to name."""
+    iteration: int
+    task_id: str
+    task: str
+    seed: int
+    policy: str
+    policy_version: str
+    instruction: str
+    reward: float | None
+    success: bool | None
+    termination: str
+    failure: str
+    decision: str
+    """Why its data goes where it goes; empty where no filter has seen it."""
+    route: str
+    error_step: int | None
+    steps: list[StepView]
+    verdicts: list[VerdictView]
+    reviews: list[ReviewView]
+
+
+def steps_of(lake: Lake, trajectory: Trajectory) -> list[Step]:
+    """A trajectory's steps, in order."""
+    where = {"iteration": trajectory.iteration, "trajectory_id": trajectory.trajectory_id}
+    return sorted(lake.rows(Step, where), key=lambda step: step.step)
+
+
+def item_of(lake: Lake, name: str) -> Item:
+    """A trajectory with its verdicts and reviews; raises UsageError if there is none."""
+    trajectory = trajectory_of(lake, name)
+    reviews = reviews_of(lake, name)
+    where = {"iteration": trajectory.iteration, "trajectory_id": name}
+    verdicts = sorted(lake.rows(Verdict, where), key=lambda one: one.created_at)
+    noted = lake.rows(Annotation, {**where, "kind": "thought"})
+    noted = sorted(noted, key=lambda one: (one.created_at, one.annotation_id), reverse=True)
+    decision = next((one for one in reversed(verdicts) if one.gate == DECISION), None)
+    failure = f"{trajectory.failure_boundary}: {trajectory.failure_reason}" if trajectory.failure_boundary else ""
+    shown = ("trajectory_id", "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "reward")
+    return Item(
+        **{field: getattr(trajectory, field) for field in (*shown, "success", "termination")},
+        revision=len(reviews),
+        task=short_names([trajectory.task_id])[trajectory.task_id],
+        failure=failure,
+        decision=decision.reason if decision else "",
+        route=decision.route if decision else "",
+        error_step=decision.error_step if decision else None,
+        steps=_steps(steps_of(lake, trajectory), standing(reviews), noted),
+        verdicts=[_verdict(one) for one in verdicts if one.gate != DECISION and _holds(one, decision)],
+        reviews=review_views(reviews, corrections_of(lake, reviews)),
+    )
+
+
+def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str, Any]]:
+    """What became of the corrections among the decisions on a trajectory, by review: fields of `ReviewView`."""
+    names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
+    rows = [row for name in names for row in ask(lake, "corrections_of", trajectory_id=name).to_pylist()]
+    return {row.pop("review_id"): row for row in rows}
+
+
+def review_views(
+    reviews: Sequence[Review], corrections: Mapping[str, Mapping[str, Any]] | None = None
+) -> list[ReviewView]:
+    """Decisions, oldest first; with what became of corrections (`corrections_of`) where that is given."""
+    held, became = {one.review_id for one in standing(reviews)}, corrections or {}
+    shown = ("review_id", "revision", "person", "decision", "step", "action", "thought", "note")
+    return [
+        ReviewView(
+            **{field: getattr(one, field) for field in shown},
+            holds=one.review_id in held,
+            at=one.created_at.strftime("%Y-%m-%d %H:%M"),
+            **became.get(one.review_id, {}),
+        )
+        for one in reviews
+    ]
+
+
+def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
+    """Whether a verdict is a judge's, a person's, or of the run of the filter that decided: what gates found before, by
+    other options or since removed, decides nothing any more."""
+    return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
+
+
+def _verdict(verdict: Verdict) -> VerdictView:
+    return VerdictView(**{field: getattr(verdict, field) for field in VerdictView.model_fields})
+
+
+def _thought(noted: Annotation) -> ThoughtView:
+    return ThoughtView(**{field: getattr(noted, field) for field in ThoughtView.model_fields})
+
+
+def _steps(steps: Sequence[Step], reviews: Sequence[Review], noted: Sequence[Annotation]) -> list[StepView]:
+    corrected = {one.step: one for one in reviews if one.decision == "correct"}
+    shown: list[StepView] = []
+    starts = 0.0
+    for step in steps:
+        correction = corrected.get(step.step)
+        fields: dict[str, Any] = {
+            field: getattr(step, field)
+            for field in ("step", "screenshot", "next_screenshot", "thought", "action", "raw_text", "actor")
+        }
+        one = StepView(
+            **fields,
+            thoughts=[_thought(one) for one in noted if one.step == step.step],
+            policy_version=step.policy_version,
+            width=step.screen_width,
+            height=step.screen_height,
+            error=step.action_error,
+            starts_s=round(starts, 3),
+            elements=[(element.name, element.kind, element.box) for element in elements_of(step.elements)],
+            correction=correction.action if correction else None,
+            correction_thought=correction.thought if correction else None,
+        )
+        shown.append(one)
+        starts += (step.observe_ms + step.think_ms + step.act_ms) / 1000
+    return shown

@@ -1,0 +1,65 @@
+"""When a desktop has come to rest: nothing of it computes, and two looks in a row show the same.
+
+Looks alone would not tell: a program that has not yet been given the processor for what was clicked shows the same,
+too. Whoever waits for the processor is no less busy than who has it.
+"""
+
+import os
+import time
+from pathlib import Path
+
+from environments.desktop.box.frames import Frames
+
+APART_S = 0.008
+"""Between two looks."""
+BUSY = ("R", "D")
+"""States of a process that runs, waits for a processor, or for a disk."""
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes that a process has started, and those have."""
+    found, left = list[int](), [pid]
+    while left:
+        for place in _listed(Path(f"/proc/{left.pop()}/task")):
+            try:
+                children = (place / "children").read_text().split()
+            except OSError:
+                continue
+            found += map(int, children)
+            left += map(int, children)
+    return found
+
+
+def _listed(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
+
+
+def work(pid: int) -> tuple[bool, dict[int, str]]:
+    """Whether a process of these is busy now, and what each has computed so far."""
+    busy, spent = False, dict[int, str]()
+    for one in descendants(pid):
+        try:
+            state = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[0]
+            spent[one] = Path(f"/proc/{one}/schedstat").read_text().split()[0]
+        except (OSError, IndexError):
+            continue  # ended since
+        busy = busy or state in BUSY
+    return busy, spent
+
+
+def settled(frames: Frames, limit_s: float) -> bool:
+    """Waits until the desktop rests; False where it did not within the limit."""
+    until = time.monotonic() + limit_s
+    before: tuple[bytes, dict[int, str]] | None = None
+    while True:
+        busy, spent = work(os.getpid())
+        now = (frames.grab(), spent)
+        if not busy and now == before:
+            return True
+        if time.monotonic() > until:
+            return False
+        before = now
+        time.sleep(APART_S)

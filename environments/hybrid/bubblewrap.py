@@ -1,0 +1,321 @@
+"""A jail: processes with a root, a process table, a network and a disk of their own, made by bubblewrap.
+
+It sees the system's programs (`/usr`, read-only), a few empty folders and nothing else of the machine; it can write to
+three small file systems in memory (`/work`, `/tmp`, `/dev/shm`), which end with it. No network but its own loopback, no
+capabilities, no new ones, no further user namespaces, few system calls (`seccomp`). As root the processes are nobody's,
+so nothing here is ever more than an ordinary user. The kernel holds each process to its limits, `warden` all of them
+together. Nothing outlives it: its first process ends with bubblewrap, which ends with this one even if we are killed
+outright (`--die-with-parent`).
+
+The host reads and writes its files through a descriptor of `/work` (`files`), never by a path that leads through it.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import pwd
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from environments.bubblewrap import bubblewrap, end, owned, programs, sweep
+from environments.seccomp import program
+from schemas.failure import SandboxFailure
+
+INSTALL = "Install bubblewrap (`apt install bubblewrap`), and allow user namespaces; without them no shell is started."
+START_S = 15.0
+WORK = "/work"
+DISKS = (WORK, "/tmp", "/dev/shm")
+HIDDEN = Path(__file__).parents[1]
+"""Our own code is no part of the jail, wherever it is installed."""
+_USER, _GROUP = 1000, 1000
+_PASSWD = f"user:x:{_USER}:{_GROUP}:user:{WORK}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
+_CHILDREN = "/proc/{0}/task/{0}/children"
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one jail may use."""
+
+    memory_mib: int = 256
+    """Of all its processes together; of address space, each may have twice that."""
+    disk_mib: int = 32
+    """Of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
+    files: int = 4000
+    """Files and folders on the three together."""
+    processes: int = 32
+    cpu_s: int = 60
+    """Processor time of all of its processes together, and of each one."""
+    open_files: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the jail's processes use together."""
+
+    processes: int
+    memory: int
+    """Bytes of resident memory; a page that two share counts twice."""
+    cpu_s: float
+    files: int
+
+
+def owner() -> tuple[int, int] | None:
+    """Who the jail's processes are to the host, as user and group, where that is not who we are: nobody, for root."""
+    if os.geteuid() != 0:
+        return None
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_uid, nobody.pw_gid
+
+
+class Bubblewrap:
+    """One running jail. Made by `start`, ended by `close`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, limits: Limits, stdin: int, stdout: int) -> None:
+        self._process = process
+        self._init = 0
+        self.limits = limits
+        self.stdin, self.stdout = stdin, stdout
+        """The script's; what it prints, errors too, comes from `stdout`. Neither blocks."""
+        for descriptor in (stdin, stdout):
+            os.set_blocking(descriptor, False)
+        self.ended = ""
+        """Why it was ended before its time, if it was."""
+        self.disks: tuple[int, ...] = ()
+        """Descriptors of `DISKS`."""
+        self._own_cpu: dict[tuple[int, str], float] = {}
+        """Seconds that each process (its number, when it began) had computed for itself when it was looked at."""
+        self._gone_cpu = 0.0
+        """The same of those that are gone."""
+
+    @classmethod
+    async def start(cls, limits: Limits, script: str, *arguments: str) -> "Bubblewrap":
+        """Starts a jail in which bash runs a script.
+
+        Raises:
+            FlywheelError: bubblewrap is not installed.
+            SandboxFailure: it did not start; says what it said.
+        """
+        bwrap = bubblewrap(INSTALL)
+        sweep()
+        (inside_in, stdin), (stdout, inside_out), (message, tell) = (os.pipe() for _ in range(3))
+        passed = (tell, _piped(program()), _piped(_PASSWD.encode()))
+        command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "jail"]
+        user = owner()
+        dropped = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
+        spawning = asyncio.ensure_future(
+            asyncio.create_subprocess_exec(
+                *command, *arguments, stdin=inside_in, stdout=inside_out, stderr=subprocess.STDOUT,
+                pass_fds=passed, start_new_session=True, cwd="/", env={}, **dropped,
+            )
+        )  # fmt: skip
+        cancelled: asyncio.CancelledError | None = None
+        try:
+            await asyncio.shield(asyncio.wait((spawning,)))
+        except asyncio.CancelledError as error:
+            cancelled = error
+            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+        for descriptor in (inside_in, inside_out, *passed):
+            os.close(descriptor)
+        if (error := spawning.exception()) is not None:
+            for descriptor in (stdin, stdout, message):
+                os.close(descriptor)
+            raise SandboxFailure(f"no jail starts: {error}")
+        jail = cls(spawning.result(), limits, stdin, stdout)
+        try:
+            if cancelled is not None:
+                raise cancelled
+            jail._init = await _child(message)
+        except (TimeoutError, OSError, EOFError, ValueError, KeyError) as problem:
+            answer = (_left(stdout) or b"").decode(errors="replace").strip()
+            await jail.close()
+            raise SandboxFailure(f"no jail starts: {answer or 'bubblewrap does not answer'}") from problem
+        except BaseException:
+            await jail.close()
+            raise
+        finally:
+            os.close(message)
+        return jail
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.returncode is None and not self.ended
+
+    @property
+    def killed(self) -> bool:
+        """Whether somebody on this machine killed bubblewrap itself, which nothing in the jail can."""
+        return self._process.returncode == -signal.SIGKILL and not self.ended
+
+    @property
+    def pid(self) -> int:
+        """Of bubblewrap, outside."""
+        return self._process.pid
+
+    def enter(self) -> None:
+        """Takes hold of its disks; to be called once the script runs, before anything of a policy does."""
+        root = f"/proc/{self.pids()[1]}/root"
+        self.disks = tuple(os.open(f"{root}{disk}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for disk in DISKS)
+
+    def pids(self) -> list[int]:
+        """Its processes as the host numbers them: the first one (bubblewrap's), the script's shell, all others."""
+        found, waiting = [], [self._init]
+        while waiting:
+            pid = waiting.pop(0)
+            found.append(pid)
+            with contextlib.suppress(OSError, ValueError):
+                waiting += map(int, Path(_CHILDREN.format(pid)).read_text().split())
+        return found
+
+    def signal(self, number: int) -> None:
+        """Sends a signal to all its processes but the first two."""
+        for pid in self.pids()[2:]:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, number)
+
+    def usage(self) -> Usage:
+        """What is used now; to be asked again and again, since what a process computed can go with it.
+
+        A process that is waited for leaves its time to its parent. One whose parent ignores its end leaves it to
+        nobody, so what was last seen of each is kept, too, and the larger of the two sums is what was computed.
+        """
+        pids = self.pids()
+        memory, handed_on, own = 0, 0.0, dict[tuple[int, str], float]()
+        for pid in pids:
+            with contextlib.suppress(OSError, ValueError, IndexError):
+                memory += int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                own[pid, fields[19]] = sum(map(int, fields[11:13])) / _TICKS
+                handed_on += sum(map(int, fields[11:15])) / _TICKS
+        for one in self._own_cpu.keys() - own.keys():
+            if not Path(f"/proc/{one[0]}").exists():
+                self._gone_cpu += self._own_cpu.pop(one)
+        self._own_cpu |= own
+        cpu = max(handed_on, self._gone_cpu + sum(self._own_cpu.values()))
+        files = 0
+        for disk in self.disks:
+            with contextlib.suppress(OSError):
+                found = os.fstatvfs(disk)
+                files += found.f_files - found.f_ffree
+        return Usage(len(pids), memory, cpu, files)
+
+    def end(self, reason: str) -> None:
+        """Ends all its processes at once, from whatever thread; `reason` is what is said of it if nothing was yet."""
+        self.ended = self.ended or reason
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                if self._init:
+                    os.kill(self._init, signal.SIGKILL)
+            end(self._process.pid)
+
+    async def gone(self) -> None:
+        """Waits until it has ended; ends it where it does not by itself."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self._process.wait()
+        except TimeoutError:
+            self.end("it did not end")
+
+    async def close(self) -> None:
+        """Ends it, waits for it, and lets go of it."""
+        self.end("it was closed")
+        await self._process.wait()
+        ends, self.disks = (self.stdin, self.stdout, *self.disks), ()
+        self.stdin = self.stdout = -1
+        for descriptor in ends:
+            if descriptor >= 0:
+                os.close(descriptor)
+
+
+def _piped(data: bytes) -> int:
+    """A descriptor to read these bytes from; they fit into a pipe."""
+    read, write = os.pipe()
+    try:
+        os.write(write, data)
+    finally:
+        os.close(write)
+    return read
+
+
+async def ready(end: int, to_write: bool = False) -> None:
+    """Waits until a descriptor can be read from or written to, or its other end is closed."""
+    loop = asyncio.get_running_loop()
+    happened: asyncio.Future[None] = loop.create_future()
+    add, remove = (loop.add_writer, loop.remove_writer) if to_write else (loop.add_reader, loop.remove_reader)
+    add(end, lambda: happened.done() or happened.set_result(None))
+    try:
+        await happened
+    finally:
+        remove(end)
+
+
+async def _child(message: int) -> int:
+    """The first process of the jail, as bubblewrap tells it; raises an error of any kind if it does not."""
+    text = b""
+    async with asyncio.timeout(START_S):
+        while not text.rstrip().endswith(b"}"):
+            await ready(message)
+            part = os.read(message, 4096)
+            if not part:
+                raise EOFError
+            text += part
+    return int(json.loads(text)["child-pid"])
+
+
+def _left(stdout: int) -> bytes | None:
+    try:
+        return os.read(stdout, 4096)
+    except OSError:
+        return None
+
+
+def _arguments(limits: Limits, tell: int, filter_: int, passwd: int) -> Iterator[str]:
+    """bubblewrap's options; what it mounts is made in this order."""
+    yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
+    yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
+    yield from ("--info-fd", str(tell))
+    if program():
+        yield from ("--seccomp", str(filter_))
+    for name, value in _ENVIRONMENT.items():
+        yield from ("--setenv", name, value)
+    yield from ("--ro-bind", "/usr", "/usr")
+    if HIDDEN.is_relative_to("/usr"):
+        yield from ("--tmpfs", str(HIDDEN), "--remount-ro", str(HIDDEN))
+    for options in programs():
+        yield from options
+    yield from ("--perms", "0755", "--dir", "/etc", "--perms", "0644", "--ro-bind-data", str(passwd), "/etc/passwd")
+    for name in ("/etc/alternatives", "/etc/ld.so.cache"):
+        yield from ("--ro-bind-try", name, name)
+    mib = {disk: limits.disk_mib if disk == WORK else max(1, limits.disk_mib // 4) for disk in DISKS}
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    for disk in reversed(DISKS):
+        yield from ("--perms", "0755" if disk == WORK else "1777", "--size", str(mib[disk] << 20), "--tmpfs", disk)
+    yield from ("--remount-ro", "/dev", "--remount-ro", "/", "--chdir", WORK, "--")
+
+
+_ENVIRONMENT = {
+    "HOME": WORK,
+    "USER": "user",
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "TZ": "UTC",
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "HISTFILE": "/dev/null",
+    "PYTHONDONTWRITEBYTECODE": "1",
+}
+
+
+def _limited(limits: Limits) -> str:
+    """The limits of each process, taken on before the script."""
+    kib = limits.memory_mib << 10
+    bounds = {
+        "c": 0, "u": limits.processes, "v": 2 * kib, "t": limits.cpu_s, "f": limits.disk_mib << 10,
+        "n": limits.open_files, "l": 0, "q": 0, "i": 2 * limits.processes,
+    }  # fmt: skip
+    return "".join(f"ulimit -{name} {bound} || exit 9; " for name, bound in bounds.items())

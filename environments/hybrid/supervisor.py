@@ -1,0 +1,59 @@
+"""Holds the processes of each jail to their limits together, where the kernel only holds each one by itself.
+
+A thread of its own, since a policy that computes may keep the event loop busy while a jail takes all there is.
+"""
+
+import threading
+from typing import final
+
+from environments.hybrid.bubblewrap import Bubblewrap
+
+CHECK_S = 0.1
+
+
+def breach(jail: Bubblewrap) -> str:
+    """Which limit its processes are over together; empty if none."""
+    used, limits = jail.usage(), jail.limits
+    if used.memory > limits.memory_mib << 20:
+        return f"its processes held {used.memory >> 20} MiB, and {limits.memory_mib} are allowed"
+    if used.cpu_s > limits.cpu_s:
+        return f"its processes computed for {used.cpu_s:.0f} s, and {limits.cpu_s} are allowed"
+    if used.files > limits.files:
+        return f"it held {used.files} files, and {limits.files} are allowed"
+    return ""
+
+
+@final
+class Supervisor:
+    """All jails of this process; the thread ends with the last one."""
+
+    def __init__(self) -> None:
+        self._jails: set[Bubblewrap] = set()
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    def watch(self, jail: Bubblewrap) -> None:
+        """From now on until `leave`."""
+        with self._changed:
+            self._jails.add(jail)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="jails", daemon=True)
+                self._thread.start()
+
+    def leave(self, jail: Bubblewrap) -> None:
+        """It is about to be closed; not looked at any more once this returns."""
+        with self._changed:
+            self._jails.discard(jail)
+            self._changed.notify()
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._jails:
+                for jail in self._jails:
+                    if jail.alive and (reason := breach(jail)):
+                        jail.end(reason)
+                self._changed.wait(CHECK_S)
+            self._thread = None
+
+
+SUPERVISOR = Supervisor()

@@ -1,0 +1,79 @@
+"""The lake's mark: the small file that says a place is a lake of ours, and of which schema version.
+
+Without it a wrong `lake.uri` would quietly fill somebody's folder, and a lake of another version would fail in
+the middle of a run instead of before it.
+"""
+
+import json
+import uuid
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.failure import LakeError
+from schemas.table import SCHEMA_VERSION, utc_now
+from storage.objects import ObjectStore, no_conditional_writes
+
+NAME = "flywheel.json"
+
+
+class Mark(BaseModel):
+    """What `flywheel.json` holds."""
+
+    model_config = ConfigDict(frozen=True)
+
+    format: Literal["flywheel-lake"] = "flywheel-lake"
+    schema_version: int
+    lake_id: str
+    created_at: str
+
+
+def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> Mark | None:
+    """The mark at a place, or None if it has none.
+
+    Args:
+        store, uri: the place.
+        oldest: the oldest schema version that is taken.
+
+    Raises:
+        LakeError: a mark that is not ours, or of another schema version.
+    """
+    try:
+        mark = Mark.model_validate(json.loads(store.get(NAME)))
+    except FileNotFoundError:
+        return None
+    except (ValueError, ValidationError) as error:
+        raise LakeError(f"{uri}/{NAME} is not the mark of a lake.", "Set `lake.uri` to another place.") from error
+    problem = f"The lake at {uri} has schema version {mark.schema_version}; this flywheel reads {SCHEMA_VERSION}."
+    if mark.schema_version > SCHEMA_VERSION:
+        raise LakeError(problem, "Use a newer flywheel, or set `lake.uri` to a new place.")
+    if mark.schema_version < oldest:
+        raise LakeError(problem, "`flywheel upgrade` brings it up to date in place.")
+    return mark
+
+
+def renew_marker(store: ObjectStore, mark: Mark) -> Mark:
+    """The mark of a lake whose tables were brought up to date, in the place of its old one."""
+    renewed = mark.model_copy(update={"schema_version": SCHEMA_VERSION})
+    store.put(NAME, renewed.model_dump_json(indent=2).encode())
+    return renewed
+
+
+def make_marker(store: ObjectStore, uri: str) -> Mark:
+    """Mark an empty place as a lake; of several processes that try at once, one wins and all get its mark.
+
+    Raises:
+        LakeError: the place holds something else, or its server writes over what a conditional write must keep.
+    """
+    others = [name for name in store.sizes() if name != NAME]
+    if others and not store.exists(NAME):
+        problem = f"{uri} is not empty and has no {NAME}: it is not a lake (it holds, for example, {others[0]})."
+        raise LakeError(problem, "Set `lake.uri` to an empty place.")
+    mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
+    data = mark.model_dump_json(indent=2).encode()
+    if store.put_or_get(NAME, data) == data and store.put_once(NAME, data + b"\n"):
+        raise no_conditional_writes(uri)
+    found = read_marker(store, uri)
+    if found is None:
+        raise LakeError(f"{uri}/{NAME} was written and cannot be read.", "Check the storage at `lake.uri`.")
+    return found

@@ -1,0 +1,331 @@
+"""Keys that were set and that nothing reads under this config: they are refused by name, not ignored.
+
+What only the engine of another model reads is refused where that is known (`learning.engines.choice`); here are keys
+that another key decides about. A key counts as set where its value is not the default. One config serves several
+commands in turn, so what another method or a part that is off reads may stand in it: that is not refused, but every run
+names it (docs/decisions/0013-other-methods.md).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from environments.catalog import catalog
+from environments.registry import verifier_of
+from learning.algorithms.method import Method, Source, method_of
+from learning.engines.choice import is_small
+from models.thinkers.thinker import THINKERS
+from schemas.config import Config
+from schemas.config.judging import JudgeConfig
+from schemas.config.sections import CurriculumConfig
+from schemas.config.synthesis import SynthesisConfig
+from schemas.config.training import EpochSection, GroupConfig, TrainConfig
+from schemas.failure import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Keys that only some configs read."""
+
+    keys: tuple[str, ...]
+    """Dotted; of a section, every key in it."""
+    idle: Callable[[Config], bool]
+    """Whether nothing reads them."""
+    because: str
+    hint: str
+
+
+def refuse_unused_keys(config: Config) -> str:
+    """What `flywheel doctor` shows of the keys that were set.
+
+    Raises:
+        UsageError: one that nothing reads; names it, why nothing does, and what to change.
+    """
+    for rule in RULES:
+        found = _set_among(config, rule.keys)
+        if found and rule.idle(config):
+            raise UsageError(f"`{found[0]}` is set, and nothing reads it: {rule.because}.", rule.hint)
+    return for_others(config) or "every key that is set is read"
+
+
+def refuse_unrepeated(overrides: Iterable[str]) -> None:
+    """Refuses overrides of what a repeated training takes from the config of the policy that it makes again.
+
+    Raises:
+        UsageError: there is one; names it.
+    """
+    for override in overrides:
+        key = override.partition("=")[0]
+        section, _, name = key.partition(".")
+        if section in REPEATED and name.partition(".")[0] not in REPEATED[section]:
+            raise UsageError(
+                f"`{key}`: with `--like` a policy is trained by the config that it was made with.",
+                "Leave `--like` away to train today's data with it, or leave the key away.",
+            )
+
+
+def for_others(config: Config, sections: bool = True) -> str:
+    """Which keys are set that this run does not read, but another method or a part that is off; empty where none is.
+
+    Args:
+        config: the run's.
+        sections: as of `for_other_methods`.
+    """
+    idle = [f"{section}.{key}" for section, keys, on in PARTS if not on(config) for key in keys]
+    off = _set_among(config, idle)
+    parts = f"set for parts that are off, and not read by this run: {', '.join(off)}" if off else ""
+    return "; ".join(filter(None, (for_other_methods(config, sections), parts)))
+
+
+def for_other_methods(config: Config, sections: bool = True) -> str:
+    """Which keys are set that only other methods of training read, in a sentence; empty where there is none.
+
+    Args:
+        config: the run's.
+        sections: name those of other methods' own sections too, which say themselves whose they are.
+    """
+    train = config.train
+    method = method_of(train)
+    others = {"ct", "ppo", "preference"} - {method.section} - ({"ct"} if train.ct_every else set[str]())
+    idle = [f"train.{name}" for name in sorted(others) if sections]
+    if sections and not method.in_groups:
+        idle.append("train.group")
+    idle += [f"train.group.{key}" for key in _unread_of_groups(method, train)]
+    if isinstance(method.source, Source) and method.source is not Source.ACCEPTED:
+        idle += [f"train.{key}" for key in IMITATED]
+    if method.in_groups:
+        idle += [f"curriculum.{key}" for key in WEIGHING]
+    own = method.settings(train)
+    if own is not train:
+        idle += [f"train.{name}" for name in ("learning_rate", "learning_rate_first", "steps", "steps_first")]
+    if isinstance(own, EpochSection):
+        idle += ["train.batch", "train.warmup", "train.decay", "train.shape", "train.floor"]
+    found = _set_among(config, idle)
+    return f"set for other methods, and not read by {train.method}: {', '.join(found)}" if found else ""
+
+
+def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
+    """The keys of `train.group` that a method in groups leaves to others; material of its own may read any of them."""
+    if not method.in_groups or method.section == "group" or not isinstance(method.source, Source):
+        return
+    if method.source is Source.GROUPS:
+        yield from EpochSection.model_fields
+        return
+    read = {*ROLLED_OUT, *({"advantage"} if method.source is Source.TRAJECTORIES else ())}
+    default = GroupConfig()
+    if train.group.size < default.k:  # which `k` may not exceed, whoever reads it
+        read.add("k")
+    yield from (key for key in GroupConfig.model_fields if key not in read)
+
+
+def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
+    """The dotted keys at or below these whose values are not the default."""
+    default = Config(suite=config.suite, environments=config.environments)
+    return [one for key in keys for one in _set(config, default, key.split("."))]
+
+
+def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = "") -> Iterator[str]:
+    """The dotted keys at or below `keys` whose values differ."""
+    for key in keys[:1] or type(chosen).model_fields:
+        mine, usual = getattr(chosen, key), getattr(default, key)
+        name = f"{above}{key}"
+        if isinstance(mine, BaseModel):
+            yield from _set(mine, usual, keys[1:], f"{name}.")
+        elif mine != usual:
+            yield name
+
+
+ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
+"""Keys of `train.group` by which groups are rolled out, whatever is learnt from them. For a critic `advantage` says,
+too, whether scores or successes are its rewards."""
+IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
+"""Keys of `train` that weigh samples of accepted trajectories."""
+WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgetting")
+"""Keys of `curriculum` that share single trajectories out, not groups."""
+LAUNCHED = ("launch", "machines", "restarts", "hung_s")
+"""Keys of `train` that say where a training runs: today's count, also where an older one is repeated."""
+REPEATED: dict[str, tuple[str, ...]] = {
+    "train": ("keep_policies", *LAUNCHED),
+    "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "prefix_mb", "server"),
+    "filter": (),
+    "think": (),
+    "seed": (),
+}
+"""Sections, and keys, that say how a training goes, with the keys in them that say how its policy is kept and acts."""
+PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Config], bool]], ...] = (
+    ("synthesis", tuple(SynthesisConfig.model_fields), lambda config: config.synthesis.on),
+    ("reflect", ("trajectories", "steps", "recover", "proposers", "options"), lambda config: config.reflect.on),
+)
+"""Sections, the keys in them that only the part itself reads, and whether it is on."""
+
+
+def _is_local(config: Config) -> bool:
+    return not config.lake.uri.startswith("s3://")
+
+
+def _acts_elsewhere(config: Config) -> bool:
+    return config.policy.backend == "server" or (config.policy.backend == "auto" and config.policy.server.named)
+
+
+def _is_fast(config: Config) -> bool:
+    return config.policy.backend in ("auto", "tiny") and is_small(config.policy.base)
+
+
+def _without_device(config: Config) -> bool:
+    return config.policy.device == "cuda" and (_is_fast(config) or _acts_elsewhere(config))
+
+
+def _without_server(config: Config) -> bool:
+    return not config.policy.server.named and ":" not in config.policy.backend
+
+
+def _unjudged(config: Config) -> bool:
+    asked = any(gate == "judge" or ":" in gate for gate in config.filter.gates)
+    return not asked and all(verifier_of(task.verifier) is not None for task in catalog(config))
+
+
+def _asks_no_model(config: Config) -> bool:
+    return not any(THINKERS.class_of(name).asks_model for name in config.think.thinkers)
+
+
+RULES = (
+    Rule(
+        ("annotate.screens", "annotate.per_screen", "train.perception", "train.ct.perception"),
+        lambda config: not config.annotate.perception,
+        "no perception data is made",
+        "Name kinds in `annotate.perception`, or remove it.",
+    ),
+    Rule(
+        ("lake.endpoint", "lake.region"),
+        _is_local,
+        "the lake is a folder of this machine",
+        "Remove it, or set `lake.uri` to s3://bucket/prefix.",
+    ),
+    Rule(
+        tuple(f"policy.{key}" for key in ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
+        lambda config: config.policy.base != "tiny",
+        "the network is that of `policy.base`",
+        "Remove it, or set `policy.base` to tiny.",
+    ),
+    Rule(
+        ("policy.device",),
+        _without_device,
+        "the small policy acts on the CPU, and a server where it runs",
+        "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
+    ),
+    Rule(
+        ("policy.batch", "policy.seen_screens_mb", "policy.prefix_mb"),
+        lambda config: _is_fast(config) or _acts_elsewhere(config),
+        "the small policy takes all that wait at once, and a server as it likes",
+        "Remove it.",
+    ),
+    Rule(
+        ("policy.precision",),
+        _acts_elsewhere,
+        "a server decides for itself",
+        "Remove it, or set no `policy.server`.",
+    ),
+    Rule(
+        ("policy.server",),
+        _without_server,
+        "there is no server",
+        "Set `policy.server.url` or `policy.server.command`, or remove it.",
+    ),
+    Rule(
+        ("policy.server.start_timeout_s",),
+        lambda config: not config.policy.server.command,
+        "no server is started",
+        "Set `policy.server.command`, or remove it.",
+    ),
+    Rule(
+        ("policy.server.in_flight",),
+        lambda config: config.policy.server.update == "path",
+        "requests go on under the weights that they name",
+        "Set `policy.server.update`, or remove it.",
+    ),
+    Rule(
+        ("think.tries", "think.most"),
+        _asks_no_model,
+        "none of `think.thinkers` asks a model",
+        "Name one that does, such as policy, or remove it.",
+    ),
+    Rule(
+        ("think.keep_without",),
+        lambda config: not config.policy.thoughts,
+        "without `policy.thoughts` no trajectory is read with its thoughts",
+        "Remove it, or set `policy.thoughts` to true.",
+    ),
+    Rule(
+        tuple(f"judge.{key}" for key in JudgeConfig.model_fields if key != "kind"),
+        lambda config: config.judge.kind == "none",
+        "there is no judge",
+        "Set `judge.kind`, or remove it.",
+    ),
+    Rule(
+        tuple(f"cluster.{key}" for key in ("address", "parts", "cpus", "retries")),
+        lambda config: config.cluster.kind == "local",
+        "this machine collects alone",
+        "Set `cluster.kind` to ray, or remove it.",
+    ),
+    Rule(
+        tuple(f"openlineage.{key}" for key in ("namespace", "key_variable", "timeout_s")),
+        lambda config: not config.openlineage.to,
+        "no events are sent",
+        "Set `openlineage.to`, or remove it.",
+    ),
+    Rule(
+        ("train.machines.hosts", "train.machines.reach"),
+        lambda config: config.train.launch != "torchrun",
+        "`train.launch` is not torchrun",
+        "Set `train.launch` to torchrun, or remove it.",
+    ),
+    Rule(
+        ("train.machines.command", "train.machines.cancel", "train.machines.nodes"),
+        lambda config: config.train.launch != "command",
+        "`train.launch` is not command",
+        "Set `train.launch` to command, or remove it.",
+    ),
+    Rule(
+        tuple(f"train.machines.{key}" for key in ("python", "least", "join_s", "store")),
+        lambda config: config.train.launch == "local",
+        "trainings run on this machine alone",
+        "Set `train.launch` to torchrun or command, or remove it.",
+    ),
+    Rule(
+        ("train.lora.alpha", "train.lora.targets", "train.lora.vision"),
+        lambda config: not config.train.lora.rank,
+        "without a rank there is no adapter",
+        "Set `train.lora.rank`, or remove it.",
+    ),
+    Rule(
+        ("train.stream.groups", "train.stream.stale"),
+        lambda config: not config.train.stream.on,
+        "training does not go on while others are rolled out",
+        "Set `train.stream.on`, or remove it.",
+    ),
+    Rule(
+        ("train.group.refill",),
+        lambda config: config.train.stream.on,
+        "with a stream groups fill batches anyway",
+        "Remove it, or set `train.stream.on` to false.",
+    ),
+    Rule(
+        tuple(f"curriculum.{key}" for key in WEIGHING if key != "method"),
+        lambda config: config.curriculum.method == "uniform",
+        "`curriculum.method` gives every task an equal share",
+        "Remove it, or set `curriculum.method` to learnable.",
+    ),
+    Rule(
+        ("traces.endpoint",),
+        lambda config: config.traces.to != "otlp",
+        "no traces are sent to a collector",
+        "Set `traces.to` to otlp, or remove it.",
+    ),
+    Rule(
+        ("judge",),
+        _unjudged,
+        "every task has a verifier, and `judge` is not among `filter.gates`",
+        "Add the gate `judge` or a task without a verifier, or remove it.",
+    ),
+)

@@ -1,0 +1,153 @@
+"""What the lake knows beyond one trajectory, for the gates: what screens look like, what changes on them all the
+time, its task's successes, and the accepted trajectories that it may be a copy of."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby, islice
+from typing import Any
+
+from curation.gates.facts import Accepted, TaskFacts
+from curation.gates.gate import GateContext
+from curation.pictures import Detail, bits_of, detail, edges
+from curation.self_changing import Pair, Still, self_changing_cells
+from schemas.picture import rgb_of
+from schemas.tables.step import Step
+from schemas.tables.task import IMPORTED, JUDGED, GuiTask
+from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import Verdict
+from storage.catalog import ask, stream
+from storage.lake import Lake
+from tasks.shared.material import pngs_of
+from tasks.shared.verdict_history import Stored
+
+ENOUGH = 20
+"""Accepted successes of a task from which on those of the iteration that is filtered need not be asked what they are
+like."""
+TOGETHER = 64
+"""Trajectories whose screens are in memory together."""
+LOOKED_AT = 64
+"""Steps of each kind, and successes, of a task in which something changes all the time."""
+
+DETAILS = 4096
+"""Screens whose closer looks are in memory: a few kilobytes each."""
+
+
+class Known:
+    """What is known before an iteration is filtered, and what is accepted of it meanwhile.
+
+    Args:
+        lake: where everything rests.
+        iteration: the one whose trajectories are filtered.
+    """
+
+    def __init__(self, lake: Lake, iteration: int) -> None:
+        self.looks: dict[str, int] = {}
+        self.see((row["sha256"], row["phash"]) for row in ask(lake, "gate_looks", iteration=iteration).to_pylist())
+        facts = ask(lake, "gate_tasks", iteration=iteration, enough=ENOUGH).to_pylist()
+        self._tasks = {row["task_id"]: TaskFacts(row["successes"], row["changed"], row["screens"]) for row in facts}
+        self._lake, self._still = lake, _still_of(lake, iteration)
+        self._shown = dict[str, Still]()
+        self._tasks |= {task: self._facts(iteration, task) for task in self._still}
+        own = lake.rows(GuiTask, {"verifier": JUDGED})
+        self._by_judge = {one.task_id for one in own if one.environment != IMPORTED}
+        self._accepted, self._details = Accepted(), dict[str, Detail | None]()
+        with stream(lake, "gate_accepted", iteration=iteration) as batches:
+            rows = (row for batch in batches for row in batch.to_pylist())
+            of_each = (list(of_one) for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"]))
+            while chunk := list(islice(of_each, TOGETHER)):
+                self._accept(chunk)
+
+    def see(self, pictures: Iterable[tuple[str, str]]) -> None:
+        """Notes the hashes of pictures, each with its sha256."""
+        self.looks |= {name: bits for name, phash in pictures if (bits := bits_of(phash)) is not None}
+
+    def context(self, trajectory: Trajectory, judged: Verdict | None, probation: str = "") -> GateContext:
+        """What the gates may know of a trajectory: the judge's verdict on it, and why that judge is on probation."""
+        task = self._tasks.get(trajectory.task_id, TaskFacts())
+        by_judge = trajectory.task_id in self._by_judge
+        return GateContext(judged, self.looks, self.detail, task, self._accepted, probation, by_judge)
+
+    def detail(self, name: str) -> Detail | None:
+        """What a screenshot looks like closely, without what changes on it all the time; None if it is not there."""
+        if name not in self._details:
+            png, still = pngs_of(self._lake, [name]).get(name), self._shown.get(name)
+            if len(self._details) >= DETAILS:
+                self._details.pop(next(iter(self._details)))
+            picture = None if not png else still.without(png) if still else rgb_of(png)
+            self._details[name] = picture and detail(picture)
+        return self._details[name]
+
+    def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
+        """The steps of each of these trajectories, with one screenshot for all screens that differ only in what
+        changes all the time in its task."""
+        changing = [steps for one, steps in stored if one.task_id in self._still]
+        names = {name for steps in changing for step in steps for name in _shown(step)}
+        pngs = pngs_of(self._lake, sorted(names)) if names else {}
+        return [self._steps(self._still.get(one.task_id), steps, pngs) for one, steps in stored]
+
+    def _steps(self, still: Still | None, steps: Sequence[Step], pngs: Mapping[str, bytes]) -> list[Step]:
+        if still is None:
+            return list(steps)
+        same: dict[str | None, str] = {}
+        for name in dict.fromkeys(name for step in steps for name in _shown(step) if name in pngs):
+            screen = still.without(pngs[name])
+            same[name] = still.first_like(name, screen)
+            self.looks[name] = edges(screen)
+            self._shown[name] = still
+        fields = ("screenshot", "next_screenshot")
+        return [
+            step.model_copy(update={name: same.get(shown := getattr(step, name), shown) for name in fields})
+            for step in steps
+        ]
+
+    def _facts(self, iteration: int, task: str) -> TaskFacts:
+        """What `gate_tasks.sql` says of a task, of its screens without what changes all the time."""
+        rows = ask(self._lake, "gate_known", iteration=iteration, task=task, enough=ENOUGH, most=LOOKED_AT).to_pylist()
+        stored = [
+            (Trajectory.model_construct(task_id=task), [Step.model_construct(**row) for row in of_one])
+            for _, of_one in groupby(rows, key=lambda row: row["trajectory_id"])
+        ]
+        known = self.still(stored)
+        screens = sorted(len({step.screenshot for step in steps}) for steps in known)
+        changed = sum(any(step.next_screenshot not in (None, step.screenshot) for step in steps) for steps in known)
+        return TaskFacts(len(known), changed, screens[(len(screens) - 1) // 10]) if known else TaskFacts()
+
+    def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
+        """Remembers what was decided of a trajectory: later ones are held against it if it was accepted."""
+        if decision.route == "sft":
+            self._accepted.add(trajectory, steps, self.looks)
+
+    def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
+        """Accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
+        fields = ("step", "action", "action_type", "screenshot", "next_screenshot")
+        named = ("trajectory_id", "task_id", "instruction", "group_id")
+        stored = [
+            (
+                Trajectory.model_construct(**{name: rows[0][name] for name in named}),
+                [Step.model_construct(**{name: row[name] for name in fields}) for row in rows],
+            )
+            for rows in chunk
+        ]
+        for rows, (trajectory, _), steps in zip(chunk, stored, self.still(stored), strict=True):
+            looks = {row["screenshot"]: bits for row in rows if (bits := bits_of(row["phash"] or "")) is not None}
+            self._accepted.add(trajectory, steps, self.looks if trajectory.task_id in self._still else looks)
+
+
+def _shown(step: Step) -> list[str]:
+    return [name for name in (step.screenshot, step.next_screenshot) if name]
+
+
+def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
+    """By task, where something changes all the time: what its screens are without it."""
+    rows = ask(lake, "gate_idle", iteration=iteration, most=LOOKED_AT).to_pylist()
+    found: dict[str, Still] = {}
+    for task, of_task in groupby(rows, key=lambda row: row["task_id"]):
+        pairs = [(row["idle"], row["screenshot"], row["next_screenshot"]) for row in of_task]
+        pngs = pngs_of(lake, sorted({name for _, *pair in pairs for name in pair}))
+        kinds = {True: list[Pair](), False: list[Pair]()}
+        for idle, before, after in pairs:
+            if before in pngs and after in pngs:
+                kinds[idle].append((pngs[before], pngs[after]))
+        restless = self_changing_cells(kinds[True], kinds[False])
+        if restless is not None:
+            found[task] = Still(restless)
+    return found

@@ -1,0 +1,56 @@
+"""The fp32 weights beside policies (`train.keep`): who keeps them, and that nobody loses what it trains from.
+
+They take twice the bytes of the policies themselves, so only the champion and the last few policies keep them. A
+training leaves a note that it reads a policy before it asks for the files. A sweep first takes the files out of the
+policy's manifest, so that who comes later does without them, and looks for notes after that: what a living process
+reads stays until the next sweep.
+"""
+
+import shutil
+from contextlib import suppress
+from uuid import uuid4
+
+from models.tiny.layout import TRAINING
+from storage.lake import Lake
+from tasks.shared.claims import Owner
+from tasks.shared.paths import cache_folder
+
+FOLDER = "readers"
+
+
+def read_master_weights(lake: Lake, version: str) -> None:
+    """Notes that this process trains from a policy until its next `sweep_master_weights`, or its end."""
+    lake.blobs.store.put(f"{FOLDER}/{version}/{uuid4().hex}.json", Owner.this().model_dump_json().encode())
+
+
+def sweep_master_weights(lake: Lake, last: int) -> None:
+    """Removes the fp32 weights and moments of all policies but the champion and the newest `last`.
+
+    To be called by a process when its training has ended.
+    """
+    for note, owner in _notes(lake).items():
+        if owner.is_of(Owner.this()) or owner.abandoned:
+            lake.blobs.store.delete(note)
+    part = f"/{TRAINING}/"
+    stored = {name.split(part)[0] for name in lake.blobs.store.sizes("checkpoints") if part in name}
+    rows = lake.read("policies", ["policy_version", "checkpoint", "status", "created_at"]).to_pylist()
+    rows.sort(key=lambda row: row["created_at"], reverse=True)
+    for row in rows[last:]:
+        if row["status"] != "champion" and row["checkpoint"] in stored:
+            _sweep(lake, row["policy_version"], row["checkpoint"])
+
+
+def _sweep(lake: Lake, version: str, checkpoint: str) -> None:
+    if lake.blobs.drop(checkpoint, TRAINING, lambda: bool(_notes(lake, version))):
+        for copy in cache_folder(lake, version).glob(f"*/{TRAINING}"):
+            shutil.rmtree(copy.parent, ignore_errors=True)
+
+
+def _notes(lake: Lake, version: str = "") -> dict[str, Owner]:
+    """Who reads a policy, or any, by the name of the note."""
+    store, found = lake.blobs.store, dict[str, Owner]()
+    for name in store.sizes(f"{FOLDER}/{version}".rstrip("/")):
+        with suppress(FileNotFoundError):  # another sweep found its owner dead
+            if name.endswith(".json"):
+                found[name] = Owner.model_validate_json(store.get(name))
+    return found

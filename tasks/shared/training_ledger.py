@@ -1,0 +1,221 @@
+"""What policies learned from: trajectories, and people, with what that was worth on the tasks that people touched.
+
+What a policy learned from is what holds in the tables that its training was pinned to. What is new in it is what its
+parent had not learned; the worth is the policy's success on those tasks minus its parent's, on the same held-out seeds.
+That is all that changed between the two: beside the decisions also whatever else was collected in between.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow.dataset as pads
+
+from curation.intervals import NOTHING, Interval, paired_difference
+from learning.algorithms.method import METHODS, Source
+from schemas.failure import UsageError
+from schemas.tables.evaluation import Evaluation
+from schemas.tables.policy import PolicyVersion
+from storage.catalog import answers, ask
+from storage.lake import Lake
+from tasks.shared.policies import policies
+
+NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
+"""Tables of which pinned versions tell what people had decided."""
+WORDS = ("accept", "reject", "error_step")
+"""Decisions on whole trajectories: they choose what any method reads."""
+REPLIES = ("correct", "override")
+"""Decisions that are preferences too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """One decision that a training read."""
+
+    review_id: str
+    trajectory_id: str
+    person: str
+    decision: str
+    step: int | None
+    task_id: str
+    state: str | None
+    """Of a correction: `verified`, `unverified` or `refuted`."""
+    replaces: bool | None
+    """Of a correction: whether the recorded step gave way to it."""
+    route: str
+    """Where the trajectory's data goes; empty where no filter has seen it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Worth:
+    """What one policy learned from people, and what that was worth, in numbers."""
+
+    policy: str
+    parent: str
+    decisions: int
+    new: int
+    by: dict[str, int]
+    """New ones by what was decided."""
+    people: list[str]
+    tasks: list[str]
+    before: float | None
+    after: float | None
+    difference: float | None
+    ci: tuple[float, float] | None
+    n: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingUse:
+    """What one policy learned from people."""
+
+    policy: str
+    parent: str
+    decisions: Sequence[Decided]
+    new: Sequence[Decided]
+    """Those that its parent had not learned from."""
+    tasks: Sequence[str]
+    """That the new ones are about."""
+    before: float | None
+    """The parent's success on these tasks; None where it was not measured on them."""
+    after: float | None
+    worth: Interval
+    """After minus before, by task and seed; 95 %, trajectories."""
+
+    @property
+    def shown(self) -> Worth:
+        """In numbers."""
+        at = self.worth if self.worth.n else None
+        return Worth(
+            policy=self.policy,
+            parent=self.parent,
+            decisions=len(self.decisions),
+            new=len(self.new),
+            by=dict(sorted(Counter(one.decision for one in self.new).items())),
+            people=sorted({one.person for one in self.new}),
+            tasks=list(self.tasks),
+            before=self.before,
+            after=self.after,
+            difference=at.mean if at else None,
+            ci=(at.low, at.high) if at else None,
+            n=self.worth.n,
+        )
+
+
+def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:
+    """The decisions that a policy's training read; none for one whose pins do not tell."""
+    if not policy.pins.keys() >= NEEDED:
+        return []
+    found = answers(lake, Decided, "people_decisions", policy.pins)
+    source, only = _source(policy.method), _only_verified(policy)
+    return [one for one in found if _read(one, source, only)]
+
+
+def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
+    """Ids of the trajectories whose data a training reads, by its method: groups of its iteration, pairs so far, or all
+    that was routed. A success that a group was shown is not distinguished.
+
+    Args:
+        lake: where it reads.
+        method: of the training.
+        iteration: of the policy that it makes.
+        pins: the versions of the tables; none without those of verdicts and trajectories.
+        perceives: whether it reads perception data, too.
+    """
+    source = _source(method)
+    if not {"verdicts", "trajectories"} <= pins.keys() or (source is Source.PAIRS and "pairs" not in pins):
+        return set()
+    if source in (Source.GROUPS, Source.TRAJECTORIES):
+        where = (pads.field("iteration") == iteration) & pads.field("group_id").is_valid()
+        stored = lake.read(
+            "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), pins["trajectories"]
+        )
+        return set(stored["trajectory_id"].to_pylist())
+    if source is Source.PAIRS:
+        sides = ["trajectory_id", "rejected_trajectory_id"]
+        pairs = lake.read("pairs", sides, version=pins["pairs"])
+        return {name for side in sides for name in pairs[side].to_pylist() if name}
+    routes = ["ct"] if source is Source.FAILURES and not perceives else ["sft", "ct"]
+    decisions = ask(lake, "decisions", pins, iteration=None).to_pylist()
+    return {row["trajectory_id"] for row in decisions if row["route"] in routes}
+
+
+def imitates(method: str) -> bool:
+    """Whether a training by this method imitates what was routed to it as `sft`."""
+    return _source(method) is Source.ACCEPTED
+
+
+def learned_from_people(lake: Lake) -> list[TrainingUse]:
+    """Every policy that learned from a decision, oldest first."""
+    rows = policies(lake)
+    if not lake.count("reviews"):
+        return []
+    read = {name: decisions_of(lake, row) for name, row in rows.items()}
+    evaluated = [one for one in lake.rows(Evaluation, {"suite": "suite"}) if one.success is not None]
+    won: dict[str, dict[tuple[str, int], bool]] = {}
+    for one in evaluated:
+        won.setdefault(one.policy_version, {})[one.task_id, one.seed] = bool(one.success)
+    return [_learnt(rows[name], rows, read, won) for name, found in read.items() if found]
+
+
+def _learnt(
+    row: PolicyVersion,
+    rows: Mapping[str, PolicyVersion],
+    read: Mapping[str, Sequence[Decided]],
+    won: Mapping[str, Mapping[tuple[str, int], bool]],
+) -> TrainingUse:
+    parent = row.parent or ""
+    while (above := rows.get(parent)) is not None and above.kind == "intermediate":
+        parent = above.parent or ""
+    found, known = read[row.policy_version], {one.review_id for one in read.get(parent, ())}
+    new = [one for one in found if one.review_id not in known]
+    tasks = sorted({one.task_id for one in new})
+    before, after = (
+        {key: won_it for key, won_it in won.get(name, {}).items() if key[0] in tasks}
+        for name in (parent, row.policy_version)
+    )
+    both = before.keys() & after.keys()
+    return TrainingUse(
+        policy=row.policy_version,
+        parent=parent,
+        decisions=found,
+        new=new,
+        tasks=tasks,
+        before=_mean({key: before[key] for key in both}),
+        after=_mean({key: after[key] for key in both}),
+        worth=paired_difference(after, before) if both else NOTHING,
+    )
+
+
+def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
+    """The mean over tasks."""
+    by_task: dict[str, list[bool]] = {}
+    for (task, _), success in won.items():
+        by_task.setdefault(task, []).append(success)
+    return sum(sum(rates) / len(rates) for rates in by_task.values()) / len(by_task) if by_task else None
+
+
+def _read(one: Decided, source: Any, only_verified: bool) -> bool:
+    """Whether a method with such a source reads a decision."""
+    live = one.decision == "override" or (one.decision in ("accept", "reject") and one.step is not None)
+    if live and source is Source.ACCEPTED:
+        return one.route == "sft"  # its steps are imitated like those of any other trajectory
+    if one.decision in WORDS:
+        return not live
+    if one.state == "refuted" or one.replaces is False or (one.state == "unverified" and only_verified):
+        return False
+    return source is Source.ACCEPTED or (source is Source.PAIRS and one.decision in REPLIES)
+
+
+def _source(method: str) -> Any:
+    """What a method reads; all that was routed where nobody knows the method any more."""
+    try:
+        return METHODS.instance_of(method).source
+    except UsageError:
+        return Source.ACCEPTED
+
+
+def _only_verified(policy: PolicyVersion) -> bool:
+    return json.loads(policy.config).get("filter", {}).get("corrections") == "verified"

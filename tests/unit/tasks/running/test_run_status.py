@@ -1,0 +1,109 @@
+"""What a run tells of its present moment."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from environments.leased import Leased, list_lease, unlist_lease
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+from tasks.running import run_status
+from tasks.running.console import bar
+from tasks.running.run_status import CURRENT, GONE_S, POINTS, CurrentStatus, RunStatus, file_of, published, run_statuses
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake.open(LakeConfig(uri=str(tmp_path / "lake"), min_free_mb=1))
+
+
+def test_a_bar_tells_how_far_it_has_come_where_nobody_sees_it() -> None:
+    CURRENT.enter("run", 3, "collect")
+    with bar() as progress:
+        shown = progress.add_task("collect", total=8, message="")
+        progress.advance(shown)
+        progress.update(shown, completed=4, message="half")
+    at = CURRENT.read()
+    assert (at.iteration, at.stage, at.label, at.done, at.total, at.message) == (3, "collect", "collect", 4, 8, "half")
+    CURRENT.leave()
+    assert (CURRENT.read().stage, CURRENT.read().total) == ("", None)
+
+
+def test_a_curve_stays_short_and_keeps_its_last_point() -> None:
+    moment = CurrentStatus()
+    for step in range(10 * POINTS + 1):
+        moment.trained(step, 10 * POINTS, {"loss": 1.0})
+    curve = moment.read().curve
+    assert len(curve) <= POINTS + 1 and curve[0][0] == 0 and curve[-1][0] >= 9 * POINTS
+
+
+def test_what_is_left_follows_from_the_pace_so_far() -> None:
+    assert RunStatus(since=100.0, heard=110.0, done=5, total=20).left_s == pytest.approx(30.0)
+    assert RunStatus(since=100.0, heard=110.0, done=0, total=20).left_s is None
+    assert RunStatus(since=100.0, heard=110.0, done=5).left_s is None
+
+
+def test_sandboxes_are_listed_while_they_are_leased() -> None:
+    leased = Leased(environment="fake", task_id="fake/two-steps", seed=7, since=1.0)
+    number = list_lease(lambda number: leased.model_copy(update={"lease": number}))
+    assert [(one.lease, one.task_id, one.seed) for one in CURRENT.read().sandboxes] == [(number, "fake/two-steps", 7)]
+    unlist_lease(number)
+    assert CURRENT.read().sandboxes == ()
+
+
+def test_a_sandbox_is_never_older_than_the_moment_that_lists_it() -> None:
+    number = list_lease(lambda _: Leased(environment="fake", task_id="fake/two-steps", seed=7, since=time.time()))
+    moment = CURRENT.read()
+    unlist_lease(number)
+    assert moment.heard >= moment.sandboxes[0].since
+
+
+def test_the_lake_holds_the_moment_while_a_run_lives_and_not_after(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_status, "EVERY_S", 0.05)
+    CURRENT.enter("run", 1, "train")
+    with published(lake, "one", "retrain"):
+        until = time.monotonic() + 10
+        while not run_statuses(lake) and time.monotonic() < until:
+            time.sleep(0.02)
+        (found,) = run_statuses(lake)
+        assert found.stage == "train" and (found.run_id, found.flow) == ("one", "retrain")
+    assert not run_statuses(lake)
+    CURRENT.leave()
+
+
+def test_what_killed_runs_left_is_taken_away_and_other_runs_stay(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_status, "EVERY_S", 0.02)
+    for name, ago in (("killed", GONE_S + 60), ("beside", 1.0)):
+        lake.blobs.store.put(file_of(name), RunStatus(heard=time.time() - ago, run_id=name).model_dump_json().encode())
+    with published(lake, "one", "retrain"):
+        until = time.monotonic() + 10
+        while lake.blobs.store.exists(file_of("killed")) and time.monotonic() < until:
+            time.sleep(0.02)
+        assert {one.run_id for one in run_statuses(lake)} == {"one", "beside"}
+        assert not lake.blobs.store.exists(file_of("killed"))
+
+
+def test_sandboxes_that_parts_lease_on_other_machines_are_their_runs(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_status, "EVERY_S", 0.02)
+    there = Leased(host="there", process=7, lease=1, environment="fake", task_id="fake/one", seed=1, since=time.time())
+    far = RunStatus(host="there", process=7, heard=time.time(), run_id="one", part=0, sandboxes=(there,))
+    lake.blobs.store.put(file_of("one-0"), far.model_dump_json().encode())
+    with published(lake, "one", "collect"), published(lake, "one", "collect", part=1):
+        until = time.monotonic() + 10
+        while not lake.blobs.store.exists(file_of("one-1")) and time.monotonic() < until:
+            time.sleep(0.02)
+        (found,) = run_statuses(lake)
+        assert found.part is None
+        assert [(one.host, one.process) for one in found.sandboxes] == [("there", 7)]
+    assert not lake.blobs.store.exists(file_of("one-1"))
+
+
+def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_status, "EVERY_S", 0.02)
+    monkeypatch.setattr(type(lake.blobs.store), "put", lambda *_: (_ for _ in ()).throw(OSError("out of reach")))
+    with published(lake, "one", "retrain"):
+        time.sleep(0.2)
+    assert not run_statuses(lake)

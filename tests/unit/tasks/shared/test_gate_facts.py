@@ -1,0 +1,107 @@
+"""What the gates know of screens on which something changes by itself."""
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw
+
+from benchmarks.shared.planted.faults import Script, form, planted
+from benchmarks.shared.planted.pictures import png
+from curation.pictures import detail
+from schemas.config import Config, config_of
+from storage.lake import Lake
+from tasks.collect.records import write
+from tasks.filter import decide
+from tasks.shared.decisions import decisions_of
+from tasks.shared.gate_facts import Known
+
+CLOCKS = [form(number, 0) for number in range(3, 124, 4)]
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Config:
+    suite = {"tasks": ["two-steps"], "held_out": []}
+    return config_of({"lake": {"uri": str(tmp_path / "lake")}, "environments": {"fake": {}}, "suite": suite})
+
+
+def decided(config: Config, *scripts: Script) -> dict[str, str]:
+    """Which gate turned each of them away, after thirty clean forms with a clock; empty for none."""
+    lake = Lake.open(config.lake)
+    write(lake, [one.record() for one in (*CLOCKS, *scripts)])
+    decide(config, lake, 0)
+    return {name: "" if one.passed else one.decided_by for name, one in decisions_of(lake, 0).items()}
+
+
+def test_no_clean_trajectory_is_lost_where_a_clock_ticks(config: Config) -> None:
+    assert all(one.clock for one in CLOCKS) and set(decided(config).values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("fault", "gate"),
+    [
+        ("no-op loop", "loops"),
+        ("stuck", "redundant"),
+        ("near-duplicate", "duplicates"),
+        ("near-duplicate that idles", "duplicates"),
+        ("hack: no change", "evidence"),
+        ("hack: shortcut", "shortcut"),
+    ],
+)
+def test_what_changed_nothing_but_the_clock_is_found_out(config: Config, fault: str, gate: str) -> None:
+    wrong = planted(fault, 1, CLOCKS[4], 0)
+    assert decided(config, wrong)[wrong.trajectory.trajectory_id] == gate
+
+
+def test_a_success_whose_clicks_show_nothing_is_kept_where_that_is_usual_whatever_the_clock_does(
+    config: Config,
+) -> None:
+    quiet = [replace(one, shots=(one.shots[0], *one.shots[-1:]), end=one.shots[0].png) for one in CLOCKS]
+    quiet = [replace(one, shots=tuple(replace(shot, png=one.end) for shot in one.shots)) for one in quiet]
+    lake = Lake.open(config.lake)
+    write(lake, [one.record() for one in quiet])
+    decide(config, lake, 0)
+    assert {one.decided_by for one in decisions_of(lake, 0).values() if not one.passed} <= {"duplicates"}
+
+
+def test_what_a_step_changed_is_told_from_the_clock(config: Config) -> None:
+    lake, wrong = Lake.open(config.lake), planted("no-op loop", 1, CLOCKS[4], 0)
+    write(lake, [one.record() for one in (*CLOCKS, wrong)])
+    decide(config, lake, 0)
+    rows = lake.read("reflections").to_pylist()
+    redundant = {row["step"] for row in rows if row["last_step_redundant"]}
+    assert {row["trajectory_id"] for row in rows} == {wrong.trajectory.trajectory_id}
+    assert len(redundant) == len(wrong.shots) - len(CLOCKS[4].shots)
+
+
+def test_a_lake_without_some_of_its_pictures_is_filtered_as_before(config: Config) -> None:
+    lake = Lake.open(config.lake)
+    still = [replace(one, clock=False) for one in CLOCKS[:3]]
+    write(lake, [one.record() for one in (*still, *CLOCKS[3:])])
+    lake.delete("screenshots", "true")
+    assert {one.passed for one in decide(config, lake, 0)[0]} == {True}
+
+
+def test_sparse_pages_at_the_size_of_a_desktop_are_neither_blank_nor_copies_of_each_other(config: Config) -> None:
+    def page(x: int, y: int) -> bytes:
+        image = Image.new("RGB", (1920, 1080), "white")
+        ImageDraw.Draw(image).rectangle((x, y, x + 300, y + 40), outline="black")
+        ImageDraw.Draw(image).text((x + 8, y + 12), "Search for a word", fill="black")
+        return png(image)
+
+    one, again = form(3, 0), form(4, 0).trajectory
+    names = {"trajectory_id": again.trajectory_id, "seed": again.seed}
+    other = replace(one, trajectory=one.trajectory.model_copy(update=names))
+    one, other = (
+        replace(one, shots=tuple(replace(shot, png=page(100 + 300 * at, y)) for at, shot in enumerate(one.shots)))
+        for one, y in ((one, 100), (other, 800))
+    )
+    lake = Lake.open(config.lake)
+    write(lake, [one.record(), other.record()])
+    decide(config, lake, 0)
+    assert [found.passed for found in decisions_of(lake, 0).values()] == [True, True]
+    name = lake.read("steps", ["screenshot"])["screenshot"].to_pylist()[0]
+    shown = lake.read("screenshots", ["png"], {"sha256": name})["png"].to_pylist()[0]
+    known = Known(lake, 0)
+    assert known.detail(name) == detail(Image.open(io.BytesIO(shown))) and known.detail("0" * 64) is None
