@@ -34,16 +34,17 @@ FILE, META = "scalecua.jsonl", "meta.json"
 IMAGE = MARKS[0]
 _IMAGE = re.compile(re.escape(IMAGE))
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
-_ASKED = re.compile(r"Task:\s*(.*?)\s*\n\s*Previous operations:\s*(.*)", re.DOTALL)
+_TASK = "Task:"
+_PREVIOUS = re.compile(r"\n[^\S\n]*+Previous operations:")
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
-_THINK = re.compile(r"<think>\n?(.*?)</think>(?=\s*(?:<(?:operation|action)>|\Z))", re.DOTALL)
-_OPERATION = re.compile(r"<operation>\n?(.*?)\n?</operation>(?=\s*(?:<action>|\Z))", re.DOTALL)
-_SAID = re.compile(r"<operation>\n?(.*?)\n?</operation>", re.DOTALL)
-"""A step in words behind which no code follows at once."""
-_ACTION = re.compile(r"<action>\n?(.*)\n?</action>", re.DOTALL)
+_THINK_END = re.compile(r"</think>(?=\s*+(?:<(?:operation|action)>|\Z))")
+_OPERATION_END = re.compile(r"</operation>(?=\s*+(?:<action>|\Z))")
+_ANY_OPERATION_END = re.compile(r"</operation>")
+"""Ends of the parts of an answer, with what follows them there; elsewhere they are text."""
 _END = "end"
 """What the row of an answer's end held, in the kept fields of the answer's row."""
-_TAG = re.compile(r"<(/?(?:think|operation|action))>")
+_TAG = re.compile(r"<( *)(?=/?(?:think|operation|action)>)")
+_BROKEN_TAG = re.compile(r"<( *) (?=/?(?:think|operation|action)>)")
 
 
 class _Turn(BaseModel):
@@ -119,12 +120,16 @@ class ScaleCua(Format):
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         name, human, answer = _one_of_each(row, place)
-        asked = _ASKED.search(human)
-        if asked is None:
+        begin = human.find(_TASK)
+        previous = _PREVIOUS.search(human, begin)
+        if begin < 0 or previous is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
+        instruction = human[begin + len(_TASK) : previous.start()].strip()
         screen = source.picture(name, place, "image")
         thought, operation, code = _parts(answer)
         thought, code = thought.removesuffix("\n"), code.rstrip("\n")
+        if known is not None:
+            thought = _tagged(thought)
         action, error = None, None
         try:
             action, _ = read_code(code, lambda x, y: fraction_of(x, y, unit, screen.width, screen.height))
@@ -138,11 +143,11 @@ class ScaleCua(Format):
         kept |= row.model_extra or {}
         text = "" if action else code or answer
         step = ExchangedStep(screen, thought, action, text, error, extra={self.name: kept} if kept else {})
-        before = len(_STEP.findall(asked[2]))
+        before = len(_STEP.findall(human[previous.end() :].lstrip()))
         named = known is not None and known.trajectory.trajectory_id
-        key, number = key_of(known, place) if named else (asked[1], before)
+        key, number = key_of(known, place) if named else (instruction, before)
         copied = known is not None and known.copied
-        return Part(record_of(self.name, asked[1], [step], known, {}, place), key, number, copied)
+        return Part(record_of(self.name, instruction, [step], known, {}, place), key, number, copied)
 
 
 def _one_of_each(row: _Row, place: Place) -> tuple[str, str, str]:
@@ -222,21 +227,38 @@ def _plain(turn: dict[str, Any]) -> dict[str, Any]:
 
 
 def _untagged(text: str) -> str:
-    """A text in which nothing is taken for a part of the answer."""
-    return _TAG.sub(r"< \1>", text)
+    """Break the tags of an answer's parts in a text with one more space; `_tagged` restores it."""
+    return _TAG.sub(r"<\1 ", text)
+
+
+def _tagged(text: str) -> str:
+    """Return the text that `_untagged` broke."""
+    return _BROKEN_TAG.sub(r"<\1", text)
 
 
 def _parts(answer: str) -> tuple[str, str, str]:
     """The thought, the step in words and the code of an answer. Each ends where the next one begins, so that tags in a
     text that the code types are text."""
     unthought = answer.lstrip().startswith(("<operation>", "<action>"))
-    thought = None if unthought else _THINK.search(answer)
-    rest = answer[thought.end() :] if thought else answer if unthought else split_thinking(answer)[1]
-    operation = _OPERATION.search(rest)
-    code = rest[operation.end() :] if operation else rest.rpartition("</operation>")[2]
-    return thought[1] if thought else "", operation[1] if operation else _found(_SAID, rest), _found(_ACTION, code)
+    thought = None if unthought else _part(answer, "think", _THINK_END)
+    rest = thought[1] if thought else answer if unthought else split_thinking(answer)[1]
+    operation = _part(rest, "operation", _OPERATION_END)
+    code = operation[1] if operation else rest.rpartition("</operation>")[2]
+    words = operation or _part(rest, "operation", _ANY_OPERATION_END)
+    return thought[0] if thought else "", words[0].removesuffix("\n") if words else "", _code(code)
 
 
-def _found(pattern: re.Pattern[str], text: str) -> str:
-    found = pattern.search(text)
-    return found[1] if found else ""
+def _part(answer: str, name: str, end: re.Pattern[str]) -> tuple[str, str] | None:
+    """A part of an answer and the text after it, or None."""
+    begin = answer.find(f"<{name}>")
+    closed = end.search(answer, begin) if begin >= 0 else None
+    if closed is None:
+        return None
+    return answer[begin + len(name) + 2 : closed.start()].removeprefix("\n"), answer[closed.end() :]
+
+
+def _code(text: str) -> str:
+    """The code between the first `<action>` and the last `</action>`."""
+    begin = text.find("<action>")
+    end = text.rfind("</action>")
+    return text[begin + len("<action>") : end].removeprefix("\n") if 0 <= begin < end else ""

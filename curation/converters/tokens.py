@@ -15,12 +15,25 @@ from typing import Any, cast
 from curation.converters.exchanged import Exchanged, ExchangedStep
 from schemas.action import Action
 
-_ANGLED = r"(?:(?:image|video|audio|IMG_CONTEXT|/?s)>|(?!\|box_(?:start|end)\|>)(?:\|[^\s<>]{1,40}|[^\s<>|]{1,40}\|)>)"
-_SQUARE = r"(?:IMG|/?INST\])"
-_TOKENS = re.compile(rf"<(?= *{_ANGLED})|\[(?= *{_SQUARE})")
-"""The first character of a token such as `<image>`, `<|im_end|>` or `[INST]`, also of one that is broken already; box
-tokens are UI-TARS's own markup."""
-_BROKEN = re.compile(rf"(<) (?= *{_ANGLED})|(\[) (?= *{_SQUARE})")
+_NAMES = (
+    *("image", "/image", "img", "/img", "video", "audio", "IMG_CONTEXT", "global-img", r"row_\d_col_\d"),
+    *("/?s", "bos", "eos", "pad", "unk", "mask", "cls", "sep", "sop", "eop", "fake_token_around_image"),
+    r"(?:start|end|begin)_of_(?:turn|image|utterance|text|sentence|thought|solution)",
+    *("image_soft_token", "/?ref", "/?box", "/?quad"),
+)
+"""Tokens between plain angle brackets: those of InternVL, Gemma, PaliGemma, SmolVLM, GLM, Llama and LLaVA. `<think>`
+and `<tool_call>` are markup of the formats themselves, whose writers keep them out of texts."""
+_INNER = r"[^\s<>\[\]◁▷]{1,60}"
+_ANGLED = rf"(?:(?:{'|'.join(_NAMES)})>|(?!\|box_(?:start|end)\|>)(?:[|｜]{_INNER}|{_INNER}[|｜])>)"
+_SQUARE = (
+    r"(?:IMG(?:_BREAK|_END)?|/?(?:INST|THINK|TOOL_CALLS|TOOL_RESULTS|AVAILABLE_TOOLS|SYSTEM_PROMPT)|BOS|EOS|UNK|PAD"
+    r"|CLS|SEP|[gs]?MASK|PREFIX|SUFFIX|MIDDLE|control_\d{1,4})\]"
+)
+_RESTS = {"<": _ANGLED, r"\[": _SQUARE, "◁": f"{_INNER}▷"}
+"""Forms of tokens by their first character; box tokens are UI-TARS's own markup."""
+_TOKENS = re.compile("|".join(f"{first}(?= *{rest})" for first, rest in _RESTS.items()))
+"""The first character of a token such as `<image>`, `<|im_end|>` or `[INST]`, also of one that is broken already."""
+_BROKEN = re.compile("|".join(f"(?<={first}) (?= *{rest})" for first, rest in _RESTS.items()))
 Change = Callable[[str], str]
 
 
@@ -31,7 +44,7 @@ def plain(text: str) -> str:
 
 def restored(text: str) -> str:
     """Return the text that `plain` broke."""
-    return _BROKEN.sub(lambda found: found[1] or found[2], text)
+    return _BROKEN.sub("", text)
 
 
 def plain_between(text: str, placeholder: re.Pattern[str]) -> str:

@@ -67,13 +67,15 @@ _TRAINED = (
     *("mobile-agent", "mai-ui", "ui-venus", "infi-gui", "gui-actor", "gui-g1", "gui-g2", "gui-r1", "ui-r1", "ui-s1"),
     *("ui-ins", "se-gui", "dart-gui", "step-gui", "tong-ui", "gta1", "jedi", "aguvis", "show-ui", "os-atlas"),
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
-    *("phi-ground", "ground-next", "molmo-web"),
+    *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "mano", "ui-tron", "gui-eyes"),
 )
 """Names of models that were trained from others to write a grammar of their own."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
-_BASE = re.compile(r"^base_model:", re.MULTILINE)
+_BASE = re.compile(r"^base_model:([^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
+"""What a model card says that the model was trained from: one name, or a list."""
+_NAME = re.compile(r"\w[\w./+-]*")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(
     r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^>]*>(?P<tagged>.*?)</h1>", re.MULTILINE | re.IGNORECASE | re.DOTALL
@@ -137,21 +139,21 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     family = BY_MODEL_TYPE[kind]
-    names, own = _called(directory, architecture)
+    names, own, bases = _called(directory, architecture)
     if kind in PLAIN and not _is_taught(directory):
-        family, own = PLAIN[kind], []
-    if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own):
+        family, own, bases = PLAIN[kind], [], []
+    if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own, bases):
         raise wrong(
-            f"`policy.family` is auto, and {directory} calls itself {other!r}: a model_type of {kind} alone does not "
-            f"say that it writes actions as {family} does.",
+            f"`policy.family` is auto, and {directory} calls itself or its base {other!r}: a model_type of {kind} "
+            f"alone does not say that it writes actions as {family} does.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     return family
 
 
-def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The names that a checkpoint goes by, and those among them that are its own if they have a size: its folder's
-    (or the hub's cache's), its config's, and the title of a model card that names the model it was trained from."""
+def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
+    """The names that a checkpoint goes by, those among them that are its own if they have a size (its folder's or the
+    hub's cache's, its config's, and the title of a model card that names a base), and the names of its bases."""
     cached = [part.rpartition("--")[2] for part in directory.parts if part.startswith("models--")]
     path = re.split(r"[/\\]+", str(architecture.get("_name_or_path") or ""))
     names = [directory.name, *cached, path[-1]]
@@ -160,15 +162,17 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
     front = _FRONT.match(text)
     found = _TITLE.search(_FENCED.sub("", text[front.end() :] if front else text))
     title = _TAG.sub("", found["line"] or found["tagged"]).strip() if found else ""
-    own = [*names, title] if front and _BASE.search(front[1]) else names
-    return [*names, *path[:-1], title], own
+    base = _BASE.search(front[1]) if front else None
+    return [*names, *path[:-1], title], [*names, title] if base else names, _NAME.findall(base[1]) if base else []
 
 
-def _other(owner: str, names: Sequence[str], own: Sequence[str]) -> str:
-    """The first name that is another model's: one that holds a known one, or has a size and is not of the owner."""
+def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence[str]) -> str:
+    """The first name that is another model's: one that holds a known one, or has a size and is not of the owner. The
+    size of a base counts where no own name is the owner's."""
     others = [one for one in _TRAINED if one != owner]
-    known = (name for name in names if any(_holds(name, other) for other in others))
-    sized = (name for name in own if _SIZE.search(name) and not _holds(name, owner))
+    sizes = own if any(_holds(name, owner) for name in own) else [*own, *bases]
+    known = (name for name in [*names, *bases] if any(_holds(name, other) for other in others))
+    sized = (name for name in sizes if _SIZE.search(name) and not _holds(name, owner))
     return next(chain(known, sized), "")
 
 

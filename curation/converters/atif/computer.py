@@ -37,6 +37,11 @@ CLICKS = {
 }
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
+COUNTS = ("clicks", "num_clicks", "click_count")
+"""Arguments of a click that say how often."""
+SUCCESS = ("success", "succeeded", "complete", "completed", "done")
+FAILURE = ("failure", "fail", "failed", "infeasible", "impossible", "error")
+"""What the end of a task is called."""
 KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
 """Names of X11 that pyautogui does not have."""
 NATIVE = frozenset(
@@ -134,7 +139,9 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
         return ""
     if kind in CLICKS:
         button = {"wheel": "middle"}.get(str(fields.get("button")), fields.get("button"))
-        return _held(fields, _call(CLICKS[kind], **_at(fields), **({"button": button} if button else {})))
+        given = {"button": button, "clicks": next((fields[name] for name in COUNTS if name in fields), None)}
+        named = {name: value for name, value in given.items() if value is not None}
+        return _held(fields, _call(CLICKS[kind], **_at(fields), **named))
     if kind in ("move", "mouse_move", "move_to"):
         return _call("moveTo", **_at(fields))
     if kind in ("key", "keypress", "press_key", "hotkey"):
@@ -146,8 +153,7 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in ("drag", "left_click_drag", "drag_and_drop"):
         return _drag(fields)
     if kind == "terminate":
-        status = {"status": "failure"} if fields.get("status") in ("failure", "fail") else {"status": "success"}
-        return f"computer.terminate({_arguments(**status, info=_answer(fields))})"
+        return f"computer.terminate({_arguments(status=_status(fields), info=_answer(fields))})"
     plain = _plain(kind, fields)
     if plain is None:
         raise NoAction(f"no action of ours is {kind[:80]}")
@@ -169,6 +175,14 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
     if kind in ("done", "answer"):
         return f"{OWN}.finished({_arguments(content=_answer(fields))})"
     return None
+
+
+def _status(fields: Mapping[str, Any]) -> str:
+    """How a task ended; success where nothing is said."""
+    status = str(fields.get("status", SUCCESS[0])).strip().lower()
+    if status not in (*SUCCESS, *FAILURE):
+        raise NoAction(f"an end with the status {status[:80]!r}")
+    return "failure" if status in FAILURE else "success"
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
@@ -238,9 +252,13 @@ def _scroll(fields: Mapping[str, Any]) -> str:
 
 def _amount(fields: Mapping[str, Any], *names: str) -> float:
     found = next((fields[name] for name in names if name in fields), 0)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise NoAction(f"a scroll by {str(found)[:80]!r}")
-    return float(found)
+    try:
+        amount = math.nan if isinstance(found, bool) else float(found)
+    except (TypeError, ValueError, OverflowError):
+        amount = math.nan
+    if not math.isfinite(amount):
+        raise NoAction(f"a scroll by no amount, in {names[0]}")
+    return amount
 
 
 def _drag(fields: Mapping[str, Any]) -> str:

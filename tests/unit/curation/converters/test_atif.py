@@ -122,6 +122,11 @@ def targets(record: Exchanged) -> list[bool]:
         ({"action": "DoneAction()"}, Finished()),
         ({"action": {"type": "click", "x": 25, "y": 10}}, Click(x=0.5, y=0.25)),
         ({"type": "terminate", "status": "failure"}, Finished(content="failure")),
+        ({"type": "terminate", "status": "Infeasible"}, Finished(content="failure")),
+        ({"type": "terminate", "status": "success"}, Finished()),
+        ({"type": "terminate"}, Finished()),
+        ({"type": "click", "x": 25, "y": 10, "clicks": 1}, Click(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "num_clicks": 2}, LeftDouble(x=0.5, y=0.25)),
     ],
 )
 def test_a_call_of_a_computer_tool_is_the_action_that_it_is(
@@ -171,6 +176,9 @@ def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
         {"type": "scroll", "x": 25, "y": 10, "scroll_x": 5, "scroll_y": 5},
         {"type": "scroll", "x": 25, "y": 10, "scroll_x": 0, "scroll_y": 0},
         {"type": "drag", "path": [[0, 0], [5, 5], [25, 10]]},
+        {"type": "scroll", "x": 25, "y": 10, "scroll_y": 10**400},
+        {"type": "terminate", "status": "paused"},
+        {"type": "click", "x": 25, "y": 10, "click_count": 3},
         {"type": "nothing known"},
         {"type": "click", "x": "left", "y": [1]},
         {"type": 7},

@@ -2,7 +2,7 @@
 
 import json
 import os
-import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -296,8 +296,23 @@ def test_scalecuas_tags_within_a_typed_text_come_back_as_text(tmp_path: Path, te
     steps = tuple(ExchangedStep(picture(0), thought, one) for one in (Type(content=text), OpenApp(app_name=text)))
     (back,) = taken(ScaleCua(), written(ScaleCua(), [Exchanged("i", "Type it.", steps, True)], tmp_path))
     assert [step.action for step in back.steps] == [step.action for step in steps]
-    spaced = re.sub(r"<(/?(?:think|operation|action))>", r"< \1>", thought)
-    assert [step.thought for step in back.steps] == [spaced, spaced]
+    assert [step.thought for step in back.steps] == [thought, thought]
+
+
+@pytest.mark.parametrize(
+    "piece", ["\n", " \n", "Task:", "<think>", "</think> ", "<operation>", "</operation>", "<action>"]
+)
+def test_scalecuas_rows_are_read_in_time_that_grows_as_their_length(tmp_path: Path, piece: str) -> None:
+    text = piece * (60_000 // len(piece))
+    row = {"image": "a.png", "conversations": [
+        {"from": "human", "value": f"<image>\nTask:{text}\nPrevious operations:\nNone"},
+        {"from": "gpt", "value": f"<think>\n{text}\n</think>\n<action>\nwait()\n</action>"},
+    ]}  # fmt: skip
+    (tmp_path / "a.png").write_bytes(picture(0).png)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    began = time.process_time()
+    assert len(read(ScaleCua(), tmp_path)) == 1
+    assert time.process_time() - began < 2
 
 
 @pytest.mark.parametrize("name", ["ui-tars", "trl", "verl"])

@@ -17,6 +17,16 @@ from schemas.action import Finished, Type, to_json
 from tests.unit.curation.converters.records import picture, taken, written
 
 TOKENS = ["<|im_end|>", "<|im_start|>", "<image>", "<|image_pad|>", "<|vision_start|>", "</s>", "[INST]", "<turn|>"]
+TOKENS += [
+    "<end_of_turn>",
+    "<start_of_image>",
+    "<eos>",
+    "<end_of_utterance>",
+    "<fake_token_around_image>",
+    "<sop>",
+    "<img>",
+]
+TOKENS += ["<｜end▁of▁sentence｜>", "[gMASK]", "[TOOL_CALLS]", "[EOS]", "◁think▷"]
 EVERY = "".join(TOKENS)
 TRAINED = ["ui-tars", "trl", "verl", "scalecua", "agentnet", "lerobot"]
 EXACT = ["atif", "label-studio"]
@@ -65,7 +75,7 @@ def left(folder: Path) -> set[str]:
 def test_no_text_of_an_export_for_trainers_holds_a_token(tmp_path: Path, name: str) -> None:
     folder = written(FORMATS.class_of(name)(), [record()], tmp_path)
     assert left(folder) == set()
-    whole = json.dumps([texts(one) for one in rows(folder)])
+    whole = json.dumps([texts(one) for one in rows(folder)], ensure_ascii=False)
     assert all(f"{token[0]} {token[1:]}" in whole for token in TOKENS)
 
 

@@ -46,7 +46,7 @@ def test_an_architecture_whose_grammar_is_not_known_is_refused_with_the_key_to_s
         ("internvl_chat", "ScaleCUA-InternVL-8B"),
     ],
 )
-@pytest.mark.parametrize("where", ["folder", "cache", "config", "path", "card", "html"])
+@pytest.mark.parametrize("where", ["folder", "cache", "config", "path", "card", "html", "base", "bases"])
 def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
     tmp_path: Path, kind: str, called: str, where: str
 ) -> None:
@@ -61,9 +61,17 @@ def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
         front = "---\r\n# metadata\r\nbase_model: Qwen/Some-VL-7B\r\n---\r\n"
         title = f"```\n# Install\n```\n<h1 align='center'>\n <b>{called}</b></h1>\r\n# More"
         (base / "README.md").write_bytes(f"{front}{title}".encode())
+    if where == "base":
+        (base / "README.md").write_text(f"---\nbase_model: own/{called}\n---\n# My agent\n")
+    if where == "bases":
+        (base / "README.md").write_text(
+            f"---\nbase_model:\n  - Qwen/Some-VL\n  - own/{called}\nx: y\n---\n# My agent\n"
+        )
     if where == "card":
         (base / "README.md").write_text(f"---\nlicense: mit\nbase_model:\n- Qwen/Some-VL-7B\n---\n# {called}\n\nText.")
-    with pytest.raises(UsageError, match=rf"policy\.family.*calls itself '{called}'.*Set policy\.family"):
+    with pytest.raises(
+        UsageError, match=rf"policy\.family.*calls itself or its base '(own/)?{called}'.*Set policy\.family"
+    ):
         name_of(PolicyConfig(base=str(base)))
     assert name_of(PolicyConfig(base=str(base), family="qwen2.5-vl")) == "qwen2.5-vl"
 
