@@ -100,7 +100,7 @@ class Redactor:
             record,
             name=self.text(record.name, secrets, "id"),
             instruction=instruction,
-            steps=tuple(_without_prompts(record, steps, instruction == record.instruction)),
+            steps=tuple(_without_tokens(record, steps, instruction == record.instruction)),
             after=after and self.picture(after, screens, secrets),
             about=about,
             extra=self.value(record.extra, secrets),
@@ -207,8 +207,8 @@ def _clean(sampled: Sampled | None, secrets: Secrets) -> Sampled | None:
     return sampled
 
 
-def _without_prompts(record: Exchanged, steps: Sequence[ExchangedStep], clean: bool) -> Iterator[ExchangedStep]:
-    """Redacted steps without the tokens of each prompt that holds what was taken out.
+def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bool) -> Iterator[ExchangedStep]:
+    """Redacted steps without the tokens of each reply and each prompt that hold what was taken out.
 
     Args:
         record: the trajectory as it was.
@@ -216,10 +216,10 @@ def _without_prompts(record: Exchanged, steps: Sequence[ExchangedStep], clean: b
         clean: whether nothing was taken out of the instruction.
     """
     for before, after in zip(record.steps, steps, strict=True):
-        sampled = after.sampled
-        yield after if clean or sampled is None else replace(after, sampled=replace(sampled, prompt_ids=None))
         same = (before.thought, before.action, before.text) == (after.thought, after.action, after.text)
-        clean = clean and same and (before.sampled is None) == (after.sampled is None)
+        sampled = after.sampled if same else None
+        yield replace(after, sampled=sampled if clean or sampled is None else replace(sampled, prompt_ids=None))
+        clean = clean and same and (before.sampled is None) == (sampled is None)
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:

@@ -1,17 +1,21 @@
 """An export in ATIF holds the tokens of every prompt that a policy read, or the reason why it does not."""
 
 import asyncio
+import io
 import json
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from curation.converters.format import FORMATS
 from curation.redaction import Redactor
+from environments.fake.sandbox import FakeSandbox
 from environments.pool import SandboxPool
 from models.completion import Completion
 from models.families.prompt import Message
@@ -26,6 +30,7 @@ from rollout.session import roll_out
 from rollout.trajectory import Beginning, PlannedTrajectory
 from schemas.action import Wait
 from schemas.config import Config, config_of
+from schemas.observation import Observation
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
@@ -164,6 +169,21 @@ def acted(place: Place, *thoughts: str, **more: Any) -> list[Step]:
         return collect(place, actor, planned(**more))
 
 
+def of_two_sizes() -> Any:
+    """What a sandbox shows, every other time on a larger screen."""
+    observe, turns = FakeSandbox._observe, count()
+
+    async def observed(sandbox: FakeSandbox, elements: bool) -> Observation:
+        seen = await observe(sandbox, elements)
+        if next(turns) % 2:
+            return seen
+        out = io.BytesIO()
+        Image.open(io.BytesIO(seen.png)).resize((320, 280)).save(out, "PNG")
+        return replace(seen, png=out.getvalue(), width=320, height=280)
+
+    return observed
+
+
 THOUGHTS = ("First.", OUTSIDE, "Third.", "Fourth.", "Fifth.")
 
 
@@ -180,8 +200,9 @@ ASKED = [
 
 @pytest.mark.parametrize(("kind", "policy"), ASKED, ids=str)
 def test_the_prompts_of_an_export_are_the_tokens_that_the_policy_read(
-    built: Callable[[str], Path], tmp_path: Path, kind: str, policy: dict[str, Any]
+    built: Callable[[str], Path], tmp_path: Path, kind: str, policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(FakeSandbox, "_observe", of_two_sizes())
     place = place_of(built(kind), tmp_path, kind, **policy)
     steps = acted(place, *THOUGHTS)
     assert [step.thought for step in steps] == list(THOUGHTS)
