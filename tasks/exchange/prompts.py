@@ -136,7 +136,6 @@ class Prompts:
             shaped = {name: value for name, value in asked.items() if name != "backend"}
             policy = PolicyConfig.model_validate({**shaped, "family": family})
             one = family_of(policy, directory)
-            one.learn_tokens(directory)
             if backend != "server" and backend_of(policy.model_copy(update={"backend": backend}), directory) == "tiny":
                 from models.tiny.generator import TinyPrompts
 

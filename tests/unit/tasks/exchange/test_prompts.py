@@ -35,8 +35,8 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import write
-from tasks.exchange.bring import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tasks.shared.policies import Origin, register
 from tests.parts import FAKE
