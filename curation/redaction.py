@@ -8,7 +8,7 @@ trajectory. What was taken out is counted, and so are pictures whose text nobody
 import io
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -94,11 +94,13 @@ class Redactor:
         after = record.after
         if after is not None and after.sha256 not in screens:
             after, self.left_out = None, self.left_out + 1
+        instruction = self.text(record.instruction, secrets)
+        steps = [self._step(step, screens, secrets) for step in record.steps]
         return replace(
             record,
             name=self.text(record.name, secrets, "id"),
-            instruction=self.text(record.instruction, secrets),
-            steps=tuple(self._step(step, screens, secrets) for step in record.steps),
+            instruction=instruction,
+            steps=tuple(_without_tokens(record, steps, instruction == record.instruction)),
             after=after and self.picture(after, screens, secrets),
             about=about,
             extra=self.value(record.extra, secrets),
@@ -203,6 +205,21 @@ def _clean(sampled: Sampled | None, secrets: Secrets) -> Sampled | None:
     if sampled is None or without(sampled.text, secrets, [one.span() for one in COORDINATES.finditer(sampled.text)])[1]:
         return None
     return sampled
+
+
+def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bool) -> Iterator[ExchangedStep]:
+    """Redacted steps without the tokens of each reply and each prompt that hold what was taken out.
+
+    Args:
+        record: the trajectory as it was.
+        steps: its steps, redacted.
+        clean: whether nothing was taken out of the instruction.
+    """
+    for before, after in zip(record.steps, steps, strict=True):
+        same = (before.thought, before.action, before.text) == (after.thought, after.action, after.text)
+        sampled = after.sampled if same else None
+        yield replace(after, sampled=sampled if clean or sampled is None else replace(sampled, prompt_ids=None))
+        clean = clean and same and (before.sampled is None) == (sampled is None)
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:

@@ -136,7 +136,8 @@ class _Run:
             if self.admit is not None and not await _admitted(planned, self.admit):
                 return
             actors = self.actors_of(planned)
-            record = await roll_out(pool, planned, actors, self.for_data, self.config.policy.history_images)
+            policy = self.config.policy
+            record = await roll_out(pool, planned, actors, self.for_data, policy.history_images, policy.asked)
             self.leased_s += record.trajectory.wall_s
             if self.judge is not None:
                 record = await judging.run(with_judgement, self.config, self.judge, planned, record)

@@ -6,7 +6,7 @@ whatever ends a trajectory is in its rows, blamed on one boundary.
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -28,7 +28,12 @@ from schemas.tables.trajectory import Termination, Trajectory, split_of
 
 
 async def roll_out(
-    pool: SandboxPool, planned: PlannedTrajectory, actors: Sequence[Acts], record_elements: bool, history_images: int
+    pool: SandboxPool,
+    planned: PlannedTrajectory,
+    actors: Sequence[Acts],
+    record_elements: bool,
+    history_images: int,
+    asked: Mapping[str, Any] | None = None,
 ) -> FinishedTrajectory:
     """Rolls a trajectory out to its end.
 
@@ -38,9 +43,11 @@ async def roll_out(
         actors: who acts: the first one, and from `planned.relay_step` on the last one.
         record_elements: whether the page's elements are recorded with each step.
         history_images: how many of the last observations are kept with their pixels.
+        asked: how a policy among the actors is asked (`PolicyConfig.asked`), for the trajectory's row.
     """
     started, clock = utc_now(), time.perf_counter()
-    session = _Session(planned, actors, record_elements, history_images, planned.task.instruction)
+    asked = asked if any(actor.kind == "policy" for actor in actors) else None
+    session = _Session(planned, actors, record_elements, history_images, planned.task.instruction, asked)
     try:
         async with pool.lease(planned.task, planned.seed, planned.trajectory_id) as sandbox:
             await session.run(sandbox)
@@ -63,6 +70,7 @@ class _Session:
     record_elements: bool
     history_images: int
     instruction: str
+    asked: Mapping[str, Any] | None = None
     turns: list[Turn] = field(default_factory=list[Turn])
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
@@ -192,7 +200,7 @@ class _Session:
             termination=self.termination,
             failure_boundary=failure.boundary if failure else None,
             failure_reason=failure.reason if failure else None,
-            sampling=planned.sampling,
+            sampling=planned.sampled(self.asked),
             started_at=started,
             wall_s=wall_s,
             continues=planned.beginning.continues if planned.beginning else None,

@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from models.completion import Completion
 from schemas.action import Action
@@ -109,10 +110,10 @@ class PlannedTrajectory:
             return self.task.max_steps
         return min(self.task.max_steps, len(self.beginning.replies) + self.beginning.ahead)
 
-    @property
-    def sampling(self) -> str:
-        """How its actions are sampled, as canonical JSON."""
-        return json.dumps({"relay_step": self.relay_step, "temperature": self.temperature})
+    def sampled(self, asked: Mapping[str, Any] | None) -> str:
+        """How its actions are sampled, and how the policy is asked for them, if one is, as canonical JSON."""
+        how = {"relay_step": self.relay_step, "temperature": self.temperature}
+        return json.dumps({**how, **({"asked": dict(asked)} if asked else {})}, sort_keys=True)
 
     def step_seed(self, step: int) -> int:
         """The seed of what is sampled in a step; the same trajectory for another lake has the same."""

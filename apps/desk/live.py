@@ -241,7 +241,8 @@ class LiveSessions:
         try:
             pool, actor = await self._parts(session)
             overseen = Overseen(actor, lambda context, proposal: self._decided(session, context, proposal))
-            record = await roll_out(pool, session.planned, [overseen], True, self._config.policy.history_images)
+            policy = self._config.policy
+            record = await roll_out(pool, session.planned, [overseen], True, policy.history_images, policy.asked)
             session.turn("storing", proposal=None)
             parts = (self._config, self._patient, session.planned, record, session.reviews)
             session.turn("ended", result=(await asyncio.to_thread(store, *parts)).trajectory)

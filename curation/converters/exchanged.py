@@ -212,6 +212,9 @@ class Sampled:
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None
     """Natural logarithms under the policy that sampled; None where its server gave none."""
+    prompt_ids: tuple[int, ...] | None = None
+    """Tokens of the prompt, those of screens included; None where they are not asked for or cannot be made again, and
+    where a text of it is redacted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,9 @@ class Format(ABC):
     comes_home: ClassVar[bool] = False
     """Whether what is written comes back with what people changed in it, so that nothing in it may be redacted."""
 
+    prompts: ClassVar[bool] = False
+    """Whether it keeps the tokens of prompts (`Sampled.prompt_ids`), which take time to make."""
+
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.notes: list[str] = []
         """What the users of an export that was written must know, a line each."""

@@ -237,18 +237,27 @@ def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]
     ]
 
 
+def replies_of(rows: Sequence[GroupStep]) -> list[GroupStep]:
+    """A trajectory's steps that are replies: without the later parts of calls that stand for several actions."""
+    return [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
+
+
+def asked_of(replies: Sequence[GroupStep], history_images: int) -> list[Rollout]:
+    """What the policy was asked before each of a trajectory's replies, and the reply."""
+    texts = [row.raw_text for row in replies]
+    return [_rollout(replies, number, texts, history_images) for number in range(len(replies))]
+
+
 def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> Member:
-    steps = [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
+    steps = replies_of(rows)
     temperature = float(json.loads(rows[0].sampling)["temperature"])
-    replies = [row.raw_text for row in steps]
     rollouts = []
-    for number, row in enumerate(steps):
+    for row, drawn in zip(steps, asked_of(steps, policy.history_images), strict=True):
         if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
                 f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
                 "Group methods train on what a model with log probabilities chose.",
             )
-        drawn = _rollout(steps, number, replies, policy.history_images)
         tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
     worth = rows[0].reward if group.advantage == "pass1" else rows[0].success

@@ -1,18 +1,56 @@
-"""That a server reads a chat as the trainer does: the tokens that it says it read, beside those of the checkpoint's own
-processor. A changed chat template, other limits of pictures, a default system turn: each would train a policy on
-another prompt than it acts on, and show in nothing else."""
+"""The tokens of prompts, and that a server reads a chat as the trainer does.
+
+The tokens that a server says it read are compared with those of the checkpoint's own processor. A changed chat
+template, other limits of pictures, a default system turn: each would train a policy on another prompt than it acts on,
+and show in nothing else.
+"""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+from PIL import Image
 
 from models.families.outside import sent, tokens_of
 from models.families.processor import read_processor
-from models.families.prompt import Message
-from models.families.screen import picture
+from models.families.prompt import Message, screens_of
+from models.families.screen import ImageLimits, Size, picture
 from schemas.failure import FlywheelError
 
 AROUND = 8
 """Tokens that are shown before and after the first that differs."""
+
+
+class PromptTokens:
+    """Makes the tokens of chats from their texts and the sizes of their screens, without a pixel; each size is laid out
+    once.
+
+    Args:
+        processor: a checkpoint's.
+        limits: within which its family shows screens.
+    """
+
+    def __init__(self, processor: Any, limits: ImageLimits | None) -> None:
+        self._processor, self._tokenizer, self._limits = processor, processor.tokenizer, limits
+        self.laid_out = lru_cache(maxsize=256)(self._laid_out)
+
+    def __call__(self, chat: Sequence[Message]) -> list[int]:
+        """The tokens up to where a reply begins, those of screens included."""
+        text = self._processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
+        written = [self.laid_out((screen.width, screen.height))[1] for screen in screens_of(list(chat))]
+        texts, _ = self._processor.get_text_with_replacements([text], written, [], [])
+        bos = self._tokenizer.bos_token
+        special = {"add_special_tokens": False} if bos is not None and text.startswith(bos) else {}
+        return self._tokenizer(texts, **special)["input_ids"][0]
+
+    def _laid_out(self, size: Size) -> tuple[Any, str]:
+        """The grid of patches of a screen of this size, None where the processor makes none, and the text that stands
+        for it in a chat."""
+        blank = Image.new("RGB", self._limits.resized(size) if self._limits else size)
+        made = self._processor.image_processor(images=[blank], return_tensors="pt")
+        grid = made["image_grid_thw"][0] if "image_grid_thw" in made else None
+        return grid, self._processor.replace_image_token(made, 0)
 
 
 def prompt_tokens(directory: Path, chat: Sequence[Message]) -> list[int]:

@@ -17,6 +17,7 @@ from models.families.outside import as_text
 from models.families.prompt import Message, screens_of
 from models.language_model import LanguageModel
 from models.sampling import choose
+from models.tiny.layout import read_config
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import HIDDEN, pack, visible
 from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
@@ -53,6 +54,27 @@ def prompt_text(messages: Sequence[Message]) -> str:
         text = "".join(part["text"] for part in message["content"] if part["type"] == "text")
         texts.append(f"{START}{text}{END}" if message["role"] == "assistant" else text)
     return "".join([*texts, START])
+
+
+class TinyPrompts:
+    """Makes the tokens of chats as the small policy reads them: its screens, on canvases of one size, then the text.
+
+    Args:
+        directory: the checkpoint.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        config = read_config(directory)
+        self._tokenizer, self._image = read_tokenizer(directory), int(config["image_token_id"])
+        self._patch, self._merge = (int(config["vision_config"][name]) for name in ("patch_size", "spatial_merge_size"))
+
+    def __call__(self, chat: Sequence[Message]) -> list[int]:
+        """The tokens up to where a reply begins, those of screens included."""
+        screens = screens_of(list(chat))
+        height, width = max(one.height for one in screens), max(one.width for one in screens)
+        grid = grid_of(height, width, self._patch, self._merge)
+        images = grid.rows * grid.columns // self._merge**2 * len(screens)
+        return [self._image] * images + self._tokenizer.encode(prompt_text(chat)).ids
 
 
 class TinyModel(LanguageModel):

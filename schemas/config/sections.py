@@ -231,6 +231,12 @@ class PolicyConfig(Section):
         """Whether a server runs the model."""
         return self.backend == "server" or (self.backend == "auto" and self.server.named)
 
+    @property
+    def asked(self) -> dict[str, Any]:
+        """The keys that shape what a checkpoint is asked for an action, as a trajectory records them."""
+        named = {"template", "dialect", "history_images", "history_turns", "older", "thoughts"}
+        return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
+
     @model_validator(mode="after")
     def _remembers(self) -> "PolicyConfig":
         if self.history_turns is not None and self.history_turns < self.history_images - 1:

@@ -43,7 +43,8 @@ class Trajectory(Row):
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None
     sampling: Text
-    """Canonical JSON of how actions were drawn: temperature, seed, relay step."""
+    """Canonical JSON of how actions were sampled: `temperature`, `relay_step`, and `asked`, the keys of `policy` that
+    shaped the prompts, where a policy acted."""
     started_at: Instant
     wall_s: Float32
     continues: Text | None = None

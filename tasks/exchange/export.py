@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,10 @@ from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import ROUTES
+from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.exchange.prompts import Prompts
 from tasks.running.console import bar
 from tasks.train.supervised import weighed_targets
 
@@ -108,7 +110,11 @@ def export_trajectories(
     taught = _taught(config, lake, found.to_pylist())
     with _beside(to) as whole:
         whole.mkdir()
-        form.write(_shown(exchanged(lake, names, taught, redactor, reader), len(names)), Target(whole, images_at))
+        prompts = Prompts(lake) if form.prompts else None
+        records = exchanged(lake, names, taught, redactor, reader, prompts)
+        form.write(_shown(records, len(names)), Target(whole, images_at))
+    for why, count in sorted(prompts.missing.items()) if prompts else ():
+        form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
 
 
@@ -137,10 +143,16 @@ def _unwritable(to: Path, error: OSError) -> UsageError:
 
 
 def exchanged(
-    lake: Lake, names: Sequence[str], taught: Taught, redactor: Redactor | None = None, reader: Reads | None = None
+    lake: Lake,
+    names: Sequence[str],
+    taught: Taught,
+    redactor: Redactor | None = None,
+    reader: Reads | None = None,
+    prompts: Prompts | None = None,
 ) -> Iterator[Exchanged]:
     """Stored trajectories as they are exchanged, a few at a time in memory; thoughts that were annotated stand in the
-    place of those that are missing, as they do in training. Redacted as `export_trajectories` says."""
+    place of those that are missing, as they do in training. Redacted as `export_trajectories` says, and with the tokens
+    of prompts where `prompts` makes them."""
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
         where = {"trajectory_id": chunk}
@@ -156,7 +168,18 @@ def exchanged(
                 for step in steps[name]
             ]
             whole = exchanged_of(lake.lake_id, trajectories[name], found_steps, pictures, found[name], *taught.of(name))
+            if prompts:
+                whole = _with_prompts(whole, prompts.of(trajectories[name], steps[name]))
             yield redactor.record(whole, _screens(lake, found_steps, pictures, reader)) if redactor else whole
+
+
+def _with_prompts(record: Exchanged, prompts: Mapping[int, tuple[int, ...]]) -> Exchanged:
+    """The trajectory with the tokens of its prompts, by step."""
+    steps = [
+        replace(one, sampled=replace(one.sampled, prompt_ids=prompts.get(number))) if one.sampled else one
+        for number, one in enumerate(record.steps)
+    ]
+    return replace(record, steps=tuple(steps))
 
 
 def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:

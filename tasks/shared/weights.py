@@ -1,10 +1,11 @@
 """The weights behind a policy's row: as a folder, and as the policy that runs them."""
 
+from fnmatch import fnmatch
 from pathlib import Path
 
 from models.families.family import ModelFamily
 from models.families.registry import family_of
-from models.tiny.layout import TRAINING
+from models.tiny.layout import OWN, TRAINING
 from models.vlm import VlmPolicy
 from schemas.config import Config
 from storage.lake import Lake
@@ -26,6 +27,15 @@ def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
         if TRAINING in lake.blobs.dropped(row.checkpoint):
             err().print(f"{row.policy_version} has no fp32 weights any more: training begins from its rounded ones")
     return lake.blobs.get_directory(row.checkpoint, cache_folder(lake, row.policy_version), without)
+
+
+def unweighted_folder(lake: Lake, version: str) -> Path:
+    """A local folder with a version's checkpoint but for what only its weights or its next training need."""
+    row = policy_row(lake, version)
+    own = tuple(
+        name for name in lake.blobs.sums(row.checkpoint) if any(fnmatch(name.split("/")[0], one) for one in OWN)
+    )
+    return lake.blobs.get_directory(row.checkpoint, cache_folder(lake, row.policy_version), own)
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:

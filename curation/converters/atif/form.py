@@ -2,9 +2,10 @@
 
 The first step is the user's: the instruction and the first screen. An agent's step is a tool call, named as our
 actions are with their fields as arguments (in fractions), the thought as `reasoning_content`, the screen after it as
-the observation, and the tokens that were sampled with their log-probs as its metrics. What an agent of others does
-before any screen, such as asking for one, is no step. Files of other agents are read where their calls have these
-names, or are those of a computer tool (`curation.converters.atif.computer`); a file that came as one goes as it came.
+the observation, and the tokens of its prompt and of its reply, with their log-probs, as its metrics. What an agent of
+others does before any screen, such as asking for one, is no step. Files of other agents are read where their calls have
+these names, or are those of a computer tool (`curation.converters.atif.computer`); a file that came as one goes as it
+came.
 
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
@@ -41,6 +42,7 @@ class Atif(Format):
     """A folder of documents and a folder of pictures."""
 
     name = "atif"
+    prompts = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
         """One document per trajectory."""
@@ -143,7 +145,9 @@ def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target:
     if results:
         written["observation"] = {"results": results}
     if step.sampled is not None:
+        asked = step.sampled.prompt_ids
         written["metrics"] = {
+            **({"prompt_tokens": len(asked), "prompt_token_ids": list(asked)} if asked is not None else {}),
             "completion_tokens": len(step.sampled.token_ids),
             "completion_token_ids": list(step.sampled.token_ids),
             **({"logprobs": list(step.sampled.logprobs)} if step.sampled.logprobs is not None else {}),

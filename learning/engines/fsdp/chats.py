@@ -9,7 +9,6 @@ its screens, so a plan needs no pixels (`measure`); screens are decoded where th
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from models.families.outside import as_sent
 from models.families.processor import read_processor
 from models.families.prompt import Message
 from models.families.registry import family_of
+from models.families.same_prompt import PromptTokens
 from models.families.screen import picture
 from models.tiny.layout import read_config
 from schemas.config.sections import PolicyConfig
@@ -86,7 +86,7 @@ class Chats:
                 f"{directory}: its processor does not lay screens out as grids of patches.",
                 "The trainer takes models of the Qwen-VL family and those with the same interface (image_grid_thw).",
             )
-        self._shape = lru_cache(maxsize=256)(self._shape_of)
+        self._prompt_tokens = PromptTokens(self.processor, self._family.limits)
         self._begin, self._end = self._frame()
 
     def measure(self, document: Document) -> Measure:
@@ -145,13 +145,11 @@ class Chats:
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
     ) -> Chat:
         """The chat that ends with a reply of these tokens; `sizes` are those of its screens."""
-        shapes = [self._shape(size) for size in sizes]
-        asked = as_sent(messages, self._directory, self._policy)
-        prompt = self._ids(self._template(asked, prompt=True), [written for _, written in shapes])
+        prompt = self._prompt_tokens(as_sent(messages, self._directory, self._policy))
         ids = [*prompt, *reply[:-1]]
         targets = [-1] * (len(prompt) - 1) + list(reply)
         kinds = [*self.processor.create_mm_token_type_ids([prompt])[0], *[0] * (len(reply) - 1)]
-        grids = torch.stack([grid for grid, _ in shapes])
+        grids = torch.stack([self._prompt_tokens.laid_out(size)[0] for size in sizes])
         return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), temperature)
 
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
@@ -182,20 +180,6 @@ class Chats:
 
     def _template(self, messages: Sequence[Message], prompt: bool) -> str:
         return self.processor.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
-
-    def _ids(self, text: str, written: list[str]) -> list[int]:
-        """Token ids of a chat, as the processor makes them of text and screens."""
-        texts, _ = self.processor.get_text_with_replacements([text], written, [], [])
-        bos = self._tokenizer.bos_token
-        special = {"add_special_tokens": False} if bos is not None and text.startswith(bos) else {}
-        return self._tokenizer(texts, **special)["input_ids"][0]
-
-    def _shape_of(self, size: tuple[int, int]) -> tuple[Tensor, str]:
-        """The grid of a screen of this size, and the text that stands for it in a chat."""
-        limits = self._family.limits
-        blank = Image.new("RGB", limits.resized(size) if limits else size)
-        made = self.processor.image_processor(images=[blank], return_tensors="pt")
-        return made["image_grid_thw"][0], self.processor.replace_image_token(made, 0)
 
     def _frame(self) -> tuple[str, int]:
         """What the template writes between the prompt and a reply, and the token that ends a turn behind it."""

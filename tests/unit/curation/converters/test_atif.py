@@ -475,6 +475,20 @@ def test_what_a_policy_sampled_is_written_as_metrics_unless_it_is_redacted(tmp_p
     assert found == [{**ids, "logprobs": [-0.5, -0.25, 0.0]}, ids, None]
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_no_tokens_are_written_of_a_password_that_its_reply_shows_in_no_known_form(tmp_path: Path, known: bool) -> None:
+    """`prompt_token_ids`: harbor 0.26.0, `harbor/models/trajectories/metrics.py`."""
+    field = Element("password", "password field", (0.0, 0.0, 1.0, 1.0), True, "")
+    sampled = Sampled("Click.", (5, 7), None, (1, 2, 3))
+    aimed = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5), sampled=sampled)
+    typed = replace(aimed, action=Type(content="open"), sampled=replace(sampled, text="open it is") if known else None)
+    record = Redactor().record(Exchanged("t", "Log in.", (aimed, typed, aimed)), {picture(0).sha256: [field]})
+    (file,) = (written(FORM, [record], tmp_path) / "trajectories").iterdir()
+    found = [one.get("metrics") for one in json.loads(file.read_text())["steps"][1:]]
+    reply = {"completion_tokens": 2, "completion_token_ids": [5, 7]}
+    assert found == [{"prompt_tokens": 3, "prompt_token_ids": [1, 2, 3], **reply}, None, reply]
+
+
 def test_a_picture_of_a_document_is_found_beside_it_and_nowhere_else(tmp_path: Path) -> None:
     (tmp_path / "secret.png").write_bytes(picture(1).png)
     value = document(agent(call("computer", type="click", x=1, y=1)))
