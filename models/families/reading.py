@@ -407,8 +407,8 @@ def is_python(code: str) -> bool:
 
 
 def is_true(value: object) -> bool:
-    """Whether an argument is true, as JSON and Python write that, or as text."""
-    return value is True or (isinstance(value, str) and value.strip().lower() == "true")
+    """Whether an argument is true or 1, as JSON and Python write that, or as text."""
+    return value == 1 or (isinstance(value, str) and value.strip().lower() in ("true", "1"))
 
 
 def place_of(text: str, sides: Sides) -> tuple[float, float]:

@@ -2,7 +2,9 @@
 
 Where the two spaces differ: a drag is two calls of `computer_use`, `mouse_move` to its start and `left_click_drag` to
 its end; a scroll is of a fixed number of pixels, positive up; three clicks are the double click that Qwen's own tool
-makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content.
+makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content. Calls of models
+that were trained from Qwen's are read too: drags from place to place and `interact` (GUI-Owl), `visit_url` and
+`history_back` (Fara).
 """
 
 import ast
@@ -11,7 +13,7 @@ import math
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, cast
 
@@ -27,6 +29,8 @@ from schemas.action import (
     Hotkey,
     LeftDouble,
     LongPress,
+    Navigate,
+    NavigateBack,
     OpenApp,
     PressBack,
     PressEnter,
@@ -55,6 +59,8 @@ _POINTED = {
     "long_press": "long_press",
 }
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
+_DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
+"""What goes from one place to another where a call has both; a scroll from place to place is a finger's."""
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
 _ACTION = re.compile(r"\bAction[:：]")
 _CLOSE = re.compile(re.escape(CLOSE))
@@ -153,7 +159,7 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SyntaxWarning)
                     return ast.literal_eval(text[start:end].strip()), end
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # TypeError: `{{}}` is a set
                 continue
         raise error from None
 
@@ -169,12 +175,13 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
     if name in _POINTED:
         x, y = _there(at, name)
         return [action_of({"type": _POINTED[name], "x": x, "y": y})], at
-    if name == "left_click_drag":
+    if name in _DRAGS and (end := given.take("coordinate2")) is not None:
+        to = _place(end, sides)
+        return [_drag(_there(at, name), to)], to
+    if name in ("left_click_drag", "drag"):
         if cursor is None:
-            raise ValueError("left_click_drag begins at the cursor, and no mouse_move says where that is")
+            raise ValueError(f"{name} begins at the cursor, and no mouse_move says where that is")
         return [_drag(cursor, _there(at, name))], at
-    if name == "swipe":
-        return [_drag(_there(at, name), _place(given.take("coordinate2"), sides))], at
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)
         return [Scroll(x=x, y=y, direction=_direction(name, given.take("pixels")))], at
@@ -200,6 +207,9 @@ def _plain(name: str, given: Arguments) -> Action:
         "open": lambda: OpenApp.model_validate({"app_name": given.take("text")}),
         "answer": lambda: Finished.model_validate({"content": given.take("text")}),
         "wait": Wait,
+        "visit_url": lambda: Navigate.model_validate({"content": given.take("url")}),
+        "history_back": NavigateBack,
+        "interact": CallUser,
     }
     if name not in made:
         raise ValueError(f"there is no action for {name!r}")
@@ -208,8 +218,8 @@ def _plain(name: str, given: Arguments) -> Action:
 
 def _flat(keys: Any) -> Iterator[Any]:
     """The keys of a list, also of lists within it, as OSWorld's Qwen agents flatten them."""
-    for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
-        if isinstance(key, list):
+    for key in cast(Sequence[Any], keys) if isinstance(keys, list | tuple) else [keys]:
+        if isinstance(key, list | tuple):
             yield from _flat(key)
         elif key is not None:
             yield key
@@ -235,7 +245,7 @@ def _place(given: Any, sides: Sides) -> Place:
     """A place in [0, 1]; one that is written as a text is read too."""
     if isinstance(given, str):
         return place_of(given, sides)
-    numbers = cast(list[Any], given) if isinstance(given, list) else []
+    numbers = cast(Sequence[Any], given) if isinstance(given, list | tuple) else ()
     if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
         raise ValueError(f"{str(given)[:60]} is no coordinate")
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))

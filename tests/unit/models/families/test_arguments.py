@@ -59,6 +59,66 @@ def test_typing_with_a_place_and_its_switches_is_all_that_it_stands_for(
     assert not read.unused
 
 
+def test_a_switch_that_is_a_number_is_on_where_it_is_1() -> None:
+    """X-PLUG/MobileAgent `Mobile-Agent-v3/os_world_v3/mm_agents/owl_agent.py` @11cea57: GUI-Owl's prompt asks for
+    `clear` and `enter` as 1 or 0."""
+    for family, written in (("qwen3-vl", called), ("glm", lambda **given: phone(action_type="input_text", **given))):
+        place = {"box_2d": BOX} if family == "glm" else {"action": "type"}
+        for number, wanted in ((1, [CLEAR, TYPED]), (0, [act.Type(content="hi")]), ("1", [CLEAR, TYPED])):
+            read = made(family).read(Completion(written(text="hi", enter=number, clear=number, **place)), SCREEN)
+            assert [one for one in (read.action, *read.further) if one][-len(wanted) :] == wanted
+            assert (CLEAR in read.further or read.action == CLEAR) == (number != 0) and not read.unused
+
+
+DRAG = act.Drag(x=0.1, y=0.2, to_x=0.3, to_y=0.4)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "action"),
+    [
+        # X-PLUG/MobileAgent @11cea57: owl_agent.py of Mobile-Agent-v3/os_world_v3, run_gui_owl_1_5_for_mobile.py
+        ({"action": "drag", "coordinate": [100, 200], "coordinate2": [300, 400]}, DRAG),
+        ({"action": "left_click_drag", "coordinate": [100, 200], "coordinate2": [300, 400]}, DRAG),
+        ({"action": "scroll", "coordinate": [100, 200], "coordinate2": [300, 400]}, DRAG),
+        ({"action": "swipe", "coordinate": [100, 200], "coordinate2": [300, 400]}, DRAG),
+        ({"action": "interact", "text": "Log in."}, act.CallUser()),
+        # microsoft/fara src/fara/_prompts.py @3f3f1fd
+        ({"action": "visit_url", "url": "https://a.example"}, act.Navigate(content="https://a.example")),
+        ({"action": "history_back"}, act.NavigateBack()),
+    ],
+)
+def test_actions_of_models_that_were_trained_from_qwens_are_read(arguments: dict[str, Any], action: Action) -> None:
+    read = made("qwen3-vl").read(Completion(called(**arguments)), SCREEN)
+    assert read.action == action and not read.further, read.error
+
+
+@pytest.mark.parametrize("name", ["drag", "left_click_drag"])
+def test_a_drag_with_one_place_ends_there_and_begins_at_the_cursor(name: str) -> None:
+    """X-PLUG/MobileAgent `Mobile-Agent-v3.5/computer_use/run_gui_owl_1_5_for_pc.py` @11cea57."""
+    moved = called(action="mouse_move", coordinate=[100, 200])
+    dragged = called(action=name, coordinate=[300, 400])
+    assert made("qwen3-vl").read(Completion(f"{moved}\n{dragged}"), SCREEN).action == DRAG
+    assert "begins at the cursor" in str(made("qwen3-vl").read(Completion(dragged), SCREEN).error)
+
+
+@pytest.mark.parametrize(
+    ("literal", "action"),
+    [
+        ("{'name': 'a', 'arguments': {'action': 'swipe', 'coordinate': (100, 200), 'coordinate2': (300, 400)}}", DRAG),
+        ("{'name': 'a', 'arguments': {'action': 'key', 'keys': ('ctrl', 'c')}}", act.Hotkey(key="ctrl c")),
+        ("{{'name': 'a', 'arguments': {'action': 'wait'}}}", None),
+        ("{['a']: 'a', 'arguments': {'action': 'wait'}}", None),
+    ],
+)
+def test_a_python_literal_is_read_with_its_tuples_and_one_that_python_refuses_is_an_error(
+    literal: str, action: Action | None
+) -> None:
+    """X-PLUG/MobileAgent `Mobile-Agent-v3.5/computer_use/utils.py` @11cea57 reads calls with `ast.literal_eval`, to
+    which a dictionary in braces is a set that cannot be."""
+    read = made("qwen3-vl").read(Completion(f"<tool_call>\n{literal}\n</tool_call>"), SCREEN)
+    assert read.action == action and (action is None) == bool(read.error)
+
+
 @pytest.mark.parametrize(
     ("family", "template", "reply", "kind", "unused"),
     [
