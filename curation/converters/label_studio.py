@@ -13,10 +13,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, cast, get_args
 from urllib.parse import unquote
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from curation.converters.chat import Part, joined, key_of, record_of
 from curation.converters.exchanged import (
@@ -72,7 +72,17 @@ XML = f"""<View>
 
 
 class _Open(BaseModel):
+    """An object whose fields may be null, as ones that are not there, and which may have others."""
+
     model_config = ConfigDict(extra="allow")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_nulls(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        fields = cast(dict[str, Any], given)
+        return {name: value for name, value in fields.items() if value is not None or name not in cls.model_fields}
 
 
 Percent = Annotated[float | None, BeforeValidator(numeric)]
@@ -103,6 +113,8 @@ class _Answer(_Open):
     id: int | str | None = None
     completed_by: int | str | dict[str, Any] | None = None
     was_cancelled: bool = False
+    skipped: bool = False
+    """The same in exports before Label Studio 1.0."""
     result: list[_Result] = []
 
 
@@ -117,7 +129,8 @@ class _Data(_Open):
 
 class _Task(_Open):
     data: _Data
-    annotations: list[_Answer] = []
+    annotations: list[_Answer] = Field([], validation_alias=AliasChoices("annotations", "completions"))
+    """Called completions before Label Studio 1.0."""
     predictions: list[Any] = []
 
 
@@ -181,7 +194,7 @@ class LabelStudio(Format):
         asked = data.instruction or data.text
         if not asked:
             raise Refused(place, "data.instruction", "no instruction")
-        answers = [one for one in task.annotations if not one.was_cancelled]
+        answers = [one for one in task.annotations if not (one.was_cancelled or one.skipped)]
         own = _recorded(data, screen)
         key, number = key_of(known, place)
         given = answers if known is None else [_of_ours(answer) for answer in answers]

@@ -2,10 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from curation.converters.format import FORMATS
+from schemas.action import Click
 from tests.unit.curation.converters.records import picture, refused, taken
 
 
@@ -68,3 +70,21 @@ def test_a_file_of_lines_may_begin_with_a_byte_order_mark(tmp_path: Path) -> Non
     line = json.dumps({"task_id": "a", "instruction": "Open it.", "traj": [step]})
     (tmp_path / "theirs.jsonl").write_text(f"\ufeff{line}\n{line}\n", "utf-8")
     assert len(taken(FORMATS.class_of("agentnet")(), tmp_path / "theirs.jsonl")) == 2
+
+
+def test_answers_of_old_exports_and_fields_that_are_null_are_read(tmp_path: Path) -> None:
+    """label-studio-sdk 2.1.2 `converter/converter.py`, `annotation_result_from_task`: `completions` are annotations,
+    `skipped` is `was_cancelled`, and a result that is null is empty."""
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+
+    def result(x: int) -> dict[str, Any]:
+        value = {"x": x, "y": 25, "width": 1.0, "keypointlabels": ["click"]}
+        return {"type": "keypointlabels", "from_name": "point", "to_name": "image", "id": None, "value": value}
+
+    data = {"image": "0.png", "instruction": "Press it.", "thought": None}
+    old = {"data": data, "completions": [{"skipped": True, "result": [result(10)]}, {"result": [result(50)]}]}
+    cancelled = {"result": None, "was_cancelled": None}
+    new = {"data": data, "predictions": None, "annotations": [cancelled, {"result": [result(50)], "skipped": None}]}
+    (tmp_path / "tasks.json").write_text(json.dumps([old, new, {"data": data, "annotations": None}]))
+    records = taken(FORMATS.class_of("label-studio")(), tmp_path / "tasks.json")
+    assert [record.steps[0].action for record in records] == [Click(x=0.5, y=0.25), Click(x=0.5, y=0.25), None]
