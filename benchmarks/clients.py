@@ -440,7 +440,7 @@ class Pair:
             return LATER
         if any(same(one, first) for one in ours):
             return LATER
-        return PIECES if not self._client.grammar and not ours and not any(map(called, cuts)) else UNEXPLAINED
+        return PIECES if not self._client.grammar and not ours and not called(text[begins[0] :]) else UNEXPLAINED
 
     def _written(self, text: str, code: str) -> bool:
         """Whether the code that was read is calls that its prompt has, with nothing behind them on their line."""
