@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.clients import (
+from benchmarks.replies.clients import (
     AGREE,
     CALLS,
     CLIENTS,

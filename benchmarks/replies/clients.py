@@ -1,6 +1,6 @@
 """Replies as we read them next to how the agents in public repositories read them.
 
-`python -m benchmarks.clients --fara DIR --gui-owl DIR --qwen3-vl DIR --opencua DIR --scalecua DIR --glm DIR`
+`python -m benchmarks.replies.clients --fara DIR --gui-owl DIR --qwen3-vl DIR --opencua DIR --scalecua DIR --glm DIR`
 
 Each DIR is a checkout. The functions that read a reply are taken out of its source by name and run; nothing else of it
 runs. Rows: per client how many garbled replies it and we read alike, and why they differ where they do.
