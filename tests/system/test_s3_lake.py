@@ -51,10 +51,10 @@ DECIDE = """
 import json, sys, time
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.promote.champion import deciding
+from tasks.promote.champion import promotion_lock
 lake, spans = Lake.open(LakeConfig.model_validate_json(sys.argv[1]), create=False), []
 for _ in range(4):
-    with deciding(lake):
+    with promotion_lock(lake):
         began = time.monotonic()
         time.sleep(0.05)
         spans.append((began, time.monotonic()))

@@ -12,8 +12,8 @@ from learning.status_folder import Heartbeat, StatusFolder
 WAITS = """
 import sys, time
 from learning.status_folder import Board
-from learning.heartbeat import Pulse
-pulse = Pulse(Board(sys.argv[1]), 3, hung_s=1.0)
+from learning.heartbeat import HeartbeatThread
+pulse = HeartbeatThread(StatusFolder(sys.argv[1]), 3, hung_s=1.0)
 time.sleep(60)
 """
 

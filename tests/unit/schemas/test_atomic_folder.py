@@ -8,8 +8,8 @@ import pytest
 
 from schemas.atomic_folder import BEGIN, LOCK, atomic_folder, swept
 
-WRITES = "from schemas.atomic_folder import written_beside; from pathlib import Path; import sys\n"
-WRITES += "with written_beside(Path(sys.argv[1])) as whole: whole.mkdir(); print('here', flush=True); sys.stdin.read()"
+WRITES = "from schemas.atomic_folder import atomic_folder; from pathlib import Path; import sys\n"
+WRITES += "with atomic_folder(Path(sys.argv[1])) as whole: whole.mkdir(); print('here', flush=True); sys.stdin.read()"
 
 
 def left_by(target: Path) -> list[Path]:
