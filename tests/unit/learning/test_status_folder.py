@@ -11,7 +11,7 @@ from learning.status_folder import Heartbeat, StatusFolder
 
 WAITS = """
 import sys, time
-from learning.status_folder import Board
+from learning.status_folder import StatusFolder
 from learning.heartbeat import HeartbeatThread
 pulse = HeartbeatThread(StatusFolder(sys.argv[1]), 3, hung_s=1.0)
 time.sleep(60)
