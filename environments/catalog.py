@@ -131,9 +131,13 @@ def _found(field: str, name: str, environments: Environments) -> tuple[Environme
             f"It is one of kind `{kind}`: add a section `[environments.{kind}]`, or environments.{kind}.optional=true."
         )
         raise UsageError(f"`{field}`: no environment of the config has the task `{name}`.", hint)
+    own = next((one for one in environments if slash and one.name == asked), None)
+    if own is not None and "tasks" in type(own.config).model_fields:
+        hint = f"Define it in [environments.{asked}.tasks.{template}], or name another task of `{asked}`."
+        raise UsageError(f"`{field}`: there is no task `{name}`.", hint)
     near = get_close_matches(template, known, n=1)
     there = f"There are {', '.join(known[:8])} and so on, in {', '.join(one.name for one in environments)}."
     hint = f"Did you mean `{near[0]}`?" if near else there
-    if IMPLIED not in {one.config.kind for one in environments}:
+    if own is None and not near and IMPLIED not in {one.config.kind for one in environments}:
         hint += f" MiniWoB++ is there only while no environment is named; name it too: environments.{IMPLIED}.pages=2."
     raise UsageError(f"`{field}`: there is no task `{name}`.", hint)

@@ -26,6 +26,8 @@ SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 """The file that names the weights' files."""
 SAFETENSORS = ".safetensors"
+_POINTER = b"version https://git-lfs.github.com/spec/"
+"""How a file begins that Git LFS puts in the place of a large one."""
 _NAMED_BY_CONFIG = "transformers_weights"
 """The key of `config.json` by which `transformers` reads another file, and servers do not."""
 _MISTRAL = "consolidated"
@@ -76,14 +78,27 @@ def weights_of(directory: Path) -> dict[str, Path]:
 
 
 def stored_names(file: Path) -> list[str]:
-    """List the weights of a safetensors file, from its header alone; raises `CheckpointError` for another file."""
+    """List the weights of a safetensors file from its header.
+
+    Raises:
+        CheckpointError: another file, or one whose length is not what its header says.
+    """
     try:
+        size = file.stat().st_size
         with file.open("rb") as content:
-            length = int.from_bytes(content.read(8), "little")
-            header = json.loads(content.read(min(length, file.stat().st_size)))
-        return [name for name in dict(header) if name != "__metadata__"]
-    except (OSError, ValueError, TypeError) as error:
+            start = content.read(8)
+            length = int.from_bytes(start, "little")
+            if _POINTER.startswith(start):
+                raise CheckpointError(f"{file} is a Git LFS pointer, not the file itself.", "Run `git lfs pull` there.")
+            header = dict(json.loads(content.read(min(length, size))))
+        weights = {name: field for name, field in header.items() if name != "__metadata__"}
+        whole = 8 + length + max((int(field["data_offsets"][1]) for field in weights.values()), default=0)
+    except (OSError, ValueError, TypeError, LookupError) as error:
         raise CheckpointError(f"{file}: {error}.", "Fetch or save that file again.") from error
+    if size != whole:
+        problem = f"{file} has {size:,} bytes, and its header says {whole:,}: it was cut or written over."
+        raise CheckpointError(problem, "Fetch or save that file again.")
+    return list(weights)
 
 
 def left_over(directory: Path, kept: Container[str] = ()) -> list[str]:

@@ -33,9 +33,13 @@ def read_processor(directory: Path) -> Any:
         else:
             processor = AutoProcessor.from_pretrained(directory, **SAFE)
         as_text(processor.tokenizer.backend_tokenizer)
-        return processor
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
+    names = sorted(set(processor.tokenizer.vocab_files_names.values()))
+    if not any((directory / name).is_file() for name in names):  # transformers then makes an empty one
+        problem = f"{directory} has no tokenizer: none of {', '.join(names)} is there."
+        raise CheckpointError(problem, "Copy the tokenizer's files of the model it was trained from into it.")
+    return processor
 
 
 def read_limits(directory: Path) -> ImageLimits | None:
@@ -49,7 +53,7 @@ def read_limits(directory: Path) -> ImageLimits | None:
     try:
         return limits_of(_image_processor(directory))
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
-        why = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        why = (str(error).splitlines() or [type(error).__name__])[0].partition(". If you were trying")[0][:200]
         raise CheckpointError(
             f"`policy.base`: {directory} has no image processor that can be read ({why}).",
             "Copy preprocessor_config.json of the model it was trained from into it.",

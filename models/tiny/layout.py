@@ -41,6 +41,9 @@ def read_config(directory: Path) -> dict[str, Any]:
     """A checkpoint's `config.json`; raises `CheckpointError` if it is missing or no JSON object."""
     try:
         config = json.loads((directory / "config.json").read_text())
+    except json.JSONDecodeError as error:
+        hint = "Save it without the byte order mark." if "BOM" in error.msg else "Fetch or save that file again."
+        raise CheckpointError(f"{directory}/config.json: {error}.", hint) from error
     except (OSError, ValueError) as error:
         raise CheckpointError(
             f"{directory}/config.json: {error}.", "Name a directory that a training wrote."

@@ -1,10 +1,11 @@
 """The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializeAsAny, field_validator, model_validator
+from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
 
 from schemas.config.addresses import refuse_credentials
 from schemas.config.annotate import AnnotateConfig
@@ -168,7 +169,7 @@ class CollectConfig(Section):
 class PolicyConfig(Section):
     """The vision-language policy."""
 
-    base: str = "tiny"
+    base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
     """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
     """How actions are written as text (docs/families.md); `box_v1` stands for the family's own where it has no such."""
@@ -446,10 +447,12 @@ def read_toml(path: Path | None) -> dict[str, Any]:
     """The fields of a config file, or of the profile that it names.
 
     Raises:
-        UsageError: there is none, or it is not TOML.
+        UsageError: there is none, or it is not TOML in UTF-8.
     """
     path = config_file(path)
     try:
         return tomllib.loads(path.read_text("utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from error

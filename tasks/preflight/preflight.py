@@ -18,7 +18,7 @@ from models.judges.registry import judge_of, required_judge, version_of
 from models.policy import EXPLORERS
 from models.proposers.proposer import PROPOSERS
 from models.readers.reader import reader_class
-from models.safe import weights_of
+from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
 from schemas.check import Check, Probe
 from schemas.config import Config
@@ -175,6 +175,8 @@ def _policy(config: Config) -> str:
         raise UsageError(f"`policy.base`: {base} is no model folder: it has no config.json.", hint)
     if base != "tiny":
         weights_of(Path(base))
+        if config.policy.acts_on_server:
+            require_servable(Path(base))
     if config.policy.backend != "auto":
         from models.language_model import BACKENDS
 
@@ -195,12 +197,14 @@ def _policy(config: Config) -> str:
 
 
 def _processor(config: Config) -> str:
-    """That the checkpoint has an image processor that the family can count with."""
+    """Check that the checkpoint has a tokenizer, and an image processor that the family can count with."""
+    from models.families.processor import read_processor
     from models.families.registry import family_of
 
     if config.policy.base == "tiny":
         return "the small policy's own"
     limits = family_of(config.policy).limits
+    read_processor(Path(config.policy.base))
     if limits is None:
         return "it says no limits: screens go to the model as they are"
     return f"screens are shown in multiples of {limits.factor}, of {limits.least:,} to {limits.most:,} pixels"

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from apps import cli, interrupts
 from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
+from models.random_vlm import build_random
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
 from tasks.shared.policies import policy_row
@@ -195,6 +197,24 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any
     assert "160 an iteration; 480 in all" in out
     assert "0 iterations finished" in out
     assert not (tmp_path / "new").exists()
+
+
+def test_a_dry_run_refuses_a_base_that_a_server_would_read_otherwise_than_the_run_does(
+    flywheel: Call, place: Any, tmp_path: Path
+) -> None:
+    build_random("qwen3_vl", ["Click here."] * 8, 0, tmp_path / "base")
+    shutil.copy(tmp_path / "base" / "model.safetensors", tmp_path / "base" / "model_ema.safetensors")
+    (tmp_path / "base" / "model.safetensors.index.json").unlink(missing_ok=True)
+    given = (
+        "run",
+        "--dry-run",
+        "--config",
+        place.file,
+        f"lake.uri={tmp_path / 'new'}",
+        f"policy.base={tmp_path / 'base'}",
+    )
+    code, _, err = flywheel(*given, "policy.server.url=http://127.0.0.1:9/v1")
+    assert code != 0 and "a server would read the weights in model_ema.safetensors, too" in err
 
 
 def test_a_dry_run_of_a_retraining_says_from_what_how_long_and_writes_nothing(flywheel: Call, place: Any) -> None:

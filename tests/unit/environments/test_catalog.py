@@ -106,6 +106,12 @@ def test_a_suite_that_lost_miniwob_by_naming_another_environment_is_told_to_name
     assert "named" not in str(other.value)
 
 
+def test_a_task_that_an_environment_of_ones_own_lacks_is_told_where_to_define_it() -> None:
+    with pytest.raises(UsageError, match=r"no task `html/colour`.*\[environments\.html\.tasks\.colour\]") as missing:
+        catalog(config({"html": {"folder": "pages", "tasks": {"red": {"instruction": "x"}}}}, tasks=["html/colour"]))
+    assert "MiniWoB" not in str(missing.value)
+
+
 @pytest.mark.parametrize(
     ("environments", "told"),
     [

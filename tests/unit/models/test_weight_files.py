@@ -195,3 +195,27 @@ def test_a_server_is_given_no_index_of_which_it_would_read_one_file_alone(tmp_pa
     (tmp_path / "model-c.safetensors").unlink()
     _index(places)(tmp_path)
     require_servable(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda whole: whole[:-5], r"has 67 bytes, and its header says 72.*Fetch or save"),
+        (lambda whole: whole + b"x", r"has 73 bytes, and its header says 72"),
+        (lambda whole: whole[:20], r"model\.safetensors"),
+        (lambda _: b"", r"model\.safetensors"),
+        (
+            lambda _: b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n",
+            r"Git LFS pointer.*git lfs pull",
+        ),
+    ],
+    ids=["cut", "longer", "cut in its header", "empty", "a pointer"],
+)
+def test_a_file_that_is_not_whole_is_refused_before_anything_reads_its_weights(
+    tmp_path: Path, spoil: Callable[[bytes], bytes], message: str
+) -> None:
+    save_file({"a": torch.zeros(2)}, tmp_path / SINGLE)
+    assert (tmp_path / SINGLE).stat().st_size == 72 and [*weights_of(tmp_path)] == ["a"]
+    (tmp_path / SINGLE).write_bytes(spoil((tmp_path / SINGLE).read_bytes()))
+    with pytest.raises(CheckpointError, match=message):
+        weights_of(tmp_path)

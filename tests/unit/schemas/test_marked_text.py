@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from schemas.config.sections import read_toml
+from schemas.failure import UsageError
 from schemas.text import unmarked
 
 
@@ -18,3 +19,10 @@ def test_a_config_is_read_with_a_mark_or_without(tmp_path: Path, encoding: str) 
 def test_only_the_first_line_has_a_mark() -> None:
     assert list(unmarked(["\ufeffa", "\ufeffb"])) == ["a", "\ufeffb"]
     assert list(unmarked([])) == []
+
+
+@pytest.mark.parametrize(("encoding", "at"), [("latin-1", 9), ("utf-16", 0)])
+def test_a_config_in_another_encoding_is_refused_with_the_place(tmp_path: Path, encoding: str, at: int) -> None:
+    (file := tmp_path / "flywheel.toml").write_bytes('name = "B\u00fcro"\n'.encode(encoding))
+    with pytest.raises(UsageError, match=rf"flywheel\.toml is not UTF-8 at byte {at}\. Save it as UTF-8"):
+        read_toml(file)

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.families.processor import read_limits
+from models.families.processor import read_limits, read_processor
 from models.families.registry import family_of, name_of
 from models.families.screen import ImageLimits, limits_of
+from models.random_vlm import build_random
 from schemas.config.sections import PolicyConfig
-from schemas.failure import UsageError
+from schemas.failure import CheckpointError, UsageError
 from tests.unit.models.families.test_families import checkpoint
 
 
@@ -129,3 +130,11 @@ def test_a_processor_that_pads_is_shown_a_screen_that_it_need_not_pad() -> None:
             _, rows, columns = made["image_grid_thw"][0]
             assert (int(columns) * 14, int(rows) * 14) == shown
         assert float(made["pixel_values"].min()) > 1.0  # no pixel is filled with black
+
+
+def test_a_checkpoint_without_a_tokenizer_is_refused_by_the_files_that_it_lacks(tmp_path: Path) -> None:
+    build_random("qwen3_vl", ["Click here."] * 8, 0, tmp_path / "base")
+    assert read_processor(tmp_path / "base").tokenizer
+    (tmp_path / "base" / "tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"base has no tokenizer: none of .*tokenizer\.json.* is there"):
+        read_processor(tmp_path / "base")
