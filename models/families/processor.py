@@ -11,6 +11,9 @@ from models.families.screen import ImageLimits, limits_of
 from models.safe import SAFE
 from schemas.failure import CheckpointError, FlywheelError
 
+VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "*.model", "*.tiktoken")
+"""Files of which every tokenizer has one."""
+
 
 def read_processor(directory: Path) -> Any:
     """The directory's processor, as `AutoProcessor` reads it; its tokenizer reads marked text as text.
@@ -23,6 +26,9 @@ def read_processor(directory: Path) -> Any:
         FlywheelError: torchvision is installed, and in another build than torch.
     """
     _require_fitting_torchvision()
+    if not any(next(directory.glob(name), None) for name in VOCABULARIES):  # transformers may make an empty one
+        problem = f"{directory} has no tokenizer: none of {', '.join(VOCABULARIES)} is there."
+        raise CheckpointError(problem, "Copy the tokenizer's files of the model it was trained from into it.")
     from transformers import AutoProcessor
     from transformers.utils.import_utils import is_torchvision_available
 
@@ -35,10 +41,6 @@ def read_processor(directory: Path) -> Any:
         as_text(processor.tokenizer.backend_tokenizer)
     except Exception as error:  # whatever the libraries raise, the directory is what is wrong
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
-    names = sorted(set(processor.tokenizer.vocab_files_names.values()))
-    if not any((directory / name).is_file() for name in names):  # transformers then makes an empty one
-        problem = f"{directory} has no tokenizer: none of {', '.join(names)} is there."
-        raise CheckpointError(problem, "Copy the tokenizer's files of the model it was trained from into it.")
     return processor
 
 
