@@ -13,7 +13,7 @@ import math
 import re
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any, cast
 
@@ -148,8 +148,8 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _decoded(text: str, start: int) -> tuple[Any, int]:
-    """The JSON that begins there, or the Python literal, which Fara's and GUI-Owl's own clients read too, and where it
-    ends; raises ValueError for neither."""
+    """The JSON that begins there, or a Python literal that JSON can say, which Fara's and GUI-Owl's own clients read
+    too, and where it ends; raises ValueError for neither."""
     try:
         return _DECODER.raw_decode(text, start)
     except ValueError as error:
@@ -158,8 +158,9 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SyntaxWarning)
-                    return ast.literal_eval(text[start:end].strip()), end
-            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):  # TypeError: `{{}}` is a set
+                    found = ast.literal_eval(text[start:end].strip())
+                return json.loads(json.dumps(found)), end
+            except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 continue
         raise error from None
 
@@ -218,8 +219,8 @@ def _plain(name: str, given: Arguments) -> Action:
 
 def _flat(keys: Any) -> Iterator[Any]:
     """The keys of a list, also of lists within it, as OSWorld's Qwen agents flatten them."""
-    for key in cast(Sequence[Any], keys) if isinstance(keys, list | tuple) else [keys]:
-        if isinstance(key, list | tuple):
+    for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
+        if isinstance(key, list):
             yield from _flat(key)
         elif key is not None:
             yield key
@@ -245,7 +246,7 @@ def _place(given: Any, sides: Sides) -> Place:
     """A place in [0, 1]; one that is written as a text is read too."""
     if isinstance(given, str):
         return place_of(given, sides)
-    numbers = cast(Sequence[Any], given) if isinstance(given, list | tuple) else ()
+    numbers = cast(list[Any], given) if isinstance(given, list) else []
     if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
         raise ValueError(f"{str(given)[:60]} is no coordinate")
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))

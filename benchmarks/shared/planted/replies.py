@@ -1,6 +1,7 @@
 """Replies as a model may garble them: those of every grammar, cut, doubled, mixed and strewn with noise."""
 
 import random
+import re
 from collections.abc import Sequence
 
 SEEDS = (
@@ -33,6 +34,25 @@ NOISE = (
     "```", "<action>", "</action>", "<answer>", "[[",
     "type(content='", "0x1",
 )  # fmt: skip
+ODD = (
+    "null", "true", "-1", "1e999", "NaN", "9" * 400, "-" + "9" * 4200, "0x" + "f" * 4000, "1j", "...", "b'a'",
+    "pyautogui.LEFT", "''", '"\\ud800"', "'\\x00'", "' - '", "'+'", "[]", "[[]]", "[1]", "[1, 2, 3]",
+    f"[1, 1, {'9' * 400}, 1]", "[1e999, 1]", "['a', ['b']]", "[{}]", "[null]", "(5, 5)", "{}", "{1}", "{1: 2}",
+    "{[]: 1}", "{{}}", "{{'a': 1}}", "[" * 300 + "]" * 300,
+    "'success'", "'failure'", "'up'", "f'{1}'", "-'a'",
+)  # fmt: skip
+"""What no grammar expects as a name or a value, in JSON and in Python."""
+_VALUE = re.compile(r"""'[^'\n]*'|"[^"\n]*"|\[[^\]\n]*\]|\([^()\n]*\)|\{[^\n]*\}|-?\d+(?:\.\d+)?""")
+
+
+def with_odd_values(chance: random.Random, seeds: Sequence[str] = SEEDS) -> str:
+    """One of the replies, one or two of its names or values replaced by odd ones."""
+    text = chance.choice(seeds)
+    for _ in range(chance.randrange(1, 3)):
+        if found := list(_VALUE.finditer(text)):
+            value = chance.choice(found)
+            text = text[: value.start()] + chance.choice(ODD) + text[value.end() :]
+    return text
 
 
 def mutated(chance: random.Random, seeds: Sequence[str] = SEEDS) -> str:

@@ -318,9 +318,11 @@ def _literal(node: ast.expr) -> Any:
     if isinstance(node, ast.JoinedStr) and all(isinstance(one, ast.Constant) for one in node.values):
         return "".join(str(one.value) for one in node.values if isinstance(one, ast.Constant))
     try:
-        return ast.literal_eval(node)
+        value = ast.literal_eval(node)
+        repr(value)  # raises for a number with too many digits to be named
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
         raise NoAction(f"{_short(node)} is no literal") from error
+    return value
 
 
 def arguments(call: Call) -> dict[str, Any]:
@@ -389,7 +391,7 @@ def _is_text(value: Any) -> bool:
 
 def _is_place(value: Any) -> bool:
     items = cast(Sequence[Any], value) if isinstance(value, list | tuple) else ()
-    return len(items) in (2, 4) and all(map(_is_number, items))
+    return len(items) in (2, 4) and all(map(_is_finite, items))
 
 
 def _is_number_or_place(value: Any) -> bool:

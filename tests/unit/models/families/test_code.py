@@ -218,6 +218,23 @@ def test_a_statement_of_several_actions_counts_them(code: str, parts: int) -> No
     assert read(code).parts == parts
 
 
+@pytest.mark.parametrize("number", ["9" * 400, "9" * 4200, "0x" + "f" * 4000, "1e999"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "click({}, 1)",
+        "click((1, 1, {}, 1))",
+        "moveTo(1, 1)\ndrag({}, 1)",
+        "press('a', presses={})",
+        "wait({})",
+        "scroll({})",
+    ],
+)
+def test_a_number_that_no_screen_holds_is_a_problem_and_no_exception(call: str, number: str) -> None:
+    found = read(call.format(number))
+    assert found.problem and not found.actions
+
+
 HEAD = "## Thought:\nI could run\npyautogui.click(x=1, y=1)\nbut no.\n\n## Action:\nClick OK.\n\n"
 
 

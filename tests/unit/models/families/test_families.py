@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.shared.planted.replies import SEEDS, mutated
+from benchmarks.shared.planted.replies import SEEDS, mutated, with_odd_values
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily
@@ -24,6 +24,7 @@ from schemas.action import Action, action_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, Turn
+from tests.tier import FULL
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())
 LIMITS = ImageLimits(28, 3136, 12845056)
@@ -133,6 +134,48 @@ def test_a_garbled_reply_is_an_action_or_an_error(name: str) -> None:
         read = family.read(Completion(mutated(chance)), SCREEN)
         assert (read.action is None) == (read.error is not None)
         assert read.action is not None or not read.further
+
+
+CALLS = (
+    *SEEDS,
+    "<tool_call>\n{'name': 'computer_use', 'arguments': {'action': 'key', 'keys': ['ctrl', 'c']}}\n</tool_call>",
+    "<tool_call>{'name': 'mobile_use', 'arguments': {'action': 'type', 'text': 'a', 'coordinate': (5, 5)}}</tool_call>",
+    'Memory: \nReason: a\nAction: {"action_type": "input_text", "text": "a", "box_2d": [[1, 2, 3, 4]], "enter": true}',
+    "```python\npyautogui.press(['a', 'b'], presses=2, interval=0.1)\npyautogui.click((1, 2, 3, 4), clicks=2)\n```",
+    "<action>swipe(from_coord=[1, 2], to_coord=(3, 4), amount=0.2)\nterminate(status='failure', info='x')</action>",
+    "<action>moveTo(1, 2)\ndrag(xOffset=[1, 2])\nwrite(['a', 'enter'])\nlong_press(1, 2, duration=3)</action>",
+)
+
+
+@pytest.mark.parametrize(("name", "template"), EACH)
+def test_whatever_stands_in_place_of_a_name_or_a_value_a_reply_is_an_action_or_an_error(
+    name: str, template: str
+) -> None:
+    family, chance = made(name, template), random.Random(11)
+    for _ in range(20_000 if FULL else 150):
+        text = with_odd_values(chance, CALLS)
+        read = family.read(Completion(text), SCREEN)
+        assert (read.action is None) == (read.error is not None), text
+        assert family.read_answer(text, SCREEN).error is None or read.error
+
+
+@pytest.mark.parametrize(
+    ("call", "action"),
+    [
+        ('{{"name": "computer_use", "arguments": {"action": "wait"}}}', None),
+        ('{"name": "computer_use", "arguments": {["action"]: "wait"}}', None),
+        ("{'name': 'computer_use', 'arguments': {'action': 'key', 'keys': {'ctrl', 'c'}}}", None),
+        ("{'name': 'computer_use', 'arguments': {'action': 'type', 'text': b'a'}}", None),
+        ("{'name': 'computer_use', 'arguments': {'action': 'wait', 3: 4}}", act.Wait()),
+        (
+            "{'name': 'computer_use', 'arguments': {'action': 'left_click', 'coordinate': (500, 250)}}",
+            act.Click(x=0.5, y=0.25),
+        ),
+    ],
+)
+def test_a_python_literal_is_a_call_where_json_can_say_it(call: str, action: Action | None) -> None:
+    read = made("qwen3-vl").read(Completion(f"<tool_call>\n{call}\n</tool_call>"), SCREEN)
+    assert read.action == action and (action is not None or read.error)
 
 
 @pytest.mark.parametrize("name", [name for name in FAMILIES.names if name not in ("tiny", "thousandths", "pixels")])
