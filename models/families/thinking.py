@@ -7,7 +7,7 @@ types or writes is that text, and a beginning within a line is a word.
 """
 
 import re
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -90,25 +90,28 @@ def _answered(text: str, read: Callable[[str], Reading]) -> tuple[str, str, Read
     for start in starts[:-1]:
         thinking, answer = _split(text, start) if start else ("", text)
         found = read(answer)
-        if _types(found, answer):
+        if _types(found, answer, read):
             return thinking, answer, found
     thinking, answer = _split(text, last) if (last := starts[-1]) else ("", text)
     return thinking, answer, read(answer)
 
 
-def _types(found: Reading, answer: str) -> bool:
-    """Whether the texts of what was read hold all ends of thinking in an answer."""
+def _types(found: Reading, answer: str, read: Callable[[str], Reading]) -> bool:
+    """Whether the texts of what was read hold all ends of thinking in an answer: without these they hold as many less,
+    whatever ends they have by escapes."""
     if not found.actions or not found.closed or not found.text:
         return False
     begin, ends = answer.rfind(found.text), list(_END.finditer(answer))
     opened = _OPENS.search(answer)
     if ends[0].start() < begin or (opened and opened.start() < begin):
         return False
-    values = "\n".join(
-        value for action in found.actions for value in action.model_dump(exclude={"type"}).values()
-        if isinstance(value, str)
-    )  # fmt: skip
-    return Counter(end[0] for end in ends) <= Counter(_END.findall(values))
+    return _typed_ends(found) - _typed_ends(read(_END.sub("?", answer))) == len(ends)
+
+
+def _typed_ends(found: Reading) -> int:
+    """How many ends of thinking the texts of actions hold."""
+    fields = (value for action in found.actions for value in action.model_dump(exclude={"type"}).values())
+    return sum(len(_END.findall(value)) for value in fields if isinstance(value, str))
 
 
 def between(thought: str) -> str:

@@ -132,6 +132,22 @@ def test_an_end_of_thinking_that_is_typed_is_typed(name: str) -> None:
     assert near(family.read(Completion(f"{begun}</think>{family.reply('', MEANT, SCREEN)}"), SCREEN).action, MEANT)
 
 
+def typing(text: str) -> str:
+    return f'<tool_call>{{"name": "computer_use", "arguments": {{"action": "type", "text": "{text}"}}}}</tool_call>'
+
+
+@pytest.mark.parametrize("written", ["<\\/think>", "\\u003c/think>", "a<\\/think>b\\u003c/thinking>"])
+def test_an_end_of_thinking_that_a_draft_types_by_an_escape_ends_nothing(written: str) -> None:
+    family = made("qwen3-vl")
+    meant = family.write(MEANT, SCREEN)
+    for begin in ("", "<think>"):
+        read = family.read(Completion(f"{begin}Maybe {typing(written)} no.</think>{meant}"), SCREEN)
+        assert near(read.action, MEANT) and not read.further
+        assert read.thought == f"Maybe {typing(written)} no."
+    typed = family.read(Completion(f"I type.</think>{typing(f'{written} </think>')}"), SCREEN).action
+    assert isinstance(typed, act.Type) and typed.content.endswith(" </think>")
+
+
 BOX = "click(start_box='(500,300)')"
 
 
