@@ -44,6 +44,8 @@ from schemas.action import (
 from schemas.keyboard import names_of, pyautogui_names, together
 from schemas.problem import named_problem
 
+NAMES = ("computer_use", "mobile_use", "computer")
+"""Of tools whose calls are read; trycua/cua takes the last one of Fara, too (`loops/fara/config.py`)."""
 PIXELS = 5
 """Of a scroll that is written."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
@@ -137,6 +139,8 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
         if not isinstance(call, dict):
             raise ValueError("a tool call that is no JSON object")
         found = cast(dict[str, Any], call)
+        if (name := found.pop("name", None)) not in (None, *NAMES):
+            raise ValueError(f"there is no tool {str(name)[:40]!r}; known: {', '.join(NAMES)}")
         arguments = found.get("arguments", found)
         if isinstance(arguments, str):  # as OpenAI's protocol has them
             arguments, _ = _DECODER.raw_decode(arguments.strip())

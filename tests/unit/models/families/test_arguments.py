@@ -104,10 +104,10 @@ def test_a_drag_with_one_place_ends_there_and_begins_at_the_cursor(name: str) ->
 @pytest.mark.parametrize(
     ("literal", "action"),
     [
-        ("{'name': 'a', 'arguments': {'action': 'swipe', 'coordinate': (100, 200), 'coordinate2': (300, 400)}}", DRAG),
-        ("{'name': 'a', 'arguments': {'action': 'key', 'keys': ('ctrl', 'c')}}", act.Hotkey(key="ctrl c")),
-        ("{{'name': 'a', 'arguments': {'action': 'wait'}}}", None),
-        ("{['a']: 'a', 'arguments': {'action': 'wait'}}", None),
+        ("{'name': 'computer_use', 'arguments': {'action': 'swipe', 'coordinate': (100, 200), 'coordinate2': (300, 400)}}", DRAG),
+        ("{'name': 'computer_use', 'arguments': {'action': 'key', 'keys': ('ctrl', 'c')}}", act.Hotkey(key="ctrl c")),
+        ("{{'name': 'computer_use', 'arguments': {'action': 'wait'}}}", None),
+        ("{['a']: 'computer_use', 'arguments': {'action': 'wait'}}", None),
     ],
 )
 def test_a_python_literal_is_read_with_its_tuples_and_one_that_python_refuses_is_an_error(
@@ -193,8 +193,8 @@ RIGHT = act.Click(x=0.5, y=0.3)
         # langgenius/dify-official-plugins #3861: JSON in a thought before the one of the action
         (
             "qwen3-vl",
-            'Thought: as {"name": "q", "arguments": {"action": "left_click", "coordinate": [1, 1]}}\n'
-            'Action: {"name": "c", "arguments": {"action": "left_click", "coordinate": [500, 300]}}',
+            'Thought: as {"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [1, 1]}}\n'
+            'Action: {"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 300]}}',
         ),
         # web-infra-dev/midscene #843
         ("doubao", "1. x\n\nAction：click(start_box='<bbox>500 300 500 300</bbox>')"),
@@ -208,3 +208,21 @@ RIGHT = act.Click(x=0.5, y=0.3)
 def test_replies_of_public_reports_are_read(family: str, reply: str) -> None:
     read = made(family).read(Completion(reply), SCREEN)
     assert read.action == RIGHT and not read.further, read.error
+
+
+@pytest.mark.parametrize("family", ["qwen2.5-vl", "qwen3-vl"])
+@pytest.mark.parametrize("name", ["other_tool", "web_search", "Computer_Use", "", 3, ["computer_use"], "left_click"])
+def test_a_call_of_a_tool_that_the_family_has_not_is_an_error_that_names_it(family: str, name: object) -> None:
+    wait = {"action": "wait"}
+    for call in ({"name": name, "arguments": wait}, {"name": name, **wait}):
+        read = made(family).read(Completion(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"), SCREEN)
+        assert read.action is None and f"there is no tool {str(name)!r}" in (read.error or "")
+
+
+@pytest.mark.parametrize("name", ["computer_use", "mobile_use", "computer", None])
+def test_a_call_of_a_known_tool_is_read_also_where_its_name_stands_beside_its_arguments(name: str | None) -> None:
+    """QwenLM/Qwen3-VL cookbooks/utils/agent_function_call.py, trycua/cua loops/fara/config.py (`computer`)."""
+    wait = {"action": "wait"}
+    for call in ({"name": name, "arguments": wait}, {"name": name, **wait}):
+        read = made("qwen3-vl").read(Completion(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"), SCREEN)
+        assert read.action == act.Wait() and not read.unused
