@@ -217,7 +217,8 @@ def _mobile(given: Arguments) -> list[Action]:
     if name == "answer":
         return [action_of({"type": "finished", "content": given.take("text")})]
     if name == "status":
-        return [action_of({"type": "finished" if given.take("goal_status") == "complete" else "call_user"})]
+        status = given.look("goal_status", "complete", "infeasible")
+        return [action_of({"type": "finished" if status == "complete" else "call_user"})]
     return [action_of({"type": _MOBILE.get(name, name)})]
 
 

@@ -84,7 +84,8 @@ def _read(text: str, sides: Sides) -> Reading:
         place = cast(dict[str, Any], found) if isinstance(found, dict) else {}
         given = Arguments(place)
         x, y = (given.take(axis) for axis in "xy")
-        given.take("action")
+        if (action := given.take("action")) not in (None, "click", "click_absolute"):
+            raise ValueError(f"there is no action for {str(action)[:40]!r}")
         if not all(isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in (x, y)):
             raise ValueError("no place")
         click = Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1])

@@ -114,9 +114,13 @@ class Arguments:
         self._left = {key: value for key, value in given.items() if value is not None}
 
     def take(self, *names: str) -> Any:
-        """The first of these arguments that is there, else None; all of them count as read."""
-        found = [self._left.pop(name) for name in names if name in self._left]
-        return found[0] if found else None
+        """The first of these arguments that is there, else None."""
+        return next((self._left.pop(name) for name in names if name in self._left), None)
+
+    def look(self, name: str, *known: str) -> Any:
+        """An argument, or None; it counts as read only where it is one of the known values, since an action says less
+        than any other."""
+        return self.take(name) if self._left.get(name) in known else self._left.get(name)
 
     @property
     def unused(self) -> tuple[str, ...]:

@@ -87,14 +87,14 @@ def read_calls(text: str, sides: Sides) -> Reading:
     thought = _LABELS.sub("", text[:begin]).strip()
     shown, error = text[begin:].strip(), None
     actions: list[Action] = []
-    parts, unused = 1, ()
+    parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
     try:
         for call in _calls(text, begin):
             arguments = Arguments(call)
             found, cursor = _action(arguments, sides, cursor)
-            if found and not actions:
-                parts, unused = len(found), arguments.unused
+            if not actions:
+                parts, unused = len(found) or 1, (*unused, *arguments.unused)
             actions += found
         error = None if actions else f"no action in {shown[:80]!r}"
     except ValidationError as failure:
@@ -189,7 +189,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         return [_drag(cursor, _there(at, name))], at
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)
-        return [Scroll(x=x, y=y, direction=_direction(name, given.take("pixels")))], at
+        return [Scroll(x=x, y=y, direction=_direction(name, given.look("pixels")))], at
     if name == "type":
         enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
         before, text = typing(given.take("text"), at if place is not None else None, enter, clear)
@@ -207,7 +207,7 @@ def _plain(name: str, given: Arguments) -> Action:
             raise ValueError(f"there is no action for the button {button!r}")
         return _BUTTONS[button.lower()]
     if name == "terminate":
-        return Finished() if given.take("status") in ("success", None) else CallUser()
+        return Finished() if given.look("status", "success", "failure") in ("success", None) else CallUser()
     made: dict[str, Callable[[], Action]] = {
         "open": lambda: OpenApp.model_validate({"app_name": given.take("text")}),
         "answer": lambda: Finished.model_validate({"content": given.take("text")}),

@@ -2,7 +2,7 @@
 
 A program is played on a pointer and a mouse button, so that a move and the call after it are one action. A call that
 our actions cannot say exactly, such as a click of the middle button, ends the program with a problem that names it. A
-scroll has no amount here and a wait no duration.
+scroll has no amount here, a wait no duration and a call for a person no words: these are reported.
 
 Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
 """
@@ -42,8 +42,8 @@ _PLAIN = {
 }  # fmt: skip
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
-_PACE = ("duration", "seconds", "tween")
-"""Arguments for which no action of ours has a field; nor for the `interval` between keys."""
+_PACE = ("duration", "seconds", "tween", "logScreenshot", "_pause")
+"""Arguments of any call for which no action of ours has a field."""
 _STILL = (
     "press", "hotkey", "shortcut", "hold", "keyDown", "keyUp", "write", "typewrite", "response", "mouseUp", *_WAITS,
     *ENDS,
@@ -185,9 +185,7 @@ class _Player:
         except NoAction:
             self.pointer = self.pointer if name in _STILL else None
             raise
-        if not self.actions:
-            unread = (*_PACE, *(() if name in _POINTED else ("interval",)))
-            self.unused += [f"{one}={str(given[one])[:80]}" for one in unread if given.get(one) is not None]
+        self._report(given, *_PACE)
         if name in _WAITS:
             self._wait()
         elif name in ("moveTo", "move", "moveRel"):
@@ -203,6 +201,11 @@ class _Player:
         else:
             self._steady(name)
             self._plain(name, given)
+
+    def _report(self, given: Mapping[str, Any], *names: str) -> None:
+        """Notes arguments for which the action that comes has no field; those of the first action alone count."""
+        if not self.actions:
+            self.unused += [f"{name}={str(given[name])[:80]}" for name in names if given.get(name) is not None]
 
     def _own_action(self, call: Call) -> None:
         self._act(**{**call.named, "type": call.function})
@@ -297,6 +300,7 @@ class _Player:
             return
         if (kind := _CLICKS.get((button, count))) is None:
             raise NoAction(f"no action of ours is {count} clicks of the {button} button")
+        self._report(given, "interval")
         self._act(type=kind, x=x, y=y)
 
     def _scroll(self, name: str, given: Mapping[str, Any]) -> None:
@@ -310,6 +314,7 @@ class _Player:
         at = self.pointer or self._scrolls_at
         if at is None:
             raise NoAction("scroll at no known place")
+        self._report(given, "clicks")
         ways = ("right", "left") if name == "hscroll" else ("up", "down")
         self._act(type="scroll", x=at[0], y=at[1], direction=ways[0 if amount > 0 else 1])
 
@@ -382,6 +387,8 @@ class _Player:
             across, down = signs[finger]
             start = start or (0.5 - across * amount / 2, 0.5 - down * amount / 2)
             end = _within((start[0] + across * amount, start[1] + down * amount))
+        else:
+            self._report(given, "direction", "amount")
         if start is None:
             raise NoAction("a swipe from no known place")
         self._drag("left", _within(start), end)
@@ -389,6 +396,7 @@ class _Player:
 
     def _plain(self, name: str, given: Mapping[str, Any]) -> None:
         """A call that has no point."""
+        self._report(given, "interval")
         if name in ("press", "hotkey", "shortcut"):
             self._keys(name, given)
         elif name in ("keyDown", "keyUp"):
@@ -443,12 +451,15 @@ class _Player:
 
     def _terminate(self, name: str, given: Mapping[str, Any]) -> None:
         status = "failure" if name == "FAIL" else given.get("status") or "success"
-        content = given.get("info") or given.get("answer") or ""
+        said, other = ("info", "answer") if given.get("info") else ("answer", "info")
+        content = given.get(said) or ""
         if status not in ("success", "failure"):
             raise NoAction(f"{name} with the status {status!r}, and it has success and failure")
+        self._report(given, other)
         if status == "success":
             self._act(type="finished", content=content)
         elif self._failed == "call_user":
+            self._report(given, said)
             self._act(type="call_user")
         else:
             self._act(type="finished", content=f"{FAILED}: {content}" if content else FAILED)

@@ -156,6 +156,58 @@ def test_a_python_literal_is_read_with_its_tuples_and_one_that_python_refuses_is
         ),
         ("opencua", "", "```python\npyautogui.write('a', interval=0.1)\ntime.sleep(2)\n```", "type", ("interval=0.1",)),
         ("scalecua", "computer", "<action>\nwait(seconds=3)\n</action>", "wait", ("seconds=3",)),
+        ("qwen3-vl", "", called(action="scroll", coordinate=[1, 2], pixels=-2000), "scroll", ("pixels=-2000",)),
+        ("qwen3-vl", "", called(action="terminate", status="failure"), "call_user", ()),
+        (
+            "qwen3-vl",
+            "",
+            called(action="terminate", status="infeasible", text="no such file"),
+            "call_user",
+            ("status=infeasible", "text=no such file"),
+        ),
+        ("qwen3-vl", "", called(action="key", keys=["a"], text="b"), "hotkey", ("text=b",)),
+        (
+            "qwen3-vl",
+            "",
+            f"{called(action='mouse_move', coordinate=[1, 2], time=1)}{called(action='left_click', button=1)}",
+            "click",
+            ("time=1", "button=1"),
+        ),
+        ("glm", "mobile", phone(action_type="status", goal_status="infeasible"), "call_user", ()),
+        ("glm", "mobile", phone(action_type="status", goal_status="lost"), "call_user", ("goal_status=lost",)),
+        ("opencua", "", "```python\npyautogui.scroll(-50, x=1, y=2)\n```", "scroll", ("clicks=-50",)),
+        (
+            "opencua",
+            "",
+            "```python\npyautogui.hscroll(50, x=1, y=2, _pause=False)\n```",
+            "scroll",
+            ("_pause=False", "clicks=50"),
+        ),
+        ("opencua", "", "```python\npyautogui.doubleClick(1, 2, interval=0.2)\n```", "left_double", ("interval=0.2",)),
+        ("opencua", "", "```python\npyautogui.doubleClick(1, 2, interval=1)\n```", "click", ()),
+        (
+            "opencua",
+            "",
+            "```python\ncomputer.terminate(status='failure', answer='no such file')\n```",
+            "call_user",
+            ("answer=no such file",),
+        ),
+        (
+            "scalecua",
+            "computer",
+            "<action>terminate(status='failure', info='a', answer='b')</action>",
+            "call_user",
+            ("answer=b", "info=a"),
+        ),
+        ("scalecua", "computer", "<action>terminate(info='a', answer='b')</action>", "finished", ("answer=b",)),
+        (
+            "scalecua",
+            "mobile",
+            "<action>swipe(from_coord=[1, 2], to_coord=[3, 4], direction='up', amount=0.1)</action>",
+            "drag",
+            ("direction=up", "amount=0.1"),
+        ),
+        ("scalecua", "mobile", "<action>swipe(direction='up', amount=0.1)</action>", "drag", ()),
     ],
 )
 def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
@@ -165,6 +217,12 @@ def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
     read = reader.read(Completion(reply), SCREEN)
     assert read.action is not None and (read.action.type, read.unused) == (kind, unused)
     assert as_read(reader, reply, SCREEN).get("unused", []) == list(unused)
+
+
+def test_holo_clicks_where_its_reply_names_a_click_and_nothing_else() -> None:
+    for action, kind in (("click_absolute", "click"), ("right_click", None), (["click"], None)):
+        read = made("holo-1.5").read(Completion(json.dumps({"action": action, "x": 1, "y": 2})), SCREEN)
+        assert (read.action.type if read.action else None) == kind and bool(read.error) == (kind is None)
 
 
 def test_an_argument_that_an_action_needs_is_no_number_where_it_is_a_text() -> None:
