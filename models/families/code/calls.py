@@ -173,7 +173,7 @@ def _loose(text: str, own: str) -> Iterator[ast.stmt]:
     at = 0
     while at < len(text):
         if (found := _call_at(text, at, own)) is None:
-            at = _after_other(text, at)
+            at = _after_other(text, at, own)
             continue
         if found[4]:
             yield ast.Expr(ast.Name(found[4]))
@@ -192,12 +192,14 @@ def _call_at(text: str, at: int, own: str) -> re.Match[str] | None:
     return None
 
 
-def _after_other(text: str, at: int) -> int:
-    """Where the statement after one that is no call begins; raises NoAction where it begins a block."""
+def _after_other(text: str, at: int, own: str) -> int:
+    """Where the statement after one that is no call begins; raises NoAction where it begins a block, whose body may
+    stand on its line."""
     block = _BLOCK.match(text, at)
     if block is None:
         return _next(text, at)
-    if block[3]:
+    colons = (found.end() for found in re.finditer(":", block[2]))
+    if block[3] or any(_call_at(text, block.start(2) + colon, own) for colon in colons):
         raise NoAction(f"{block[0].strip().partition(chr(10))[0][:60]} is no call")
     return block.end(2)
 

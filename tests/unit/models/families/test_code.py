@@ -176,7 +176,7 @@ BROKEN = "pyautogui.click(500, 300"
         (f"'''Press.\npyautogui.press('a')\n'''\n{BROKEN}", [click()]),
         (f"note = '''\npyautogui.press('a')\n'''\n{BROKEN}", [click()]),
         (f"print('a; pyautogui.click(1, 1)')\n{BROKEN}", [click()]),
-        (f"if seen: pyautogui.press('a'); pyautogui.press('b')\n{BROKEN}", [click()]),
+        (f"if seen: pyautogui.press('a'); pyautogui.press('b')\n{BROKEN}", []),
         (f"if False:\n    pyautogui.click(1, 1)\n{BROKEN}", []),
         (f"if False:\n\n    # never\n    pyautogui.click(1, 1)\n{BROKEN}", []),
         (f"def unused(\n    x):\n    pyautogui.click(1, 1)\n{BROKEN}", []),
@@ -216,6 +216,28 @@ def test_comments_quotes_and_blocks_are_never_performed(code: str, wanted: Seque
 )
 def test_a_statement_of_several_actions_counts_them(code: str, parts: int) -> None:
     assert read(code).parts == parts
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "with pyautogui.hold('ctrl'): pyautogui.click(9, 9)",
+        "for i in range(3): press('tab')",
+        "if False: pyautogui.click(9, 9",
+        "if True: pass\nelse:   computer.wait()",
+        "if a[1:2]: click(9, 9)",
+        "while True: DONE",
+        "try: sleep(1)\nfinally: click(9, 9)",
+    ],
+)
+def test_a_block_on_one_line_is_refused_where_a_text_is_not_python(block: str) -> None:
+    found = read(f"{block}\npyautogui.click(500, 300")
+    assert not found.actions and "is no call" in found.problem
+    assert read(f"pyautogui.click(500, 300)\n{block}\npyautogui.click(9, 9").actions == actions(click())
+
+
+def test_a_line_of_words_that_begins_as_a_block_does_is_no_block() -> None:
+    assert read("For the button: it's here.\nif so, then:\npyautogui.click(500, 300").actions == actions(click())
 
 
 @pytest.mark.parametrize("number", ["9" * 400, "9" * 4200, "0x" + "f" * 4000, "1e999"])
