@@ -51,20 +51,20 @@ class Key:
 
 
 _ROWS = """
-enter enter Enter Enter 13 ff0d | *return
-tab tab Tab Tab 9 ff09
-escape esc Escape Escape 27 ff1b | *esc *escape
-backspace backspace Backspace Backspace 8 ff08
-delete delete Delete Delete 46 ffff | *del
+enter enter Enter Enter 13 ff0d | *return ⏎ ↵ ↩ ⌅
+tab tab Tab Tab 9 ff09 | ⇥
+escape esc Escape Escape 27 ff1b | *esc *escape ⎋
+backspace backspace Backspace Backspace 8 ff08 | ⌫
+delete delete Delete Delete 46 ffff | *del ⌦
 insert insert Insert Insert 45 ff63 | ins
 home home Home Home 36 ff50
 end end End End 35 ff57
-pageup pageup PageUp PageUp 33 ff55 | *pgup prior
-pagedown pagedown PageDown PageDown 34 ff56 | *pgdn pgdown next
-arrowleft left ArrowLeft ArrowLeft 37 ff51 | left leftarrow
-arrowup up ArrowUp ArrowUp 38 ff52 | up uparrow
-arrowright right ArrowRight ArrowRight 39 ff53 | right rightarrow
-arrowdown down ArrowDown ArrowDown 40 ff54 | down downarrow
+pageup pageup PageUp PageUp 33 ff55 | *pgup prior ⇞
+pagedown pagedown PageDown PageDown 34 ff56 | *pgdn pgdown next ⇟
+arrowleft left ArrowLeft ArrowLeft 37 ff51 | left leftarrow ←
+arrowup up ArrowUp ArrowUp 38 ff52 | up uparrow ↑
+arrowright right ArrowRight ArrowRight 39 ff53 | right rightarrow →
+arrowdown down ArrowDown ArrowDown 40 ff54 | down downarrow ↓
 shift shift Shift ShiftLeft 16 ffe1 | ⇧ *shiftleft
 shiftright shiftright Shift ShiftRight 16 ffe2
 ctrl ctrl Control ControlLeft 17 ffe3 | ⌃ control ctl controlormeta *ctrlleft
@@ -75,7 +75,7 @@ altgraph altright AltGraph AltGraph 225 fe03 | altgr isolevel3shift
 meta win Meta MetaLeft 91 ffeb | ⌘ *winleft win windows super cmd *command
 metaright winright Meta MetaRight 92 ffec | winright
 apps apps ContextMenu ContextMenu 93 ff67 | contextmenu menu
-capslock capslock CapsLock CapsLock 20 ffe5 | caps
+capslock capslock CapsLock CapsLock 20 ffe5 | caps ⇪
 numlock numlock NumLock NumLock 144 ff7f
 scrolllock scrolllock ScrollLock ScrollLock 145 ff14
 printscreen printscreen PrintScreen PrintScreen 44 ff61 | *print *prntscrn *prtsc *prtscr prtscn sysrq
@@ -192,10 +192,12 @@ PYAUTOGUI = frozenset(key.pyautogui for key in KEYS.values()) | {
     other[1:] for _, others in _named() for other in others if other.startswith("*")
 }
 """The names that pyautogui has."""
-_MARKS = "+-"
+_SIGNS = {"+": "plus", "-": "minus"}
+_MARKS = "".join(_SIGNS)
 """What stands between the keys of an expression, besides blanks."""
-_JOINT = re.compile(r"(?<=[^\s+])(?:\s*\+(?=[^\s+])|\s*\+\s+(?=\S)|\s+\+(?=\S))")
-"""A plus sign between two keys, with blanks around it or none; the last of `ctrl +` and `ctrl++` is a key."""
+_JOINT = re.compile(r"(?<=[^\s+])(?:\s*\+(?=[^\s+])|\s*\+\s+(?=\S)|\s+\+(?=\S))|(?<=[^\s+-])(?:\s*-\s+|\s+-)(?=\S)")
+"""A sign between two keys: a plus with blanks around it or none, a minus with one; the last of `ctrl +`, `ctrl++` and
+`ctrl - -` is a key."""
 
 
 def is_key(name: str) -> bool:
@@ -233,22 +235,26 @@ def is_modifier(name: str) -> bool:
 def names_of(expression: str) -> list[str]:
     """The names of the keys of an expression.
 
-    It reads `ctrl c`, `Ctrl + C`, `ctrl-shift-t`, `ctrl+page down`, `right shift`, `space bar` and `ctrl +`."""
+    It reads `ctrl c`, `Ctrl + C`, `Ctrl - C`, `ctrl-shift-t`, `ctrl+page down`, `right shift-a`, `space bar` and
+    `ctrl +`."""
     if expression in BLANKS:
         return [BLANKS[expression]]
+    pieces = (piece.split() for piece in _JOINT.split(expression))
+    return [name for words in pieces for name in _joined(one for word in words for one in _between(word))]
+
+
+def _joined(words: Iterable[str]) -> list[str]:
+    """Words with those together that are one key: `page down`, also where each is one itself (`right shift`)."""
     names: list[str] = []
-    for piece in _JOINT.split(expression):
-        words = piece.split()
-        while words:
-            word = words.pop(0)
-            if words and _is_one(word, words[0]):
-                word += words.pop(0)
-            names += _between(word)
+    for word in words:
+        if names and _is_one(names[-1], word):
+            names[-1] += word
+        else:
+            names.append(word)
     return names
 
 
 def _is_one(word: str, following: str) -> bool:
-    """Whether two words are one key: `page down`, also where each is one itself (`right shift`, `space bar`)."""
     together = word + following
     if not is_key(together):
         return False
@@ -262,8 +268,11 @@ def _between(word: str) -> list[str]:
         parts = re.split(rf"(?<=[^{mark}])[{mark}]", word)
         if len(parts) < 2 or not all(parts):
             continue
-        if mark == "+" or (all(map(is_key, parts)) and (is_modifier(parts[0]) or not is_key(word))):
-            return [name for part in parts for name in (_between(part) if mark == "+" else [part])]
+        if mark == "+":
+            return [name for part in parts for name in _between(part)]
+        names = _joined(parts)
+        if len(names) > 1 and all(map(is_key, names)) and (is_modifier(names[0]) or not is_key(word)):
+            return names
     return [word]
 
 
@@ -288,7 +297,7 @@ def together(names: Iterable[str]) -> str:
     if names_of(written) == keys:
         return written
     *first, last = (key_named(key).name if is_key(key) else key for key in keys)  # `right` and `shift` are two here
-    return " ".join([*("plus" if key == "+" else key for key in first), last])
+    return " ".join([*(_SIGNS.get(key, key) for key in first), last])
 
 
 def single(name: str) -> str:

@@ -93,6 +93,12 @@ def test_keys_have_the_keysyms_of_x(name: str, theirs: str) -> None:
         ("left ctrl c", "leftctrl c"), ("Right Command + q", "rightcommand q"), ("shift right", "shift right"),
         ("shift-right", "shift right"), ("shift+right", "shift right"), ("right+shift", "arrowright shift"),
         ("ctrl l", "ctrl l"), ("ctrl-l", "ctrl l"), ("ctrl-left", "ctrl left"), ("right-shift", "right-shift"),
+        ("Ctrl - C", "ctrl c"), ("ctrl - shift - t", "ctrl shift t"), ("cmd - space", "cmd space"),
+        ("ctrl- c", "ctrl c"), ("ctrl -c", "ctrl c"), ("ctrl - -", "ctrl -"),
+        ("ctrl - +", "ctrl +"), ("ctrl + -", "ctrl -"), ("- -", "- -"),
+        ("left ctrl-c", "leftctrl c"), ("left ctrl++", "leftctrl +"), ("right alt - f4", "rightalt f4"),
+        ("left-ctrl-c", "leftctrl c"), ("ctrl-page-down", "ctrl pagedown"),
+        ("Ctrl+←", "ctrl ←"), ("shift - ⌫", "shift ⌫"), ("ctrl minus a", "ctrl minus a"),
     ],
 )  # fmt: skip
 def test_an_expression_is_the_keys_that_it_names(expression: str, keys: str) -> None:
@@ -102,7 +108,7 @@ def test_an_expression_is_the_keys_that_it_names(expression: str, keys: str) -> 
 def test_what_is_pressed_together_is_read_as_the_same_keys_again() -> None:
     chance = random.Random(3)
     for _ in range(3_000):
-        names = chance.choices([*KEYS, "right", "left", "bar", "plus"], k=chance.choice((1, 2, 3)))
+        names = chance.choices([*KEYS, "right", "left", "bar", "plus", "minus", "-", "+"], k=chance.choice((1, 2, 3)))
         written = together(names)
         keys = [key_named(name.lower() if len(names) > 1 else name).name for name in names]
         keys = ["shift", keys[0].lower()] if keys[0].isupper() else keys
@@ -135,14 +141,19 @@ def test_what_is_no_hotkey_says_why(names: list[str], problem: str) -> None:
 
 def test_several_names_are_one_key() -> None:
     for name, others in {
-        "enter": ("Return", "\n", "\r"),
+        "enter": ("Return", "\n", "\r", "⏎", "↵", "↩"),
+        "arrowleft": ("←",),
+        "arrowright": ("→",),
+        "arrowdown": ("↓",),
+        "backspace": ("⌫",),
+        "delete": ("⌦",),
         "pagedown": ("pgdn", "Page_Down", "page-down", "Next", "PageDown"),
         "printscreen": ("prtsc", "prntscrn", "print", "PrintScreen"),
         "meta": ("win", "winleft", "cmd", "command", "Command", "⌘", "Super_L", "MetaLeft"),
         "num0": ("Numpad0", "KP_0"),
         "numpadenter": ("KP_Enter",),
         "alt": ("option", "⌥"),
-        "arrowup": ("up", "ArrowUp"),
+        "arrowup": ("up", "ArrowUp", "↑"),
         "+": ("plus",),
         "a": ("KeyA", "keya"),
         "1": ("Digit1",),
