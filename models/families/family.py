@@ -15,11 +15,11 @@ from typing import ClassVar
 
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
-from models.families.outside import marked, marked_action, names_in, opened
+from models.families.outside import SELECTOR, marked, marked_action, names_in, unmarked
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
 from models.families.reading import Reading, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
-from models.families.thinking import read_reply
+from models.families.thinking import opened, read_reply
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action
@@ -158,12 +158,16 @@ class ModelFamily:
         if not names_in(reply, self.tokens):
             return reply
         read = self.read(Completion(reply), _ANY)
-        for text, new in (
-            (read.thought, self._mark(read.thought)),
-            (read.action_text, self._marked_action_text(read.action_text)),
-        ):
-            reply = reply.replace(text, new, 1) if text else reply
-        return opened(marked(reply, self.markup, self.tokens))
+        at = reply.rfind(read.action_text) if read.action_text else len(reply)
+        before, answer = reply[:at], reply[at:]
+        if read.thought:
+            before = before.replace(read.thought, self._mark(read.thought), 1)
+        if read.action_text:
+            answer = answer.replace(read.action_text, self._marked_action_text(read.action_text), 1)
+        whole, end = marked(before + answer, self.markup, self.tokens), len(unmarked(before))
+        places = [place for place, character in enumerate(whole) if character != SELECTOR]
+        end = places[end] if end < len(places) else len(whole)
+        return whole if SELECTOR in reply else opened(whole[:end]) + whole[end:]
 
     def _marked_action_text(self, text: str) -> str:
         """An action's text, marked but for the family's markup outside of the action's fields."""

@@ -38,9 +38,6 @@ _FORM = re.compile("|".join(_FORMS))
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 """Where a checkpoint lists its added tokens."""
 
-_THINKS = re.compile(r"\A\s*<\U000e01efthink>")
-_THOUGHT = re.compile(r"<\U000e01ef/think>(?=[ \t]*(?:\n|\Z|<tool_call>))")
-
 
 def names_in(text: str, tokens: Collection[str] = ()) -> frozenset[str]:
     """Find everything in a text that may be a token, also within another.
@@ -76,17 +73,6 @@ def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
     """
     others = sorted((token for token in tokens if not _FORM.fullmatch(token)), key=len, reverse=True)
     return re.compile(f"(?=({'|'.join([*map(re.escape, others), *_FORMS])})).", re.DOTALL)
-
-
-def opened(reply: str) -> str:
-    """A marked reply with the tokens of a model that thinks first: `<think>` where it begins, and the last `</think>`
-    that ends a line or stands before a tool call."""
-    reply = _THINKS.sub(lambda found: unmarked(found[0]), reply)
-    ends = list(_THOUGHT.finditer(reply))
-    if not ends:
-        return reply
-    last = ends[-1]
-    return reply[: last.start()] + unmarked(last[0]) + reply[last.end() :]
 
 
 def unmarked(text: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from models.families.outside import marked, unmarked
+from models.families.outside import SELECTOR, marked, unmarked
 from models.families.reading import Reading
 
 _NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
@@ -33,6 +33,7 @@ _OPENS = re.compile(rf"^[^\S\n]*+(?:\w{{1,20}}[:：][^\S\n]*+)?(?:{_BEGIN.patter
 """A beginning at the beginning of a line, perhaps behind a label; another is a word of a sentence."""
 _FIRST = re.compile(rf"\A(\s*)(?:{_BEGIN.pattern})", re.IGNORECASE)
 OPEN, CLOSE = "<think>", "</think>"
+_MARKED_OPEN, _MARKED_CLOSE = re.compile(rf"\A\s*<{SELECTOR}think>"), f"<{SELECTOR}/think>"
 _MOST = 16
 """Ends of thinking that are looked at, the first and the last ones, so that reading takes time as a reply's length."""
 
@@ -112,6 +113,16 @@ def _typed_ends(found: Reading) -> int:
     """How many ends of thinking the texts of actions hold."""
     fields = (value for action in found.actions for value in action.model_dump(exclude={"type"}).values())
     return sum(len(_END.findall(value)) for value in fields if isinstance(value, str))
+
+
+def opened(before: str) -> str:
+    """What stands before an action, marked, with the tokens of a model that thinks first: `<think>` where it begins,
+    and `</think>` where that is its last end of thinking."""
+    before = _MARKED_OPEN.sub(lambda found: unmarked(found[0]), before)
+    ends, at = _END.findall(unmarked(before)), before.rfind(_MARKED_CLOSE)
+    if not ends or ends[-1] != CLOSE or at < before.rfind(CLOSE):
+        return before
+    return before[:at] + CLOSE + before[at + len(_MARKED_CLOSE) :]
 
 
 def between(thought: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily
+from models.families.outside import SELECTOR, unmarked
 from models.families.registry import FAMILIES
 from models.families.thinking import split_thinking
 from schemas import action as act
@@ -145,6 +146,36 @@ def test_a_reply_that_thinks_types_an_end_of_thinking(name: str, text: str) -> N
     for head in ("<think>I type it.</think>\n", "I type it.</think>\n", "<think>a </think> b</think>\n"):
         found = read(family, head + family.reply("", typed, SCREEN))
         assert found.action == typed and not found.further, found.error
+
+
+THINKING = frozenset({"<think>", "</think>"})
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "ui-tars-1.5", "ui-tars-2", "scalecua", "opencua", "thousandths", "glm"])
+def test_the_one_end_of_thinking_that_is_trained_on_as_a_token_is_where_the_thinking_ends(name: str) -> None:
+    family, typed = made(name), act.Type(content="x</think>\ny</think>")
+    family.tokens = THINKING
+    answer = family.reply("", typed, SCREEN)
+    for begin in ("<think>", ""):
+        thinking = f"{begin}the page says </think>\nand </think>"
+        reply = family.marked_reply(f"{thinking}\n{answer}")
+        assert reply.count("</think>") == 1 and unmarked(reply) == f"{thinking}\n{answer}"
+        assert unmarked(reply.partition("</think>")[0] + "</think>") == thinking
+        assert reply.startswith(begin)
+    assert "</think>" not in family.marked_reply(answer)
+
+
+def test_an_end_of_thinking_in_a_thought_with_other_tags_or_with_a_mark_is_text() -> None:
+    family = made("ui-tars-2")
+    family.tokens = THINKING
+    assert "</think>" not in family.marked_reply(f"<thinkt>says </think>\n</thinkt>{family.write(act.Wait(), SCREEN)}")
+    qwen = made("qwen3-vl")
+    qwen.tokens = THINKING
+    assert "</think>" not in qwen.marked_reply(f"a <{SELECTOR}/think>\n{qwen.write(act.Wait(), SCREEN)}")
+    own = made("scalecua")
+    own.tokens = THINKING
+    reply = own.marked_reply(own.reply("the page says </think>", act.Wait(), SCREEN))
+    assert reply.count("</think>") == 1 and f"says <{SELECTOR}/think>\n</think>" in reply
 
 
 def test_a_thought_that_mentions_a_beginning_of_thinking_loses_nothing() -> None:
