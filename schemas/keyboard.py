@@ -300,6 +300,19 @@ def together(names: Iterable[str]) -> str:
     return " ".join([*(_SIGNS.get(key, key) for key in first), last])
 
 
+def together_in(expressions: Iterable[str]) -> str:
+    """Keys of a list of expressions that are pressed together, as a hotkey has them.
+
+    Raises:
+        ValueError: as `together`; the list holds several chords, such as `ctrl+a` and then `delete`.
+    """
+    items = [names_of(one) or [one] for one in expressions]
+    names = [name for item in items for name in item]
+    if len(names) > len(items) > 1 and not all(map(is_modifier, names[:-1])):
+        raise ValueError(f"no action of ours is several chords: {', '.join(map(' '.join, items))[:80]}")
+    return together(names)
+
+
 def single(name: str) -> str:
     """The name of one key as actions have it: in lower case, but for a character.
 

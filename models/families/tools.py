@@ -41,7 +41,7 @@ from schemas.action import (
     Wait,
     action_of,
 )
-from schemas.keyboard import names_of, pyautogui_names, together
+from schemas.keyboard import pyautogui_names, together_in
 from schemas.problem import named_problem
 
 NAMES = ("computer_use", "mobile_use", "computer")
@@ -200,7 +200,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
 def _plain(name: str, given: Arguments) -> Action:
     """The action of a call that has no place."""
     if name == "key":
-        return Hotkey(key=together(name for key in _flat(given.take("keys", "text")) for name in names_of(str(key))))
+        return Hotkey(key=together_in(map(str, _flat(given.take("keys", "text")))))
     if name == "system_button":
         button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from models.families.code.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
 from schemas.action import OPPOSITE, Action, Press, Release, action_of
-from schemas.keyboard import names_of, single, together, usual
+from schemas.keyboard import single, together, together_in, usual
 from schemas.problem import named_problem
 
 Point = tuple[float, float]
@@ -422,7 +422,7 @@ class _Player:
         if not keys:
             raise NoAction(f"{name} without a key")
         if name != "press":
-            self._act(type="hotkey", key=together(one for key in keys for one in names_of(key) or [key]))
+            self._act(type="hotkey", key=together_in(keys))
             return
         times = given.get("presses")
         times = 1 if times is None else times

@@ -19,6 +19,7 @@ from schemas.keyboard import (
     pyautogui_name,
     single,
     together,
+    together_in,
     usual,
 )
 
@@ -137,6 +138,24 @@ def test_a_key_that_is_held_is_read_as_any_expression_of_one_key() -> None:
 def test_what_is_no_hotkey_says_why(names: list[str], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         together(names)
+
+
+@pytest.mark.parametrize(
+    ("expressions", "keys"),
+    [
+        (["ctrl", "a", "delete"], "ctrl a delete"), (["ctrl a delete"], "ctrl a delete"), (["ctrl+a"], "ctrl a"),
+        (["ctrl", "shift+t"], "ctrl shift t"), (["ctrl+shift", "t"], "ctrl shift t"),
+        (["right shift", "a"], "rightshift a"),
+        (["page down"], "pagedown"), (["ctrl", "page down"], "ctrl pagedown"),
+        (["ctrl+a", "delete"], None), (["ctrl+c", "ctrl+v"], None), (["delete", "ctrl+a"], None), (["a", "b c"], None),
+    ],
+)  # fmt: skip
+def test_a_list_of_keys_is_one_chord_or_is_refused(expressions: list[str], keys: str | None) -> None:
+    if keys:
+        assert together_in(expressions) == keys
+        return
+    with pytest.raises(ValueError, match="several chords"):
+        together_in(expressions)
 
 
 def test_several_names_are_one_key() -> None:

@@ -219,6 +219,19 @@ def test_an_argument_that_no_action_has_is_reported_and_the_action_stands(
     assert as_read(reader, reply, SCREEN).get("unused", []) == list(unused)
 
 
+@pytest.mark.parametrize(
+    ("family", "reply"),
+    [
+        ("qwen3-vl", called(action="key", keys=["ctrl+a", "delete"])),
+        ("opencua", "```python\npyautogui.hotkey('ctrl+a', 'delete')\n```"),
+        ("scalecua", "<action>hotkey(['ctrl+c', 'ctrl+v'])</action>"),
+    ],
+)
+def test_several_chords_in_a_list_of_keys_are_an_error(family: str, reply: str) -> None:
+    read = made(family).read(Completion(reply), SCREEN)
+    assert read.action is None and "several chords" in (read.error or "")
+
+
 def test_holo_clicks_where_its_reply_names_a_click_and_nothing_else() -> None:
     for action, kind in (("click_absolute", "click"), ("right_click", None), (["click"], None)):
         read = made("holo-1.5").read(Completion(json.dumps({"action": action, "x": 1, "y": 2})), SCREEN)
