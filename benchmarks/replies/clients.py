@@ -37,7 +37,7 @@ from models.families.thinking import split_thinking
 from schemas.action import Action, action_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import FlywheelError
-from schemas.keyboard import names_of, together
+from schemas.keyboard import names_of, together, together_in
 
 REPLIES, SHORT = 100_000, 3_000
 MOST_UNEXPLAINED = 1e-4
@@ -124,8 +124,7 @@ def performed(given: Any, side: float = 1000) -> list[Action | None]:
         return [*([action(type="click", **at)] if at else []), action(type="type", content=given["text"])]
     if name == "key":
         keys = given["keys"] if "keys" in given else given["text"]
-        keys = keys if isinstance(keys, list) else [keys]
-        return [action(type="hotkey", key=together(one for key in keys for one in names_of(str(key))))]
+        return [action(type="hotkey", key=together_in(map(str, keys if isinstance(keys, list) else [keys])))]
     if name in ("scroll", "hscroll"):
         ways = ("down", "up") if name == "scroll" else ("left", "right")
         return [action(type="scroll", direction=ways[given["pixels"] > 0], **(at or {"x": 0.5, "y": 0.5}))]
@@ -429,7 +428,7 @@ class Pair:
             return THINKING if again in (AGREE, NEITHER, ONLY_HERE, NO_ACTION) else again
         if ours and (placeless(ours[0], first) or (len(ours) > 1 and same(ours[1], first) and first.type == "type")):
             return DROPPED
-        if " is no coordinate" in (read.error or ""):
+        if " is no coordinate" in (read.error or "") or "there is no tool " in (read.error or ""):
             return NO_ACTION
         if self._client.grammar and not self._written(text, read.action_text):
             return PIECES

@@ -104,7 +104,10 @@ def test_a_drag_with_one_place_ends_there_and_begins_at_the_cursor(name: str) ->
 @pytest.mark.parametrize(
     ("literal", "action"),
     [
-        ("{'name': 'computer_use', 'arguments': {'action': 'swipe', 'coordinate': (100, 200), 'coordinate2': (300, 400)}}", DRAG),
+        (
+            "{'arguments': {'action': 'swipe', 'coordinate': (100, 200), 'coordinate2': (300, 400)}}",
+            DRAG,
+        ),
         ("{'name': 'computer_use', 'arguments': {'action': 'key', 'keys': ('ctrl', 'c')}}", act.Hotkey(key="ctrl c")),
         ("{{'name': 'computer_use', 'arguments': {'action': 'wait'}}}", None),
         ("{['a']: 'computer_use', 'arguments': {'action': 'wait'}}", None),
