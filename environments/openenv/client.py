@@ -11,11 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+
+from schemas.tokens import restored
 
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
@@ -54,6 +56,13 @@ class Answer:
     reward: float | None
     done: bool
     metadata: dict[str, Any]
+
+
+def as_written(action: Any) -> Any:
+    """An action with its texts as they are meant by a model that is shown broken tokens (`schemas.tokens`)."""
+    if not isinstance(action, dict):
+        return action
+    return {name: restored(value) if isinstance(value, str) else value for name, value in cast(Fields, action).items()}
 
 
 def address_of(url: str) -> str:

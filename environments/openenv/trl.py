@@ -16,9 +16,10 @@ from typing import Any, Literal
 from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused
+from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, as_written
 from schemas.failure import UsageError
 from schemas.picture import upright_rgb_of
+from schemas.tokens import broken
 
 Shown = list[dict[str, Any]]
 REPLY = 128
@@ -244,17 +245,17 @@ class GuiTools:
         if self._over:
             raise ValueError("Episode over: nothing more can be done.")
         try:
-            answer = self._client.step(action)
+            answer = self._client.step(as_written(action))
         except (Lost, Refused) as error:
             if isinstance(error, Refused) and error.code == INVALID:
-                raise ValueError(error.message) from error  # TRL tells the model, and goes on
+                raise ValueError(broken(error.message)) from error  # TRL tells the model, and goes on
             self._over, self._reward = True, None  # TRL catches this, and asks for the reward all the same
             raise
         failure = answer.metadata.get("failure")
         self._over = answer.done
         if failure not in (None, "action"):
             self._reward = None
-            raise RuntimeError(f"{failure}: {answer.metadata.get('reason')}")
+            raise RuntimeError(broken(f"{failure}: {answer.metadata.get('reason')}"))
         if answer.reward is not None:
             self._reward = answer.reward
         reason = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
@@ -262,4 +263,4 @@ class GuiTools:
 
     def _shown(self, answer: Answer, text: str) -> Shown:
         picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
-        return [{"type": "image", "image": picture}, {"type": "text", "text": text}]
+        return [{"type": "image", "image": picture}, {"type": "text", "text": broken(text)}]

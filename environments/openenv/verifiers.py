@@ -11,8 +11,9 @@ from typing import Any
 
 import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 
-from environments.openenv.client import INVALID, Answer, Refused, WireClient
+from environments.openenv.client import INVALID, Answer, Refused, WireClient, as_written
 from schemas.action import TYPES
+from schemas.tokens import broken
 
 FIELDS = "; ".join(
     f"{name}: {', '.join(field for field in kind.model_fields if field != 'type')}" for name, kind in TYPES.items()
@@ -80,14 +81,14 @@ class GuiEnv(vf.Env[GuiEnvConfig]):
 
 def _turn(answer: Answer, said: str) -> list[dict[str, Any]]:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{answer.observation['screenshot']}"}}
-    return [{"role": "user", "content": [picture, {"type": "text", "text": said}]}]
+    return [{"role": "user", "content": [picture, {"type": "text", "text": broken(said)}]}]
 
 
 async def _performed(client: WireClient, before: Answer, reply: str) -> tuple[Answer, str]:
     """What a reply came to, and what is said of it; nothing is performed of one that is no action."""
     try:
         action = json.loads(reply.strip().removeprefix("```json").strip("`\n "))
-        answer = await client.step(action if isinstance(action, dict) else {})
+        answer = await client.step(as_written(action) if isinstance(action, dict) else {})
     except ValueError:
         return before, "That is no action as JSON."
     except Refused as error:

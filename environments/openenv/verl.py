@@ -15,9 +15,10 @@ from typing import Any
 
 from PIL import Image
 
-from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient
+from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient, as_written
 from schemas.action import TYPES
 from schemas.picture import upright_rgb_of
+from schemas.tokens import broken
 
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")
@@ -113,10 +114,12 @@ class Episode:
         """Performs an action, after those that were asked for before. An outage earns NaN: it is no reward of 0."""
         async with self._turn:
             try:
-                return await self._act(action)
+                said, picture, earned, about = await self._act(as_written(action))
+                return broken(said), picture, earned, about
             except (Lost, Refused) as error:
                 logger.warning("no reward for a trajectory of %s: %s", self._reset, error)
-                return f"The sandbox is away: {error}", None, math.nan, {"failure": "sandbox", "reason": str(error)}
+                away, about = broken(f"The sandbox is away: {error}"), {"failure": "sandbox", "reason": str(error)}
+                return away, None, math.nan, about
 
     async def _act(self, action: Any) -> Called:
         if self._lost:

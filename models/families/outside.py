@@ -21,20 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
+from schemas.tokens import FORMS, ZERO_WIDTH
 
 if TYPE_CHECKING:
     from models.families.prompt import Message
 
 SELECTOR = "\U000e01ef"
 """Variation selector 256: printable for `repr` and `json`, and without meaning behind a bracket."""
-ZERO_WIDTH = "\u200b"
-_FORMS = (
-    r"<[^\s<>\U000e01ef]{1,80}>",  # <|im_end|>, </s>, <tool_call>
-    r"\[/?[A-Za-z_][A-Za-z0-9_]{1,39}\]",  # [INST], [/INST], [gMASK], [control_8]
-    "\u25c1[^\\s\u25c1\u25b7\U000e01ef]{1,80}\u25b7",  # Kimi's
-)
-"""The general forms of tokens."""
-_FORM = re.compile("|".join(_FORMS))
+_FORM = re.compile("|".join(FORMS))
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 """Where a checkpoint lists its added tokens."""
 
@@ -72,7 +66,7 @@ def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
     Tokens that have a general form need no alternative of their own.
     """
     others = sorted((token for token in tokens if not _FORM.fullmatch(token)), key=len, reverse=True)
-    return re.compile(f"(?=({'|'.join([*map(re.escape, others), *_FORMS])})).", re.DOTALL)
+    return re.compile(f"(?=({'|'.join([*map(re.escape, others), *FORMS])})).", re.DOTALL)
 
 
 def unmarked(text: str) -> str:

@@ -17,8 +17,10 @@ from typing import Any
 import httpx
 
 from models.serving.meter import charge
+from models.serving.replies import reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
 from schemas.text import storable
+from schemas.tokens import broken, restored
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """Statuses that may pass."""
@@ -113,9 +115,21 @@ class OpenAIClient:
         )
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The first choice of a chat completion as the server wrote it, its text under `text`, made storable, under
-        `tokens` what the server counted, 0 if it did not, under `metadata` what SGLang says of the whole answer, and
-        under `prompt_token_ids` the tokens that it read, where it names them (vLLM beside the choice, SGLang in it).
+        """The first choice of a chat completion whose messages hold texts from outside; what was thought is left out.
+
+        Everything in the messages that may be a token is broken, whatever the model's vocabulary, and the answer's text
+        restored (`schemas.tokens`). Fields and errors as of `complete`.
+        """
+        choice = self.complete({**body, "messages": [_broken(one) for one in body.get("messages") or ()]})
+        return {**choice, "text": restored(storable(choice["message"].get("content") or ""))}
+
+    def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The first choice of a chat completion as the server wrote it, asked for in these very words.
+
+        Under `text` is the whole reply, made storable (`models.serving.replies`), and under `reply` how it was split;
+        under `tokens` what the server counted, 0 if it did not, and under `generated` those of the answer; under
+        `metadata` what SGLang says of the whole answer; under `prompt_token_ids` the tokens that it read, where it
+        names them (vLLM beside the choice, SGLang in it).
 
         Raises:
             NoAnswer: the server failed, or what it sent is no completion.
@@ -124,19 +138,21 @@ class OpenAIClient:
             Unreachable: nothing answers there.
             FlywheelError: it refuses the key or does not have the model.
         """
-        answer = self._sent(json.dumps(body).encode())
+        answer, completion = self._sent(json.dumps(body).encode())
         try:
-            completion = answer.json()
             tokens = self._metered(completion)
             choice = completion["choices"][0]
-            text = storable(choice["message"]["content"] or "")
+            reply = reply_of(choice["message"])
+            text = storable(reply.text)
             ended, metadata = choice.get("finish_reason"), completion.get("metadata")
             read = completion.get("prompt_token_ids") or choice.get("prompt_token_ids") or []
+            generated = _count(completion, "completion_tokens")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
             raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
-        return {**choice, "text": text, "tokens": tokens, "metadata": metadata, "prompt_token_ids": read}
+        told = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
+        return {**choice, **told, "metadata": metadata, "prompt_token_ids": read}
 
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers and takes the key."""
@@ -151,12 +167,12 @@ class OpenAIClient:
 
     def _metered(self, completion: dict[str, Any]) -> int:
         """The tokens that the server counted for a completion."""
-        used = (completion.get("usage") or {}).get("total_tokens")
-        tokens = used if isinstance(used, int) and used > 0 else 0
+        tokens = _count(completion, "total_tokens")
         charge(self.endpoint.section.partition(".")[0], tokens)
         return tokens
 
-    def _sent(self, body: bytes) -> httpx.Response:
+    def _sent(self, body: bytes) -> tuple[httpx.Response, Any]:
+        """The answer, and what it holds; None where that is no JSON."""
         failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
@@ -170,7 +186,11 @@ class OpenAIClient:
                 failure = kind(self._clean(f"{self.endpoint.url}: {type(error).__name__}: {error}"))
                 continue
             if answer.is_success:
-                return answer
+                completion = _held(answer)
+                if not (isinstance(completion, dict) and (ended := completion.get("failure"))):
+                    return answer, completion
+                failure = NoAnswer(self._about(answer, f"a stream that failed ({str(ended)[:80]})"))
+                continue
             if answer.status_code in (*REFUSED, 404):
                 raise self._refused(answer)
             problem = self._about(answer, str(answer.status_code))
@@ -195,6 +215,31 @@ class OpenAIClient:
 
     def _clean(self, text: str) -> str:
         return text.replace(self._key, "***") if self._key else text
+
+
+def _held(answer: httpx.Response) -> Any:
+    """The completion that an answer holds, streamed or not; None where there is none."""
+    try:
+        if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
+            return streamed(answer.text)
+        return answer.json()
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _count(completion: Mapping[str, Any], name: str) -> int:
+    """A number of tokens as the server counted it; 0 where it did not."""
+    used = (completion.get("usage") or {}).get(name)
+    return used if isinstance(used, int) and used > 0 else 0
+
+
+def _broken(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message in which nothing is read as a token."""
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": broken(content)}
+    parts = [{**part, "text": broken(part["text"])} if part.get("type") == "text" else part for part in content]
+    return {**message, "content": parts}
 
 
 def headers_of(endpoint: Endpoint) -> dict[str, str]:

@@ -20,6 +20,7 @@ from typing import Any
 from PIL import Image
 
 from models.serving.openai import OpenAIClient, Rejected
+from models.serving.replies import THOUGHT, Reply
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -68,7 +69,7 @@ def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
 
 def _asked(client: OpenAIClient, fields: Mapping[str, Any], temperature: float, hint: str) -> dict[str, float]:
     """The log probabilities of the likeliest first tokens at a temperature."""
-    choice = client.chat(
+    choice = client.complete(
         {
             **fields,
             **whole(temperature),
@@ -98,21 +99,25 @@ def _picture() -> dict[str, Any]:
 
 
 def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], fields: Mapping[str, Any]) -> None:
-    """Asks one prompt with two seeds, and again if the answers are the same.
+    """Asks one prompt with two seeds, and again if the answers are the same; their text must be there, too.
 
     Args:
         ask: sends a request at a temperature.
         fields: the model, and what every request says.
 
     Raises:
-        FlywheelError: all answers are the same.
+        FlywheelError: all answers are the same, or no reply of the policy could be read in any (`Readable`).
         NoAnswer: the server does not answer now.
     """
+    readable = Readable(2 * ROUNDS)
     messages = [{"role": "user", "content": [_picture(), {"type": "text", "text": QUESTION}]}]
     body = {**fields, "messages": messages, "max_tokens": LONG}
     one = ""
     for first in range(0, 2 * ROUNDS, 2):
-        one, other = (str(ask({**body, "seed": seed}, HOT)["text"]) for seed in (first, first + 1))
+        answers = [ask({**body, "seed": seed}, HOT) for seed in (first, first + 1)]
+        for answer in answers:
+            readable.check(answer)
+        one, other = (str(answer["text"]) for answer in answers)
         if one != other:
             return
     raise FlywheelError(
@@ -120,6 +125,40 @@ def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], 
         f"({one[:60]!r}).",
         "Start the server so that requests decide how it samples, or take another server.",
     )
+
+
+class Readable:
+    """Whether replies of the policy can be read in a server's answers; safe to share between threads.
+
+    Args:
+        patience: how many answers in a row, from the first on, may hold none.
+    """
+
+    def __init__(self, patience: int) -> None:
+        self._patience, self._none = patience, 0
+
+    def check(self, answer: Mapping[str, Any]) -> None:
+        """Takes an answer; after the first with a reply no other is looked at.
+
+        Raises:
+            FlywheelError: in none so far there was a reply, though tokens were generated: the server keeps them.
+        """
+        reply: Reply = answer["reply"]
+        if not self._patience or answer.get("finish_reason") == "length":
+            return
+        if reply.kinds - {THOUGHT}:
+            self._patience = 0
+        if not self._patience or (not reply.kinds and answer["generated"] <= 1):  # the end of a turn, or not known
+            return
+        self._none += 1
+        if self._none < self._patience:
+            return
+        told = f"`{reply.text[:60]!r}` is all thinking (`reasoning_content`)" if reply.kinds else "they are empty"
+        raise FlywheelError(
+            f"`policy.server`: no action can be read in its first {self._none} answers: {told}, though the model "
+            f"generated {answer['generated'] or 'some'} tokens in the last one.",
+            "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser.",
+        )
 
 
 def whole(temperature: float) -> dict[str, Any]:
@@ -150,7 +189,8 @@ def stock(temperature: float) -> dict[str, Any]:
     """The same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
 
     It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0. `require_neutral` refuses a
-    checkpoint that sets what no request can set back.
+    checkpoint that sets what no request can set back. It is asked for a stream: without one it answers a tool call that
+    it cannot read with a bare 500.
 
     Source: transformers 5.24.0, `cli/serving/utils.py` and `chat_completion.py`, `_build_generation_config`.
     """
@@ -160,6 +200,7 @@ def stock(temperature: float) -> dict[str, Any]:
         "top_p": 1.0,
         "frequency_penalty": 0.0,
         "generation_config": json.dumps(config),
+        "stream": True,
     }
 
 
@@ -277,7 +318,7 @@ class Sampling:
         """
         if self._form is not stock:
             try:
-                choice = self._client.chat({**whole(temperature), **body})
+                choice = self._client.complete({**whole(temperature), **body})
             except Rejected as refusal:
                 if self._form is whole or not _is_stock(refusal):
                     raise
@@ -288,7 +329,7 @@ class Sampling:
         if checkpoint not in self._neutral:
             require_neutral(checkpoint)
             self._neutral.add(checkpoint)
-        return self._client.chat({**stock(temperature), **body})
+        return self._client.complete({**stock(temperature), **body})
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:

@@ -34,12 +34,14 @@ from models.serving.openai import (
     pause_before,
 )
 from models.serving.process import ServerProcess
-from models.serving.proof import Sampling, prove, require_sampling
+from models.serving.proof import Readable, Sampling, prove, require_sampling
 from models.serving.updater import UPDATERS, Control, Unable, Updater
 from models.weights import OURS, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 
+FIRST = 8
+"""Answers without any reply after which a server is refused."""
 DRAIN_S = 0.02
 DROP_S = 1.0
 """What was on its way when requests were given up has arrived by then, and is given up too."""
@@ -60,6 +62,7 @@ class Served:
         self.endpoint = endpoint_of(config, self._process.url if self._process else config.url)
         self.client = OpenAIClient(self.endpoint, transport)
         self._sampling = Sampling(self.client)
+        self._readable = Readable(FIRST)
         self.updater: Updater = UPDATERS.class_of(config.update)(Control(self.endpoint, config.patience_s, transport))
         self._turn = threading.Condition()
         self._changing = threading.Lock()
@@ -156,7 +159,13 @@ class Served:
         return self._sampling.ask(body, temperature, weights.directory)
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """Raises `Unready` for an answer of other weights than those that the server was brought to hold."""
+        """Takes an answer.
+
+        Raises:
+            Unready: it is of other weights than those that the server was brought to hold.
+            FlywheelError: the first answers hold no reply that could be read (`Readable`).
+        """
+        self._readable.check(answer)
         names = self.updater.names_in(answer)
         if len(names) > 1 or (self._named and names and names != {self._named}):
             self.lose()

@@ -21,6 +21,7 @@ from models.language_model import LanguageModel
 from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, pause_before, require_address
 from models.serving.process import require_program
 from models.serving.proof import token_ids
+from models.serving.replies import decoded
 from models.serving.served import Served, endpoint_of, served_by
 from models.serving.updater import UPDATERS
 from models.weights import Weights
@@ -28,6 +29,7 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.serving import ServerConfig
 from schemas.failure import UsageError
 from schemas.project_dir import home
+from schemas.text import storable
 
 
 class ServerModel(LanguageModel):
@@ -92,7 +94,7 @@ class ServerModel(LanguageModel):
                 with self._served.request(self._weights, self._follows) as (held, named):
                     choice = self._served.ask(held, {**named, **body}, temperature)
                     self._served.check(choice)
-                    return replace(_completion(choice), version=held.version)
+                    return replace(_completion(choice, held.directory), version=held.version)
             except NoAnswer as reason:
                 attempt += 1
                 if not self._passes(reason) or time.monotonic() > until:
@@ -150,14 +152,18 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
 
 
-def _completion(choice: dict[str, Any]) -> Completion:
-    """What a choice holds; log probabilities that cannot be read are no answer."""
+def _completion(choice: dict[str, Any], directory: Path) -> Completion:
+    """What a choice holds: where a server split the reply, its text is that of its tokens, if those are known.
+
+    Log probabilities that cannot be read are no answer.
+    """
     try:
         entries = (choice.get("logprobs") or {}).get("content") or []
         logprobs = tuple(min(float(entry["logprob"]), 0.0) for entry in entries)
         tokens = token_ids(choice)
         ids = tuple(tokens) if len(tokens) == len(logprobs) else ()
         read = tuple(choice["prompt_token_ids"])
-        return Completion(choice["text"], ids, logprobs, prompt_ids=read, cut=choice.get("finish_reason") == "length")
+        text = storable((decoded(directory, tokens) if choice["reply"].split else None) or choice["text"])
+        return Completion(text, ids, logprobs, prompt_ids=read, cut=choice.get("finish_reason") == "length")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoAnswer(f"log probabilities that cannot be read ({type(error).__name__})") from None

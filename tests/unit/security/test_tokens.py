@@ -25,7 +25,7 @@ from learning.data.sample import Screenshots, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.replies import ReplyEncoder
 from models.completion import Completion
-from models.families.outside import SELECTOR, ZERO_WIDTH, as_text, marked, sent, tokens_of, unmarked
+from models.families.outside import SELECTOR, as_text, marked, sent, tokens_of, unmarked
 from models.families.processor import read_processor
 from models.families.registry import family_of
 from models.families.same_prompt import prompt_tokens
@@ -43,6 +43,7 @@ from schemas.action import to_json
 from schemas.config.sections import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 from schemas.observation import Turn
+from schemas.tokens import ZERO_WIDTH
 from schemas.sample import Past, Question, TrainSample
 from tests.unit.curation.converters.records import picture as made_picture
 from tests.unit.models.families.published import ASKED, PLAIN, SPECIAL, TRAINED_FROM, screen, write_directory

@@ -75,7 +75,9 @@ def said(text: str) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"content": text}}]})
 
 
-TAKEN = {"model", "messages", "max_tokens", "seed", "temperature", "top_p", "frequency_penalty", "presence_penalty"}
+TAKEN = {
+    "model", "messages", "stream", "max_tokens", "seed", "temperature", "top_p", "frequency_penalty", "presence_penalty"
+}  # fmt: skip
 HERE = Path("a checkpoint that has no files")
 
 

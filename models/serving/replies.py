@@ -1,0 +1,158 @@
+"""The reply that a policy wrote, put together from the fields that a server's parsers split it into.
+
+A server that reads thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
+`content`. `transformers serve` does so for every Qwen, whatever it was started and asked with, and fails where it cannot
+read a tool call; in a stream it still says what came before, and what it could not read. A reply is put together in the
+form that the families write and read (`models.families.thinking`, `models.families.tools`).
+
+Source: transformers 5.24.0, `cli/serving/utils.py` (`_RESPONSE_TEMPLATE_FALLBACKS`, `parse_assistant_message`,
+`response_events_to_chunks`), `cli/serving/chat_completion.py`, `utils/chat_parsing`.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from models.families.thinking import CLOSE as END_THINKING
+from models.families.thinking import OPEN as BEGIN_THINKING
+from models.families.tools import CLOSE, OPEN
+
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message that hold what was thought: transformers and SGLang, vLLM, and templates of some checkpoints."""
+THOUGHT, SAID, CALLED, UNREAD = "thought", "said", "called", "unread"
+STREAMED = "pieces"
+"""The field of a streamed message that holds its pieces."""
+Piece = tuple[str, Any]
+_UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
+_NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
+"""What its parser says of a tool call that is JSON and no call."""
+_CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
+_ERROR = 'data: {"error": "'
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a policy wrote.
+
+    Args:
+        text: all of it.
+        kinds: which fields a server split it into.
+    """
+
+    text: str
+    kinds: frozenset[str]
+
+    @property
+    def split(self) -> bool:
+        """Whether a server took something out of a message's content."""
+        return bool(self.kinds - {SAID})
+
+
+def reply_of(message: Mapping[str, Any]) -> Reply:
+    """The reply that a message was made of: what was thought, what was said, then the calls.
+
+    Raises:
+        KeyError: it has none of these fields.
+    """
+    pieces = message[STREAMED] if STREAMED in message else list(_pieces(message))
+    if not pieces and STREAMED not in message:
+        message["content"]  # one that has no such field is no message
+    return Reply(_written(pieces), frozenset(kind for kind, _ in pieces))
+
+
+def streamed(body: str) -> dict[str, Any]:
+    """The completion that a stream of events gives, its pieces in their order.
+
+    A tool call that the server could not read ends it; what the server says of it is the rest of the reply. Under
+    `failure` is what the server says of anything else that ended it.
+    """
+    pieces, ended, usage = list[Piece](), None, None
+    events, marker, failure = body.partition(_ERROR)
+    for line in events.split("\n"):
+        if not line.startswith("data: ") or line == "data: [DONE]":
+            continue
+        chunk = json.loads(line.removeprefix("data: "))
+        usage = chunk.get("usage") or usage
+        for choice in chunk.get("choices") or ():
+            pieces += _pieces(choice.get("delta") or {})
+            ended = choice.get("finish_reason") or ended
+    if marker:
+        failure = failure.strip().removesuffix('"}')
+        unread = _unread(failure)
+        if unread is None:
+            return {"failure": failure}
+        pieces.append((UNREAD, unread))
+    elif ended is None:
+        return {"failure": "the stream ended before its last event"}
+    message = {"role": "assistant", "content": None, STREAMED: pieces}
+    return {"choices": [{"message": message, "finish_reason": ended or "stop"}], "usage": usage}
+
+
+def _unread(failure: str) -> str | None:
+    """The text of the tool call that a parser failed at, empty where it does not say; None for any other failure."""
+    if _UNPARSED.match(failure):
+        try:
+            return str(ast.literal_eval(found[1])) if (found := _CONTENT.search(failure)) else ""
+        except (ValueError, SyntaxError):
+            return ""
+    return "" if _NOT_A_CALL.match(failure) else None
+
+
+def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
+    """What a message or a part of one holds, in the order in which a model writes it."""
+    if thought := next((message[field] for field in REASONING if message.get(field)), ""):
+        yield THOUGHT, thought
+    if message.get("content"):
+        yield SAID, message["content"]
+    for call in message.get("tool_calls") or ():
+        yield CALLED, call["function"]
+
+
+def _written(pieces: list[Piece]) -> str:
+    """The reply. White space that a server left is kept, and what it took away is as the families write it."""
+    reply, closes = "", False
+    for kind, together in groupby(pieces, key=lambda piece: piece[0]):
+        values = [value for _, value in together]
+        if kind == THOUGHT:
+            thought = "".join(values)
+            reply += BEGIN_THINKING + ("" if thought[:1] == "\n" else "\n") + thought
+            closes = True
+            continue
+        if closes:
+            reply, closes = reply + ("" if reply[-1:] == "\n" else "\n") + END_THINKING, False
+        texts = ["".join(values)] if kind == SAID else [_call(kind, value) for value in values]
+        for text in texts:
+            reply += ("\n" if reply and not (reply[-1:] == "\n" or text[:1] == "\n") else "") + text
+    return reply
+
+
+def _call(kind: str, value: Any) -> str:
+    """A tool call as the families write it; one that was not read as it stood there."""
+    if kind == UNREAD:
+        return f"{OPEN}{value}{CLOSE}"
+    given = value.get("arguments")
+    try:
+        given = json.loads(given) if isinstance(given, str) else given
+        arguments = json.dumps(given, ensure_ascii=False)
+    except ValueError:
+        arguments = given
+    return f'{OPEN}\n{{"name": {json.dumps(value.get("name"), ensure_ascii=False)}, "arguments": {arguments}}}\n{CLOSE}'
+
+
+@lru_cache(maxsize=4)
+def _tokenizer(file: Path) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_file(str(file))
+
+
+def decoded(directory: Path, ids: list[int]) -> str | None:
+    """The text of a reply's tokens, by the checkpoint's tokenizer; None where there are no tokens or no such file."""
+    file = directory / "tokenizer.json"
+    return _tokenizer(file).decode(ids, skip_special_tokens=True) if ids and file.is_file() else None
