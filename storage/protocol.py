@@ -16,6 +16,12 @@ from deltalake.table import SUPPORTED_READER_FEATURES
 from schemas.failure import LakeError
 
 _REFUSALS = re.compile(r"Unsupported table features required: \[(.+)\]|Feature '(.+?)' is not supported")
+_VERSION = re.compile(
+    r"Unsupported minimum ((?:reader|writer) version \d+)|Invalid protocol action[^:]*: (.+)"
+    r"|(Table features must be specified)"
+)
+_NAMED = {"catalog-managed": "catalogManaged", "Column mapping": "columnMapping"}
+"""What delta-rs says of a table with a feature without its name, and the feature."""
 _MAPPING = "delta.columnMapping.mode"
 
 
@@ -31,21 +37,32 @@ def require_plain(handle: DeltaTable, uri: str) -> None:
 
 @contextmanager
 def features_named(uri: str) -> Iterator[None]:
-    """Turns delta-rs's refusal of a table feature into a `LakeError`; some of them look like a lost race for a commit.
+    """Turns delta-rs's refusal of a feature or a version into a `LakeError`; some look like a lost race for a commit.
 
     Source: delta-io/delta-rs crates/core/src/kernel/transaction/protocol.rs, deltalake 1.6.6.
     """
     try:
         yield
     except DeltaError as error:
-        if found := _REFUSALS.search(str(error)):
+        told = str(error)
+        if found := _REFUSALS.search(told):
             raise _refused(uri, [found[1] or found[2]]) from error
+        if features := [feature for words, feature in _NAMED.items() if words in told]:
+            raise _refused(uri, features) from error
+        if version := _VERSION.search(told):
+            raise LakeError(
+                f"Another engine gave {uri} a Delta protocol that flywheel cannot use: {version[version.lastindex or 0]}.",
+                "Write the table anew there with reader version 3 and writer version 7 or lower, or use a newer "
+                "flywheel.",
+            ) from error
         raise
 
 
 def _refused(uri: str, features: Sequence[str]) -> LakeError:
     named = ", ".join(features)
     steps = "`ALTER TABLE ... DROP FEATURE NAME TRUNCATE HISTORY` for each"
+    if "catalogManaged" in features:
+        steps = f"{steps}, or copy the rows into a table that no catalog manages"
     if "deletionVectors" in features:
         off = "`ALTER TABLE ... SET TBLPROPERTIES ('delta.enableDeletionVectors' = false)`"
         steps = f"{off}, `REORG TABLE ... APPLY (PURGE)`, then {steps}"

@@ -1,9 +1,9 @@
 """The reply that a policy wrote, put together from the fields that a server's parsers split it into.
 
 A server that reads thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
-`content`. `transformers serve` does so for every Qwen, whatever it was started and asked with, and fails where it cannot
-read a tool call; in a stream it still says what came before, and what it could not read. A reply is put together in the
-form that the families write and read (`models.families.thinking`, `models.families.tools`).
+`content`. `transformers serve` does so for every Qwen, whatever it was started and asked with. It fails where it cannot
+read a tool call; in a stream it gives what came before, and what it could not read. A reply is put together in the form
+that the families write and read (`models.families.thinking`, `models.families.tools`).
 
 Source: transformers 5.24.0, `cli/serving/utils.py` (`_RESPONSE_TEMPLATE_FALLBACKS`, `parse_assistant_message`,
 `response_events_to_chunks`), `cli/serving/chat_completion.py`, `utils/chat_parsing`.

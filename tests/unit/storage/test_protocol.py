@@ -35,6 +35,13 @@ def full(lake: Lake) -> Lake:
     return lake
 
 
+def with_protocol(lake: Lake, **protocol: Any) -> None:
+    """Commits a protocol alone."""
+    log = Path(lake.uri, "tables", TABLE, "_delta_log")
+    last = DeltaTable(str(log.parent)).version()
+    (log / f"{last + 1:020d}.json").write_text(json.dumps({"protocol": protocol}) + "\n")
+
+
 def by_another_engine(
     lake: Lake,
     readers: Sequence[str] | None,
@@ -142,3 +149,31 @@ def test_a_feature_that_keeps_us_from_writing_is_no_busy_table(
         with pytest.raises(LakeError, match=r"features.*DROP FEATURE") as raised:
             USES[use](full)
         assert feature.lower() in raised.value.problem.lower()
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_table_that_a_catalog_manages_is_refused_by_that_feature(again: bool, full: Lake) -> None:
+    """delta-rs 1.6.6 asks for a version of the catalog and names no feature."""
+    by_another_engine(full, ["catalogManaged"], ["catalogManaged"])
+    lake = full if again else Lake.open(LakeConfig(uri=full.uri), create=False)
+    for use in ("read", "SQL", "append"):
+        with pytest.raises(LakeError, match=r"features of .*catalogManaged.*copy the rows"):
+            USES[use](lake)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "named"),
+    [
+        ({"minReaderVersion": 4, "minWriterVersion": 8}, "reader version 4"),
+        ({"minReaderVersion": 1, "minWriterVersion": 8}, "Table features must be specified"),
+        (
+            {"minReaderVersion": 4, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": []},
+            "minimum reader version != 3",
+        ),
+    ],
+)
+def test_a_protocol_of_a_newer_version_is_refused_by_it(protocol: dict[str, Any], named: str, full: Lake) -> None:
+    with_protocol(full, **protocol)
+    for lake in (full, Lake.open(LakeConfig(uri=full.uri), create=False)):
+        with pytest.raises(LakeError, match=rf"Delta protocol .*{named}.*reader version 3 and writer version 7"):
+            USES["append"](lake)

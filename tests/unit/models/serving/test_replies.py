@@ -1,7 +1,6 @@
 """Replies of policies are whole behind the parsers of `transformers serve` 5.24.0, which runs here, vLLM and SGLang."""
 
 import asyncio
-import json
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -61,7 +60,7 @@ def ids_of(text: str) -> list[int]:
 
 def family(name: str) -> ModelFamily:
     kind = FAMILIES.class_of(name)
-    made = kind(PolicyConfig(family=name, template=kind.templates[0]))
+    made = kind(PolicyConfig.model_validate({"family": name, "template": kind.templates[0]}))
     made.limits = kind.published
     return made
 
@@ -73,7 +72,7 @@ def streamed_by_transformers(reply: str, model_type: str, prompt: str = PROMPT, 
         def generate_streaming(self, *_: Any, response_parser: Any = None, **__: Any) -> Any:
             queue: asyncio.Queue[Any] = asyncio.Queue()
             streamer = DirectStreamer(
-                tokenizer()._tokenizer, asyncio.get_running_loop(), queue, response_parser=response_parser
+                tokenizer().backend_tokenizer, asyncio.get_running_loop(), queue, response_parser=response_parser
             )
             streamer._first = False
             try:  # as `GenerateManager.generate_streaming`
@@ -165,13 +164,13 @@ def test_thinking_that_the_prompt_opened_is_thinking() -> None:
 @pytest.mark.parametrize(
     ("reply", "text"),
     [
-        ('Hm\n<tool_call>\n{"name": "computer_use", "arguments": {"action": "type", "text": "a\nb"}}\n</tool_call>', None),
+        ('Hm\n<tool_call>\n{"name": "c", "arguments": {"action": "type", "text": "a\nb"}}\n</tool_call>', None),
         ('Hm\n<tool_call>\n{"name": "computer_use", "arguments": {"action": "wait"}\n</tool_call>', None),
         ("Hm\n<tool_call>\n{'name': 'computer_use', 'arguments': {'action': 'wait'}}\n</tool_call>", None),
         ('Hm\n<tool_call>\n{"action": "wait"}\n</tool_call>', "Hm\n<tool_call></tool_call>"),
         ("Hm\n<tool_call>\n[3]\n</tool_call>", "Hm\n<tool_call></tool_call>"),
         ("Hm\n<tool_call>\n7\n</tool_call>", "Hm\n<tool_call></tool_call>"),
-        ("<think>\nHm\n</think>\n\n<tool_call>\nx\n</tool_call> and", "<think>\nHm\n</think>\n<tool_call>\nx\n</tool_call>"),
+        ("<think>Hm</think>\n\n<tool_call>x</tool_call> and", "<think>\nHm\n</think>\n<tool_call>x</tool_call>"),
         ("Hm <tool_call> is a tag.", "Hm"),
     ],
 )  # fmt: skip
@@ -201,7 +200,7 @@ def test_a_stream_that_fails_otherwise_is_tried_again_and_is_no_reply() -> None:
         return events('data: {"choices": [{"delta": {"content": "Hm"}}]}\n\ndata: {"error": "CUDA out of memory"}\n\n')
 
     config = ServerConfig(url="http://model.test/v1", retries=1)
-    with pytest.raises(NoAnswer, match="a stream that failed .CUDA out of memory"):
+    with pytest.raises(NoAnswer, match=r"a stream that failed .CUDA out of memory"):
         OpenAIClient(endpoint_of(config), httpx.MockTransport(handler)).complete({})
     assert len(asked) == 2
     with pytest.raises(NoAnswer, match="ended before its last event"):
