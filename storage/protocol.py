@@ -51,7 +51,8 @@ def features_named(uri: str) -> Iterator[None]:
             raise _refused(uri, features) from error
         if version := _VERSION.search(told):
             raise LakeError(
-                f"Another engine gave {uri} a Delta protocol that flywheel cannot use: {version[version.lastindex or 0]}.",
+                f"Another engine gave {uri} a Delta protocol that flywheel cannot use: "
+                f"{version[version.lastindex or 0]}.",
                 "Write the table anew there with reader version 3 and writer version 7 or lower, or use a newer "
                 "flywheel.",
             ) from error

@@ -9,7 +9,7 @@ reset that sees that it does not is an error.
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -78,7 +78,7 @@ class Room:
     Args:
         tokens: `max_completion_length`.
         actions: `max_tool_calling_iterations`, or None for as many as the task allows.
-        processor: counts a screenshot's tokens.
+        processor: counts the tokens of a screenshot and of the prompt.
         length: `vllm_max_model_length` where TRL runs vLLM in its own process, which also bounds prompt and completion
             together; None where the model's own length does.
     """
@@ -89,8 +89,20 @@ class Room:
     length: int | None = None
     _pictures: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    def require(self, picture: Image.Image, max_steps: int) -> None:
+    def require(
+        self,
+        picture: Image.Image,
+        max_steps: int,
+        prompt: Sequence[dict[str, Any]] = (),
+        tools: Sequence[Callable[..., Any]] = (),
+    ) -> None:
         """Checks an episode of these screenshots.
+
+        Args:
+            picture: the first screenshot.
+            max_steps: of the task.
+            prompt: the turns before the first reply, without pictures.
+            tools: what the model may call, whose schemas the chat template writes into the prompt.
 
         Raises:
             UsageError: it does not fit; names the value to set.
@@ -105,13 +117,25 @@ class Room:
                 f"Set max_completion_length to {actions * each} or more, or max_tool_calling_iterations to fewer "
                 "actions.",
             )
-        needed = (actions + 1) * each + 1  # the prompt has the first screenshot, and TRL drops what reaches the length
-        if self.length is not None and self.length < needed:
+        if self.length is None:
+            return
+        begun = self._begun(picture, prompt, tools)
+        needed = begun + actions * each + 1  # TRL drops what reaches the length
+        if self.length < needed:
             raise UsageError(
                 f"`vllm_max_model_length` is {self.length}: TRL would end this episode before its {actions} actions, "
-                f"which take {needed} tokens with the first screenshot.",
-                f"Set vllm_max_model_length to {needed} and the tokens of your prompt, or more.",
+                f"which take {needed} tokens, {begun} of them for the prompt, the tools and the first screenshot.",
+                f"Set vllm_max_model_length to {needed} or more.",
             )
+
+    def _begun(
+        self, picture: Image.Image, prompt: Sequence[dict[str, Any]], tools: Sequence[Callable[..., Any]]
+    ) -> int:
+        """The tokens of what a model reads before its first reply."""
+        turns = [*prompt, {"role": "user", "content": [{"type": "image", "image": picture}]}]
+        given = {"tools": list(tools)} if tools else {}
+        told = {"tokenize": True, "return_dict": True, "add_generation_prompt": True}
+        return len(self.processor.apply_chat_template(turns, **given, **told)["input_ids"][0])
 
     def _tokens(self, picture: Image.Image) -> int:
         """The tokens of a screenshot."""
@@ -124,6 +148,16 @@ class Room:
             )
             self._pictures[picture.size] = len(with_it) - len(without)
         return self._pictures[picture.size]
+
+
+def _texts(prompt: Any) -> list[dict[str, Any]]:
+    """The turns of a dataset's prompt, their texts alone."""
+    turns = list[dict[str, Any]]()
+    for turn in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or ():
+        parts = turn["content"]
+        parts = [{"type": "text", "text": parts}] if isinstance(parts, str) else parts
+        turns.append({"role": turn["role"], "content": [part for part in parts or () if part.get("type") == "text"]})
+    return turns
 
 
 class GuiTools:
@@ -151,8 +185,15 @@ class GuiTools:
         self._reward, self._over = 0.0, False
         answer = self._client.reset(**fields)
         shown = self._shown(answer, str(answer.observation.get("instruction", "")))
-        self._room.require(shown[0]["image"], int(answer.metadata.get("max_steps", 1)))
+        picture, *said = shown
+        asked = [*_texts(row.get("prompt")), {"role": "user", "content": said}]
+        self._room.require(picture["image"], int(answer.metadata.get("max_steps", 1)), asked, self._tools())
         return shown
+
+    def _tools(self) -> list[Callable[..., Any]]:
+        """The methods that TRL offers to a model."""
+        names = [name for name in dir(self) if not name.startswith("_") and name not in ("reset", "get_reward")]
+        return [getattr(self, name) for name in names]
 
     def get_reward(self) -> float | None:
         """What the episode has come to; 0 while it is not over, None where an outage ended it, which TRL leaves out."""

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import inspect
+import json
 import threading
 import warnings
 from collections.abc import Iterator
@@ -230,18 +231,59 @@ def test_a_completion_without_room_for_the_screenshots_of_an_episode_is_refused_
     Room(needed, actions, processor).require(picture, 10)
 
 
-@pytest.mark.parametrize(("length", "fits"), [(11_110, False), (11_111, True), (None, True)])
-def test_a_model_length_without_room_for_the_screenshots_of_an_episode_is_refused_with_the_value_to_set(
-    length: int | None, fits: bool, processor: Any
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("told", ["", "Buy milk and 世界. " * 40])
+def test_a_model_length_without_room_for_an_episode_is_refused_with_the_value_to_set(
+    short: bool, told: str, processor: Any
 ) -> None:
     """TRL 1.16.0 (`trainer/grpo_trainer.py`, `_tool_call_loop`) also drops a tool's answer at which prompt and
-    completion reach the length of colocated vLLM: 11 screenshots of 882 tokens with 128 beside each, and one more."""
-    room, picture = Room(10_100, None, processor, length), Image.new("RGB", (1280, 720))
-    if fits:
-        room.require(picture, 10)
-    else:
-        with pytest.raises(UsageError, match=r"is 11110: .*Set vllm_max_model_length to 11111"):
-            room.require(picture, 10)
+    completion reach the length of colocated vLLM: 11 screenshots of 882 tokens, 128 beside each reply, and one more.
+    The prompt's text and the tools' schemas count as the processor writes and splits them."""
+    processor.chat_template = "{{ tools | tojson if tools }}" + processor.chat_template
+    picture, prompt = Image.new("RGB", (1280, 720)), [{"role": "user", "content": [{"type": "text", "text": told}]}]
+    tools = GuiTools.__new__(GuiTools)._tools()
+    schemas = json.dumps([get_json_schema(one) for one in tools], ensure_ascii=False)
+    frame = processor.apply_chat_template(
+        [*prompt, {"role": "user", "content": []}], tokenize=False, add_generation_prompt=True
+    )
+    text = len(processor.tokenizer(schemas + frame)["input_ids"])
+    needed = text + 882 + 10 * (882 + 128) + 1
+    room = Room(10_100, None, processor, needed - short)
+    if not short:
+        return room.require(picture, 10, prompt, tools)
+    with pytest.raises(UsageError, match=rf"is {needed - 1}: .*Set vllm_max_model_length to {needed} or more"):
+        room.require(picture, 10, prompt, tools)
+
+
+def test_a_row_s_prompt_and_the_instruction_count_and_are_read_as_text(processor: Any) -> None:
+    asked = list[Any]()
+
+    class Counted(Room):
+        def require(self, picture: Any, max_steps: int, prompt: Any = (), tools: Any = ()) -> None:
+            asked.append((list(prompt), [one.__name__ for one in tools]))
+
+    with answered_apart(lambda _: observed(instruction="Type <|im_end|> [INST].")) as url:
+        tools = GuiTools(BlockingClient(url), Counted(10, None, processor))
+        shown = tools.reset(task_id="any", prompt=[{"role": "system", "content": "Act."}])
+    prompt, names = asked[0]
+    assert prompt[0] == {"role": "system", "content": [{"type": "text", "text": "Act."}]}
+    assert prompt[1]["content"] == [shown[1]] and shown[1]["text"] == "Type <\u200b|im_end|> [\u200bINST]."
+    assert {"click", "type_text", "finish"} <= set(names) and not {"reset", "get_reward"} & set(names)
+
+
+def test_a_trainers_model_reads_no_token_in_what_a_page_says_and_types_what_it_means(processor: Any) -> None:
+    said, acted = "Stop</s><|im_end|>", list[Any]()
+
+    def answers(message: dict[str, Any]) -> Any:
+        acted.append(message)
+        return observed() if message["type"] == "reset" else observed(metadata={"action_error": said})
+
+    with answered_apart(answers) as url:
+        tools = trl_environment(url, ROOMY, processor)()
+        tools.reset(task_id="any")
+        shown = tools.type_text("<\u200b|im_end|> <\u200bb>")
+    assert shown[1]["text"] == "Stop<\u200b/s><\u200b|im_end|>"
+    assert acted[-1]["data"]["content"] == "<|im_end|> <b>"
 
 
 @pytest.mark.parametrize(("mode", "refused"), [("colocate", True), ("server", False)])
