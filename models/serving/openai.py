@@ -10,7 +10,7 @@ the config names and appears in no message.
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """Statuses that may pass."""
 PAUSES = (0.5, 8.0)
 """Seconds before the first repetition, doubled each time, and the longest."""
+FAILED = 500
+"""Status of a server that failed, such as at the words that its model wrote."""
 UNREADY = 503
 """Status of a server that pauses, sleeps or takes up new weights; and of one that has too much to do."""
 REFUSED = (401, 403)
@@ -44,6 +46,10 @@ class Unready(NoAnswer):
 
 class Unreachable(NoAnswer):
     """Nothing answers at its address."""
+
+
+class Failed(NoAnswer):
+    """The server failed at this request, and was not asked again."""
 
 
 class Rejected(NoAnswer):
@@ -123,7 +129,7 @@ class OpenAIClient:
         choice = self.complete({**body, "messages": [_broken(one) for one in body.get("messages") or ()]})
         return {**choice, "text": restored(storable(choice["message"].get("content") or ""))}
 
-    def complete(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def complete(self, body: Mapping[str, Any], final: Sequence[int] = ()) -> dict[str, Any]:
         """The first choice of a chat completion as the server wrote it, asked for in these very words.
 
         Under `text` is the whole reply, made storable (`models.serving.replies`), and under `reply` how it was split;
@@ -131,14 +137,19 @@ class OpenAIClient:
         `metadata` what SGLang says of the whole answer; under `prompt_token_ids` the tokens that it read, where it
         names them (vLLM beside the choice, SGLang in it).
 
+        Args:
+            body: the request.
+            final: statuses that are not tried again, though they may pass.
+
         Raises:
             NoAnswer: the server failed, or what it sent is no completion.
+            Failed: it answered with a status of `final`.
             Rejected: it does not take the fields.
             Unready: it gave the request up; or, where the endpoint `waits`, it answers nobody now.
             Unreachable: nothing answers there.
             FlywheelError: it refuses the key or does not have the model.
         """
-        answer, completion = self._sent(json.dumps(body).encode())
+        answer, completion = self._sent(json.dumps(body).encode(), final)
         try:
             tokens = self._metered(completion)
             choice = completion["choices"][0]
@@ -171,7 +182,7 @@ class OpenAIClient:
         charge(self.endpoint.section.partition(".")[0], tokens)
         return tokens
 
-    def _sent(self, body: bytes) -> tuple[httpx.Response, Any]:
+    def _sent(self, body: bytes, final: Sequence[int]) -> tuple[httpx.Response, Any]:
         """The answer, and what it holds; None where that is no JSON."""
         failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
@@ -194,6 +205,8 @@ class OpenAIClient:
             if answer.status_code in (*REFUSED, 404):
                 raise self._refused(answer)
             problem = self._about(answer, str(answer.status_code))
+            if answer.status_code in final:
+                raise Failed(problem)
             if answer.status_code == UNREADY and self.endpoint.waits:
                 raise Unready(problem)
             malformed = answer.status_code in MALFORMED

@@ -19,7 +19,7 @@ from typing import Any
 
 from PIL import Image
 
-from models.serving.openai import OpenAIClient, Rejected
+from models.serving.openai import FAILED, Failed, OpenAIClient, Rejected
 from models.serving.replies import THOUGHT, Reply
 from schemas.failure import FlywheelError
 
@@ -189,8 +189,7 @@ def stock(temperature: float) -> dict[str, Any]:
     """The same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
 
     It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0. `require_neutral` refuses a
-    checkpoint that sets what no request can set back. It is asked for a stream: without one it answers a tool call that
-    it cannot read with a bare 500.
+    checkpoint that sets what no request can set back.
 
     Source: transformers 5.24.0, `cli/serving/utils.py` and `chat_completion.py`, `_build_generation_config`.
     """
@@ -200,7 +199,6 @@ def stock(temperature: float) -> dict[str, Any]:
         "top_p": 1.0,
         "frequency_penalty": 0.0,
         "generation_config": json.dumps(config),
-        "stream": True,
     }
 
 
@@ -307,6 +305,9 @@ class Sampling:
     def ask(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
         """Asks for a completion of the model's whole distribution; what the body says itself is kept.
 
+        `transformers serve` answers a tool call that it cannot read with a bare 500, for which it has generated a whole
+        reply: it is asked once more for a stream, and only then is it a failure of the server.
+
         Args:
             body: the rest of the request.
             temperature: what the model samples at.
@@ -329,7 +330,11 @@ class Sampling:
         if checkpoint not in self._neutral:
             require_neutral(checkpoint)
             self._neutral.add(checkpoint)
-        return self._client.complete({**stock(temperature), **body})
+        asked = {**stock(temperature), **body}
+        try:
+            return self._client.complete(asked, final=(FAILED,))
+        except Failed:  # perhaps at the policy's own words, of which a stream gives more
+            return self._client.complete({**asked, "stream": True})
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:

@@ -1,6 +1,7 @@
 """Replies of policies are whole behind the parsers of `transformers serve` 5.24.0, which runs here, vLLM and SGLang."""
 
 import asyncio
+import json
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -190,6 +191,24 @@ def test_a_reply_that_ended_at_its_limit_within_a_call_is_cut_and_no_failure() -
     choice = client(events(streamed_by_transformers(reply, "qwen2_5_vl", limit=40))).complete({})
     made = _completion(choice, HERE)
     assert (made.text, made.cut, made.failure) == ("I click OK.", True, "")
+
+
+def test_a_server_that_fails_at_what_the_policy_wrote_is_asked_for_a_stream_and_no_environment_failed() -> None:
+    asked = list[dict[str, Any]]()
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content))
+        if "top_k" in asked[-1]:
+            unexpected = "Unexpected fields in the request: " + str(set(asked[-1]) - {"model", "messages"})
+            return httpx.Response(422, json={"detail": unexpected})
+        if "stream" not in asked[-1]:
+            return httpx.Response(500, text="Internal Server Error")
+        return events(streamed_by_transformers("Hm\n<tool_call>\nwait\n</tool_call>", "qwen2_5_vl"))
+
+    policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=3))
+    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 1.0, 9)
+    assert (made.text, made.failure) == ("Hm\n<tool_call>\nwait\n</tool_call>", "")
+    assert [(one.get("stream"), one["seed"]) for one in asked] == [(None, 7), (None, 7), (True, 7)]
 
 
 def test_a_stream_that_fails_otherwise_is_tried_again_and_is_no_reply() -> None:
