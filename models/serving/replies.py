@@ -2,8 +2,8 @@
 
 A server that reads thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
 `content`. `transformers serve` does so for every Qwen, whatever it was started and asked with. It answers a tool call
-that it cannot read with a 500; in a stream it gives what came before, and what it could not read. A reply is put together in the form
-that the families write and read (`models.families.thinking`, `models.families.tools`).
+that it cannot read with a 500; in a stream it gives what came before, and what it could not read. A reply is put
+together in the form that the families write and read (`models.families.thinking`, `models.families.tools`).
 
 Source: transformers 5.24.0, `cli/serving/utils.py` (`_RESPONSE_TEMPLATE_FALLBACKS`, `parse_assistant_message`,
 `response_events_to_chunks`), `cli/serving/chat_completion.py`, `utils/chat_parsing`.
