@@ -226,6 +226,26 @@ def test_a_stream_that_fails_otherwise_is_tried_again_and_is_no_reply() -> None:
         client(events('data: {"choices": [{"delta": {"content": "Hm"}}]}\n\n')).complete({})
 
 
+def documented() -> dict[str, Any]:
+    """The template that docs/serve.md gives."""
+    page = (Path(__file__).parents[4] / "docs" / "serve.md").read_text()
+    return json.loads(page.partition("```json\n")[2].partition("```")[0])
+
+
+@pytest.mark.parametrize(("model_type", "name"), OF_QWEN)
+def test_with_the_documented_template_transformers_serve_gives_every_reply_whole(
+    model_type: str, name: str, tmp_path: Path
+) -> None:
+    tokenizer().save_pretrained(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **documented()}))
+    read: Any = PreTrainedTokenizerFast.from_pretrained(tmp_path)
+    model: Any = SimpleNamespace(config=SimpleNamespace(model_type=model_type))
+    for reply in [*written(name), "Hm\n<tool_call>\n{'action'", " <think>x</tool_call> \n"]:
+        content, *others = parse_assistant_message(read, model, ids_of(f"{reply}<|im_end|>"), ids_of(PROMPT), reply)
+        assert [content, *others] == [reply, None, None]
+
+
 def test_where_a_server_gives_the_tokens_a_split_reply_is_their_text(tmp_path: Path) -> None:
     tokenizer().save_pretrained(tmp_path)
     reply = "<think>Maybe</think> \n Hm\n<tool_call> {'name':  'computer_use'} </tool_call>"
