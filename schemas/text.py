@@ -4,6 +4,11 @@ A lone surrogate, half of a character that JSON's `\\ud800` can name, is no text
 it. It is written out as the six characters `\\ud800`, so that nothing is lost and everything else stays as it was.
 What is shown has control characters that steer a terminal written out, too (`harmless`).
 And a number with its noun, and a duration, for what a person reads.
+
+A judge, a proposer, a thinker, a maker of tasks and a trainer of others have vocabularies that are not known here. So
+whatever has the general form of a special token is broken with a zero-width space before it goes out (`broken`), and
+answers are restored, so that what a model copies from its prompt (a page's `<b>`, a field's `[null]`) is what stood
+there.
 """
 
 import re
@@ -65,3 +70,24 @@ def lasting(seconds: float) -> str:
 def counted(number: int, one: str, many: str = "") -> str:
     """A number with its noun, such as `1 task` and `1,200 tasks`; `many` where it is not `one` and an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
+
+
+ZERO_WIDTH = "\u200b"
+TOKEN_FORMS = (
+    r"<[^\s<>\U000e01ef]{1,80}>",  # <|im_end|>, </s>, <tool_call>
+    r"\[/?[A-Za-z_][A-Za-z0-9_]{1,39}\]",  # [INST], [/INST], [gMASK], [control_8]
+    "\u25c1[^\\s\u25c1\u25b7\U000e01ef]{1,80}\u25b7",  # Kimi's
+)
+"""The general forms of special tokens."""
+_STARTS = re.compile(f"(?={'|'.join(TOKEN_FORMS)}).", re.DOTALL)
+_BROKEN = re.compile(rf"(?<=[<\[\u25c1]){ZERO_WIDTH}")
+
+
+def broken(text: str) -> str:
+    """Put a zero-width space behind the first character of everything that may be a token."""
+    return _STARTS.sub(lambda found: found[0] + ZERO_WIDTH, text)
+
+
+def restored(text: str) -> str:
+    """Return the text that `broken` broke."""
+    return _BROKEN.sub("", text)

@@ -19,7 +19,7 @@ from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, as_written
 from schemas.failure import UsageError
 from schemas.picture import upright_rgb_of
-from schemas.tokens import broken
+from schemas.text import broken
 
 Shown = list[dict[str, Any]]
 REPLY = 128

@@ -13,7 +13,7 @@ import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 
 from environments.openenv.client import INVALID, Answer, Refused, WireClient, as_written
 from schemas.action import TYPES
-from schemas.tokens import broken
+from schemas.text import broken
 
 FIELDS = "; ".join(
     f"{name}: {', '.join(field for field in kind.model_fields if field != 'type')}" for name, kind in TYPES.items()

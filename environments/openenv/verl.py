@@ -18,7 +18,7 @@ from PIL import Image
 from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient, as_written
 from schemas.action import TYPES
 from schemas.picture import upright_rgb_of
-from schemas.tokens import broken
+from schemas.text import broken
 
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")

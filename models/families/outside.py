@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
-from schemas.tokens import FORMS, ZERO_WIDTH
+from schemas.text import TOKEN_FORMS, ZERO_WIDTH
 
 if TYPE_CHECKING:
     from models.families.prompt import Message
 
 SELECTOR = "\U000e01ef"
 """Variation selector 256: printable for `repr` and `json`, and without meaning behind a bracket."""
-_FORM = re.compile("|".join(FORMS))
+_FORM = re.compile("|".join(TOKEN_FORMS))
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
 """Where a checkpoint lists its added tokens."""
 
@@ -66,7 +66,7 @@ def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
     Tokens that have a general form need no alternative of their own.
     """
     others = sorted((token for token in tokens if not _FORM.fullmatch(token)), key=len, reverse=True)
-    return re.compile(f"(?=({'|'.join([*map(re.escape, others), *FORMS])})).", re.DOTALL)
+    return re.compile(f"(?=({'|'.join([*map(re.escape, others), *TOKEN_FORMS])})).", re.DOTALL)
 
 
 def unmarked(text: str) -> str:

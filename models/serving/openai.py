@@ -19,8 +19,7 @@ import httpx
 from models.serving.meter import charge
 from models.serving.replies import reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
-from schemas.text import storable
-from schemas.tokens import broken, restored
+from schemas.text import broken, restored, storable
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """Statuses that may pass."""
@@ -124,7 +123,7 @@ class OpenAIClient:
         """The first choice of a chat completion whose messages hold texts from outside; what was thought is left out.
 
         Everything in the messages that may be a token is broken, whatever the model's vocabulary, and the answer's text
-        restored (`schemas.tokens`). Fields and errors as of `complete`.
+        restored (`schemas.text`). Fields and errors as of `complete`.
         """
         choice = self.complete({**body, "messages": [_broken(one) for one in body.get("messages") or ()]})
         return {**choice, "text": restored(storable(choice["message"].get("content") or ""))}

@@ -24,7 +24,7 @@ from models.thinkers.asked import EndpointThinker
 from models.thinkers.thinker import THINKERS, Case
 from schemas.action import Type
 from schemas.observation import Observation, Turn
-from schemas.tokens import broken, restored
+from schemas.text import broken, restored
 from tests.unit.curation.synthesis.parts import MATERIAL, WORLD
 from tests.unit.models.proposers.test_proposer import PageExplorer, Stubborn
 from tests.unit.models.thinkers.test_thinkers import none

@@ -44,7 +44,7 @@ from schemas.config.sections import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 from schemas.observation import Turn
 from schemas.sample import Past, Question, TrainSample
-from schemas.tokens import ZERO_WIDTH
+from schemas.text import ZERO_WIDTH
 from tests.unit.curation.converters.records import picture as made_picture
 from tests.unit.models.families.published import ASKED, PLAIN, SPECIAL, TRAINED_FROM, screen, write_directory
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context
