@@ -306,7 +306,8 @@ class Sampling:
         """Asks for a completion of the model's whole distribution; what the body says itself is kept.
 
         `transformers serve` answers a tool call that it cannot read with a bare 500, for which it has generated a whole
-        reply: it is asked once more for a stream, and only then is it a failure of the server.
+        reply: it is asked once more for a stream, and only then is it a failure of the server. The same holds where a
+        call may stand within thinking, which a stream shows by its order.
 
         Args:
             body: the rest of the request.
@@ -332,9 +333,12 @@ class Sampling:
             self._neutral.add(checkpoint)
         asked = {**stock(temperature), **body}
         try:
-            return self._client.complete(asked, final=(FAILED,))
+            choice = self._client.complete(asked, final=(FAILED,))
+            if choice["reply"].ordered:
+                return choice
         except Failed:  # perhaps at the policy's own words, of which a stream gives more
-            return self._client.complete({**asked, "stream": True})
+            pass
+        return self._client.complete({**asked, "stream": True})
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:

@@ -21,6 +21,7 @@ from typing import Any
 
 from models.families.thinking import CLOSE as END_THINKING
 from models.families.thinking import OPEN as BEGIN_THINKING
+from models.families.thinking import split_thinking
 from models.families.tools import CLOSE, OPEN
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -32,6 +33,8 @@ Piece = tuple[str, Any]
 _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
 """What its parser says of a tool call that is JSON and no call."""
+_ENDED = re.compile(r"(?:<\|(?:im_end|endoftext)\|>\s*)+\Z")
+"""The end of a turn, which stands in thinking that has none of its own."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
@@ -43,10 +46,12 @@ class Reply:
     Args:
         text: all of it.
         kinds: which fields a server split it into.
+        ordered: whether the calls are known to stand behind what was said.
     """
 
     text: str
     kinds: frozenset[str]
+    ordered: bool = True
 
     @property
     def split(self) -> bool:
@@ -63,7 +68,9 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
     pieces = message[STREAMED] if STREAMED in message else list(_pieces(message))
     if not pieces and STREAMED not in message:
         message["content"]  # one that has no such field is no message
-    return Reply(_written(pieces), frozenset(kind for kind, _ in pieces))
+    kinds = frozenset(kind for kind, _ in pieces)
+    ends = any(kind == SAID and split_thinking(value)[1] != value for kind, value in pieces)
+    return Reply(_written(pieces), kinds, STREAMED in message or CALLED not in kinds or not ends)
 
 
 def streamed(body: str) -> dict[str, Any]:
@@ -120,7 +127,7 @@ def _written(pieces: list[Piece]) -> str:
     for kind, together in groupby(pieces, key=lambda piece: piece[0]):
         values = [value for _, value in together]
         if kind == THOUGHT:
-            thought = "".join(values)
+            thought = _ENDED.sub("", "".join(values))
             reply += BEGIN_THINKING + ("" if thought[:1] == "\n" else "\n") + thought
             closes = True
             continue

@@ -211,6 +211,31 @@ def test_a_server_that_fails_at_what_the_policy_wrote_is_asked_for_a_stream_and_
     assert [(one.get("stream"), one["seed"]) for one in asked] == [(None, 7), (None, 7), (True, 7)]
 
 
+def test_a_call_within_thinking_that_nothing_opened_is_no_action() -> None:
+    of = family("qwen3-vl")
+    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
+    reply = f"Perhaps {draft} no.</think>\n\n{meant}"
+
+    def handler(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if "top_k" in body:
+            return httpx.Response(422, json={"detail": f"Unexpected fields in the request: {set(body)}"})
+        if "stream" in body:
+            return events(streamed_by_transformers(reply, "qwen3_vl"))
+        return choices(completed_by_transformers(reply, "qwen3_vl"))
+
+    policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
+    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 1.0, 9)
+    assert of.read(made, SCREEN).action == of.read(Completion(reply), SCREEN).action == ACTIONS[1]
+
+
+def test_thinking_without_an_end_is_left_open_and_holds_no_end_of_a_turn() -> None:
+    message = completed_by_transformers("<think>\nMaybe.", "qwen3_vl")
+    assert client(choices(message)).complete({})["text"].strip() == "<think>\nMaybe."
+    body = streamed_by_transformers("<think>\nMaybe.", "qwen3_vl")
+    assert client(events(body)).complete({})["text"].strip() == "<think>\nMaybe."
+
+
 def test_a_stream_that_fails_otherwise_is_tried_again_and_is_no_reply() -> None:
     asked: list[httpx.Request] = []
 
