@@ -4,6 +4,7 @@ A picture's name in a record is data: it may be no absolute path, and where it l
 the folders that the pictures are in. What is no plain PNG becomes one (`schemas.picture`); nothing else is changed.
 """
 
+import base64
 import io
 import json
 import warnings
@@ -115,7 +116,9 @@ class Source:
         if not name:
             raise Refused(place, field, "no screenshot: the name of the picture is empty")
         if name not in self._pictures:
-            self._pictures[name] = picture_of(self._found(name, place, field), place, field, name)
+            content = _inline(name, place, field)
+            content, called = (self._found(name, place, field), name) if content is None else (content, "")
+            self._pictures[name] = picture_of(content, place, field, called)
             if len(self._pictures) > KEPT:
                 self._pictures.popitem(last=False)
         self._pictures.move_to_end(name)
@@ -144,6 +147,27 @@ def parsed(text: bytes, place: Place) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return Refused(place, "", f"no JSON: {error}")
+
+
+def _inline(name: str, place: Place, field: str) -> bytes | None:
+    """The bytes of a data URL; None of the name of a file.
+
+    Raises:
+        Refused: another URL, which no import fetches, or one without base64.
+    """
+    scheme, colon, rest = name.partition(":")
+    if scheme.lower() == "data" and colon:
+        kind, _, content = rest.partition(",")
+        try:
+            if not kind.endswith(";base64"):
+                raise ValueError("it is not in base64")
+            return base64.b64decode(content, validate=True)
+        except ValueError as error:
+            raise Refused(place, field, f"no picture in the data URL: {error}") from error
+    if rest.startswith("//"):
+        problem = f"{name[:200]!r} is not fetched; save the picture below the folder, and put its name there"
+        raise Refused(place, field, problem)
+    return None
 
 
 def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Picture:
