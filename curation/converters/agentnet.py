@@ -92,7 +92,7 @@ class AgentNet(Format):
     def records(self, source: Source) -> Read:
         """One trajectory per line."""
         for file in source.files(".jsonl"):
-            for place, value in source.lines(file):
+            for place, value in source.records(file):
                 try:
                     yield place, self._record(model_of(_Line, value, place), source, place)
                 except Refused as refused:

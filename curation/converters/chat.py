@@ -27,7 +27,7 @@ from curation.converters.files import fields_of, items_of
 from curation.converters.format import Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
-from curation.converters.units import scale_of
+from curation.converters.units import extent_of, scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from schemas.action import Action
@@ -208,12 +208,10 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
     Raises:
         Refused: a point outside of the screen.
     """
-    across, down = scale_of(unit, screen.width, screen.height)
-    read = parse_reply(text, (across, down))
+    read = parse_reply(text, scale_of(unit, screen.width, screen.height))
     if read.action is None:
         if read.error and "or equal to" in read.error:
-            problem = f"{read.error}: outside of a screen of {across:g} x {down:g} {unit}"
-            raise Refused(place, field, problem)
+            raise Refused(place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}")
         return ExchangedStep(screen, text=text, error=read.error)
     if read.further:  # the screen that follows is the last one's, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")

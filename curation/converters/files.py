@@ -103,6 +103,33 @@ class Source:
                 elif line.strip():
                     yield place, parsed(line, place)
 
+    def records(self, file: Path) -> Iterator[tuple[Place, Any]]:
+        """The records of a file of JSON: the values of its lines, or those of the one array or object that it is.
+
+        An array of messages is one record, a chat. A `Refused` stands in the place of what is no JSON.
+        """
+        first, more = self._first(file)
+        begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, Place(self.named(file), 1))
+        whole = isinstance(alone, Refused) or (begins == b"[" and not more)
+        place, value = self.document(file) if whole and begins in (b"[", b"{") else (Place(self.named(file)), None)
+        items = items_of(value)
+        if items is not None and not (items and all("role" in fields_of(one) for one in items)):
+            yield from ((Place(place.file, number, "record"), one) for number, one in enumerate(items, 1))
+        elif isinstance(value, Refused) and begins == b"[":
+            place = Place(place.file, 1)
+            problem = f"{value.problem}; an array is read as a whole: write one record a line"
+            yield place, Refused(place, "", problem)
+        elif value is None or isinstance(value, Refused):
+            yield from self.lines(file)
+        else:
+            yield place, value
+
+    def _first(self, file: Path) -> tuple[bytes, bool]:
+        """The first line that is not blank, and whether another follows."""
+        with file.open("rb") as content:
+            filled = (line for line in iter(lambda: content.readline(MOST_BYTES + 1), b"") if line.strip())
+            return next(filled, b""), next(filled, None) is not None
+
     def document(self, file: Path) -> tuple[Place, Any]:
         """The JSON value of a whole file; a `Refused` where it holds none."""
         place = Place(self.named(file))

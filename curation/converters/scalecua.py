@@ -111,7 +111,7 @@ class ScaleCua(Format):
 
     def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for file in source.files(".jsonl"):
-            for place, value in source.lines(file):
+            for place, value in source.records(file):
                 try:
                     yield place, self._part(model_of(_Row, value, place), source, place)
                 except Refused as refused:

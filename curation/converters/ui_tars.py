@@ -111,8 +111,7 @@ class UiTars(Format):
 
     def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for file in source.files(".jsonl", ".json"):
-            lines = source.lines(file) if file.suffix == ".jsonl" else iter([source.document(file)])
-            for place, value in lines:
+            for place, value in source.records(file):
                 try:
                     row = _row(value)
                     check_row(row, ("messages",), place)

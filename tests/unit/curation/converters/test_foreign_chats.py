@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.exchanged import About, Exchanged
+from curation.converters.files import Source
 from curation.converters.format import FORMATS
 from schemas.action import Click
 from tests.unit.curation.converters.records import picture, refused, taken, written
@@ -242,3 +243,52 @@ def test_a_refusal_of_a_prompt_or_a_completion_names_it(tmp_path: Path) -> None:
     assert problem("trl", tmp_path, of).startswith("completion.0.role: 'gpt'")
     outside = row("verl", user("<image>Open"), reply("Action: click(start_box='(5000,250)')"))
     assert problem("verl", tmp_path, outside).startswith("reward_model.ground_truth: ")
+
+
+def array(name: str) -> list[dict[str, Any]]:
+    """Two records of a format, of which the second names a picture that is not there."""
+    if name == "agentnet":
+        steps = [{"image": image, "value": {"code": "pyautogui.click(0.5, 0.25)"}} for image in ("0.png", "9.png")]
+        return [{"task_id": at, "instruction": "Open", "traj": [step]} for at, step in enumerate(steps)]
+    if name == "scalecua":
+        asked = {"from": "human", "value": "<image>\nTask:\nOpen\n\nPrevious operations:\nNone"}
+        answer = {"from": "gpt", "value": "<action>\nclick(x=0.5, y=0.25)\n</action>"}
+        return [{"image": image, "conversations": [asked, answer]} for image in ("0.png", "9.png")]
+    return [row(name, user("<image>Open"), reply(), images=[image]) for image in ("0.png", "9.png")]
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("suffix", ["json", "jsonl"])
+@pytest.mark.parametrize("name", [*CHATS, "agentnet", "scalecua"])
+def test_an_array_is_read_as_its_records(tmp_path: Path, name: str, suffix: str, indent: int | None) -> None:
+    """As LLaMA-Factory and LLaVA write data sets."""
+    form, unit = FORMATS.class_of(name)(), "thousandths" if name in CHATS else None
+    saved(tmp_path, {})
+    file = tmp_path / f"array.{suffix}"
+    file.write_text(json.dumps(array(name)[:1], indent=indent))
+    (record,) = taken(form, file, unit=unit)
+    assert [(one.screen, one.action) for one in record.steps] == [(picture(0), Click(x=0.5, y=0.25))]
+    file.write_bytes(b"\xef\xbb\xbf" + json.dumps(array(name), indent=indent).encode())
+    assert refused(form, file, unit=unit).startswith(f"array.{suffix}, record 2, ")
+
+
+def test_an_array_that_is_cut_is_refused_once_with_the_fix(tmp_path: Path) -> None:
+    file = saved(tmp_path, {})
+    file.write_text(json.dumps(array("trl"), indent=1)[:-3])
+    said = refused(FORMATS.class_of("trl")(), file, unit="thousandths")
+    assert said.startswith("theirs.jsonl, line 1: no JSON: ") and said.endswith("write one record a line")
+
+
+def test_lines_that_are_arrays_are_lines(tmp_path: Path) -> None:
+    file = saved(tmp_path, {})
+    chat = json.dumps([user("Open"), reply()])
+    file.write_text(f"{chat}\n{chat}\n")
+    found = [str(one) for _, one in FORMATS.class_of("ui-tars")().read(Source(file, unit="thousandths"))]
+    assert len(found) == 2 and "line 2" in found[1]
+
+
+def test_a_point_outside_of_fractions_is_refused_without_a_size(tmp_path: Path) -> None:
+    line = array("agentnet")[0]
+    line["traj"][0]["value"]["code"] = "pyautogui.click(500, 300)"
+    said = refused(FORMATS.class_of("agentnet")(), saved(tmp_path, line))
+    assert "(500, 300) is no point of a screen in fractions of its sides, from 0 to 1" in said
