@@ -136,6 +136,17 @@ def test_a_row_that_takes_itself_out_of_training_is_context(tmp_path: Path, name
     assert step.about.target is False
 
 
+@pytest.mark.parametrize("mask", [{"loss_mask": 0}, {"weight": "0"}, {"train": "false"}])
+def test_a_step_of_code_that_takes_itself_out_of_training_is_context(tmp_path: Path, mask: dict[str, Any]) -> None:
+    for name, of in (("agentnet", array("agentnet")[0]), ("scalecua", array("scalecua")[0])):
+        (record,) = taken(FORMATS.class_of(name)(), saved(tmp_path / name, {**of, **mask}))
+        assert record.steps[0].about.target is False
+    line = array("agentnet")[0]
+    line["traj"][0]["value"] |= mask
+    (record,) = taken(FORMATS.class_of("agentnet")(), saved(tmp_path / "step", line))
+    assert record.steps[0].about.target is False
+
+
 @pytest.mark.parametrize("name", ["ui-tars", "trl"])
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning", "thinking"])
 def test_a_thought_beside_the_text_of_a_reply_is_the_thought(tmp_path: Path, name: str, field: str) -> None:
