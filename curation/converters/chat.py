@@ -23,7 +23,7 @@ from curation.converters.exchanged import (
     StepAbout,
     with_metadata,
 )
-from curation.converters.files import fields_of, items_of
+from curation.converters.files import fields_of, items_of, parsed
 from curation.converters.format import Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
@@ -80,7 +80,7 @@ class Message:
 MASKS = ("loss_mask", "loss", "loss_scale", "loss_weight", "train", "training", "train_detail", "weight")
 """Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `loss` and `loss_scale` of
 ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
-_OFF = ("0", "0.0", "false", "no", "off", "none")
+_OFF = re.compile(r"(?:false|f|no|n|off|[+-]?0+(?:\.0*)?)$", re.IGNORECASE)
 THOUGHTS = ("reasoning_content", "reasoning", "thinking")
 """Fields of a reply's thought: `reasoning_content` of DeepSeek's chats and axolotl, `reasoning` of vLLM and OpenRouter,
 `thinking` of Ollama and gpt-oss."""
@@ -96,7 +96,9 @@ def is_masked(fields: Mapping[str, Any]) -> bool:
 
 def _is_off(value: object) -> bool:
     if isinstance(value, str):
-        return value.strip().lower() in _OFF
+        text = value.strip()
+        inside: object = parsed(text.encode(), Place("")) if text[:1] in ("[", "{") else None
+        return _is_off(cast(object, inside)) if isinstance(inside, list | dict) else bool(_OFF.match(text))
     if (items := items_of(value)) is not None:
         return any(map(_is_off, items))
     if isinstance(value, Mapping):

@@ -106,6 +106,8 @@ OFF: list[dict[str, Any]] = [
     {"weight": "0"},
     {"train": "false"},
     {"training": "False"},
+    {"loss": "0.0"},
+    {"loss_mask": "[1, 0]"},
     # axolotl-ai-cloud/axolotl, `src/axolotl/prompt_strategies/chat_template.py`, `message_field_training_detail`
     {"train_detail": [{"begin_offset": 0, "end_offset": 9, "train": True}, {"begin_offset": 10, "train": False}]},
 ]
@@ -117,6 +119,7 @@ ON: list[dict[str, Any]] = [
     {"train": "true"},
     {"loss_mask": [1]},
 ]
+ON += [{"loss": ""}, {"weight": "0.5"}, {"loss": "none"}, {"train_detail": []}]
 ON += [{"train_detail": [{"begin_offset": 0, "end_offset": 9, "train": True}]}]
 
 
