@@ -128,6 +128,11 @@ def reply_of(text: str, message: Mapping[str, Any]) -> str:
     return "\n".join(filter(None, (text, *calls_of(message))))
 
 
+def holds_more(message: Mapping[str, Any]) -> bool:
+    """Return whether a message holds a thought or a call beside its content."""
+    return bool(thought_of(message) or calls_of(message))
+
+
 def split(text: str) -> list[str | None]:
     """The texts around the placeholders of a text, and None for each placeholder."""
     first, *others = SLOT.split(text)

@@ -24,6 +24,7 @@ from curation.converters.chat import (
     calls_of,
     chat_of,
     check_row,
+    holds_more,
     is_masked,
     read_parts,
     record_of,
@@ -113,7 +114,7 @@ class Trl(Format):
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
         came = kept.get("row", {}).get("messages") or ()
-        as_it_came = [] if any(map(_apart, came)) else [_kept(message) for message in came]
+        as_it_came = [] if any(map(holds_more, came)) else [_kept(message) for message in came]
         slots = sum(part["type"] == "image" for message in as_it_came for part in message["content"])
         fits = as_it_came and slots in (len(record.steps), 0 if len(record.steps) == 1 else len(record.steps))
         return {
@@ -153,7 +154,7 @@ class Trl(Format):
         kept: dict[str, Any] = {}
         if row.flywheel is None:
             for part in (part for one in _every(row) for part in _dicts(one.content)):
-                for name in OWN_PICTURE if part.get("type") in PICTURED else ():
+                for name in OWN_PICTURE:
                     part.pop(name, None)  # which is a step's now
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
@@ -187,11 +188,6 @@ def _kept(message: dict[str, Any]) -> dict[str, Any]:
 def _part(text: str | None) -> dict[str, Any]:
     """A text, or a placeholder."""
     return {"type": "image" if text is None else "text", "text": None if text is None else plain(text)}
-
-
-def _apart(message: dict[str, Any]) -> bool:
-    """Return whether a message holds more than an export's columns do: a thought or a call beside its text."""
-    return bool(thought_of(message) or calls_of(message))
 
 
 @dataclass(frozen=True, slots=True)

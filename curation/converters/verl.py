@@ -23,6 +23,7 @@ from curation.converters.chat import (
     Writing,
     chat_of,
     check_row,
+    holds_more,
     is_masked,
     joined,
     key_of,
@@ -189,6 +190,6 @@ def _read(message: _Message, field: str, place: Place) -> Message:
 def _came(record: Exchanged) -> bool:
     """Return whether a record came as a row that verl's columns hold, whose placeholders are those of its steps."""
     kept = record.extra.get(Verl.name)
-    if not kept or any(map(thought_of, kept["row"]["prompt"])):  # whose columns hold no thought
+    if not kept or any(map(holds_more, kept["row"]["prompt"])):  # than verl's columns do
         return False
     return sum(len(SLOT.findall(one["content"])) for one in kept["row"]["prompt"]) == len(record.steps)
