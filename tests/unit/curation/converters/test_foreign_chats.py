@@ -164,6 +164,16 @@ def test_a_thought_beside_the_text_of_a_reply_is_the_thought(tmp_path: Path, nam
     assert read(name, tmp_path / "more", row(name, user("<image>Open"), inside)).steps[0].thought == "Here."
 
 
+def test_a_call_in_an_earlier_reply_of_verl_stays_in_its_prompt(tmp_path: Path) -> None:
+    call = {"type": "function", "function": {"name": "find", "arguments": "{}"}}
+    chat = [user("<image>Open"), reply("", tool_calls=[call]), user("<image>"), reply()]
+    record = read("verl", tmp_path / "in", row("verl", *chat, images=NAMES))
+    stored = replace(record, about=About(lake="l", trajectory_id="t"))
+    folder = written(FORMATS.class_of("verl")(), [stored], tmp_path / "out")
+    rows = [one for file in folder.rglob("*.parquet") for one in pq.read_table(file).to_pylist()]
+    assert any(turn["content"] == "find({})" for one in rows for turn in one["prompt"])
+
+
 def test_a_thought_beside_an_earlier_reply_of_verl_is_kept(tmp_path: Path) -> None:
     form = FORMATS.class_of("verl")()
     chat = [user("<image>Open"), reply(reasoning_content="Because."), user("<image>"), reply()]
