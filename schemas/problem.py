@@ -1,7 +1,7 @@
 """What is wrong with a value that pydantic refused, without pydantic's own terms."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -11,12 +11,29 @@ _TERMS = re.compile(
     r"|, unable to (parse|interpret) .*| after validation"
 )
 
+_BRANCH = re.compile(r"(str|int|float|bool|none)$|[a-z-]+\[.*\]$", re.DOTALL)
+
 
 def problem_of(error: ValidationError) -> tuple[str, str]:
     """The first thing that is wrong: its dotted field, empty for the whole, and what is wrong with it, to be read after
     the field and a colon."""
-    first = error.errors()[0]
-    return ".".join(map(str, first["loc"])), in_words(first)
+    first = _deepest(error.errors())
+    return ".".join(str(one) for one in first["loc"] if not _is_branch(one)), in_words(first)
+
+
+def _deepest(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The first error; where a field takes several types, that of the one that went furthest."""
+    first = found[0]
+    at = next((at for at, one in enumerate(first["loc"]) if _is_branch(one)), None)
+    if at is None:
+        return first
+    outer = first["loc"][:at]
+    return max((one for one in found if one["loc"][:at] == outer), key=lambda one: len(one["loc"]))
+
+
+def _is_branch(part: object) -> bool:
+    """Return whether a part of a location names a type of a union instead of a field."""
+    return isinstance(part, str) and bool(_BRANCH.match(part))
 
 
 def named_problem(error: ValidationError) -> str:

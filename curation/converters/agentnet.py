@@ -5,11 +5,12 @@ last_step_redundant, reflection}}], task_completed, ...}`; what of it has no col
 """
 
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from curation.converters.chat import is_masked
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -19,6 +20,7 @@ from curation.converters.exchanged import (
     Metadata,
     Place,
     Refused,
+    StepAbout,
     metadata_of,
     with_metadata,
 )
@@ -92,7 +94,7 @@ class AgentNet(Format):
     def records(self, source: Source) -> Read:
         """One trajectory per line."""
         for file in source.files(".jsonl"):
-            for place, value in source.lines(file):
+            for place, value in source.records(file):
                 try:
                     yield place, self._record(model_of(_Line, value, place), source, place)
                 except Refused as refused:
@@ -100,11 +102,12 @@ class AgentNet(Format):
 
     def _record(self, line: _Line, source: Source, place: Place) -> Exchanged:
         unit = self.unit_of(line.flywheel, source, place)
-        steps: list[ExchangedStep] = []
+        steps, off = list[ExchangedStep](), is_masked(line.others)
         pointer: Point | None = None
         for number, entry in enumerate(line.traj):
             step, pointer = self._step(entry, unit, pointer, source, place, f"traj.{number}")
-            steps.append(step)
+            masked = off or is_masked(entry.others) or is_masked(entry.value.others)
+            steps.append(replace(step, about=StepAbout(target=False)) if masked else step)
         others = line.others
         asked = line.instruction or others.get("natural_language_task") or ""
         if not isinstance(asked, str) or not asked:

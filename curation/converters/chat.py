@@ -5,9 +5,11 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from curation.converters.exchanged import (
     Decided,
@@ -21,14 +23,15 @@ from curation.converters.exchanged import (
     StepAbout,
     with_metadata,
 )
+from curation.converters.files import fields_of, items_of, parsed
 from curation.converters.format import Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
-from curation.converters.units import scale_of
+from curation.converters.units import extent_of, scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from schemas.action import Action
-from schemas.text import counted
+from schemas.text import counted, storable
 
 SHOWN = 5
 """Screens that a row of a step shows, as in all of UI-TARS's experiments."""
@@ -36,6 +39,13 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """What stands for a screen in a text."""
+SLOT = re.compile(r"<\|vision_start\|>.*?<\|vision_end\|>|<image>", re.DOTALL)
+"""A placeholder of a picture: UI-TARS's, and that of LLaMA-Factory, ms-swift and verl."""
+_OTHER = re.compile(r"<(video|audio)>")
+"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has."""
+ROLES = ("system", "developer", "user", "assistant", "tool")
+_SHARED = {"human": "user", "gpt": "assistant"}
+"""What ShareGPT calls them."""
 _TOLD = {"thousandths": "thousandths of the screen", "resized_pixels": "pixels of the screen as it is shown to you"}
 
 
@@ -48,6 +58,10 @@ class Turn:
     screen: Picture | None = None
     masked: bool = False
     """Whether its row says that no loss is on it, so that it is context."""
+    thought: str = ""
+    """Of a reply whose record holds it apart from the text."""
+    field: str = "messages"
+    """Where its record holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +71,102 @@ class Message:
     role: str
     parts: Sequence[str | None]
     """Its texts, and None for each placeholder of a picture."""
+    field: str
+    """As `Turn.field`, without `content`; so are the others."""
     masked: bool = False
-    """As in `Turn`."""
+    thought: str = ""
 
 
-MASKS = ("loss_mask", "loss", "train", "training", "weight")
-"""Fields by which a message says that no loss is on it: UI-TARS and verl, ms-swift, axolotl (two), OpenAI."""
+MASKS = ("loss_mask", "loss", "loss_scale", "loss_weight", "train", "training", "train_detail", "weight")
+"""Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `loss` and `loss_scale` of
+ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
+_OFF = re.compile(r"(?:false|f|no|n|off|[+-]?0+(?:\.0*)?)$", re.IGNORECASE)
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a reply's thought: `reasoning_content` of DeepSeek's chats and axolotl, `reasoning` of vLLM and OpenRouter,
+`thinking` of Ollama and gpt-oss."""
 
 
-def is_masked(message: Mapping[str, Any]) -> bool:
-    """Whether a message says that no loss is on it, in a field of `MASKS`."""
-    return any(name in message and message[name] in (0, False) for name in MASKS)
+def is_masked(fields: Mapping[str, Any]) -> bool:
+    """Whether a message, or a row, takes itself or a part of itself out of training, in a field of `MASKS`.
+
+    A step is a target as a whole or not at all, so that a part takes all of it out.
+    """
+    return any(_is_off(fields.get(name)) for name in MASKS)
+
+
+def _is_off(value: object) -> bool:
+    if isinstance(value, str):
+        text = value.strip()
+        inside: object = parsed(text.encode(), Place("")) if text[:1] in ("[", "{") else None
+        return _is_off(cast(object, inside)) if isinstance(inside, list | dict) else bool(_OFF.match(text))
+    if (items := items_of(value)) is not None:
+        return any(map(_is_off, items))
+    if isinstance(value, Mapping):
+        return is_masked(cast(Mapping[str, Any], value))
+    return value is not None and value == 0
+
+
+def thought_of(message: Mapping[str, Any]) -> str:
+    """The thought that a reply holds apart from its text; empty if it holds none."""
+    given = (message.get(name) for name in THOUGHTS)
+    return next((storable(one) for one in given if isinstance(one, str) and one.strip()), "")
+
+
+def calls_of(message: Mapping[str, Any]) -> list[str]:
+    """The tool calls of a reply, as OpenAI's chats hold them, each as a text."""
+    held = [fields_of(one) for one in items_of(message.get("tool_calls")) or []]
+    calls = [fields_of(one.get("function")) or one for one in held]
+    return [storable(f"{one.get('name')}({_written(one.get('arguments'))})") for one in calls]
+
+
+def _written(arguments: object) -> str:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+
+
+def reply_of(text: str, message: Mapping[str, Any]) -> str:
+    """The text of a reply, with its tool calls after it."""
+    return "\n".join(filter(None, (text, *calls_of(message))))
+
+
+def holds_more(message: Mapping[str, Any]) -> bool:
+    """Return whether a message holds a thought or a call beside its content."""
+    return bool(thought_of(message) or calls_of(message))
+
+
+def split(text: str) -> list[str | None]:
+    """The texts around the placeholders of a text, and None for each placeholder."""
+    first, *others = SLOT.split(text)
+    return [first, *(part for one in others for part in (None, one))]
+
+
+def read_parts(text: str, place: Place, field: str) -> list[str | None]:
+    """As `split`; raises Refused where a placeholder is that of a video or a sound, which no step has."""
+    if other := _OTHER.search(text):
+        raise Refused(place, field, f"a placeholder {other[0]}; a step shows one picture: name it, and put `<image>`")
+    return split(text)
+
+
+def check_row(row: object, wanted: Sequence[str], place: Place) -> None:
+    """Check that a row holds a chat, and pictures only.
+
+    Args:
+        row: an object, or what is refused elsewhere.
+        wanted: fields of which it needs one.
+        place: where the row stands.
+
+    Raises:
+        Refused: it holds none of them, or videos or sounds.
+    """
+    if not isinstance(row, Mapping):
+        return
+    fields = {name: value for name, value in cast(Mapping[str, Any], row).items() if value is not None}
+    for name in ("videos", "video", "audios", "audio"):
+        if fields.get(name):
+            raise Refused(place, name, "a step shows pictures alone: put them in `images`, and leave this field out")
+    if not any(name in fields for name in wanted):
+        has = ", ".join(sorted(str(name)[:40] for name in fields)[:12]) or "nothing"
+        what = f"it is missing; the row has {has}. Write the chat as `{wanted[0]}`, each of `role` and `content`"
+        raise Refused(place, wanted[0], what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +215,10 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
     Raises:
         Refused: a point outside of the screen.
     """
-    across, down = scale_of(unit, screen.width, screen.height)
-    read = parse_reply(text, (across, down))
+    read = parse_reply(text, scale_of(unit, screen.width, screen.height))
     if read.action is None:
         if read.error and "or equal to" in read.error:
-            problem = f"{read.error}: outside of a screen of {across:g} x {down:g} {unit}"
-            raise Refused(place, field, problem)
+            raise Refused(place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}")
         return ExchangedStep(screen, text=text, error=read.error)
     if read.further:  # the screen that follows is the last one's, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
@@ -129,7 +226,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
 
 
 def turns_of(
-    messages: Sequence[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place, field: str
+    messages: Iterable[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
 ) -> list[Turn]:
     """Fill the placeholders of messages with the pictures of their row, in order.
 
@@ -138,15 +235,18 @@ def turns_of(
         names: what the row calls its pictures.
         read: returns a picture by its number.
         place: where the row stands.
-        field: the messages' own, such as `messages`.
 
     Raises:
-        Refused: two placeholders in a turn, one in a reply, more or fewer placeholders than pictures; names the turn,
-            or the first picture that is left.
+        Refused: a role that is none, two placeholders in a turn, one in a reply, more or fewer placeholders than
+            pictures; names the turn, or the first picture that is left.
     """
     turns, filled = list[Turn](), 0
-    for number, message in enumerate(messages):
-        where, slots = f"{field}.{number}.content", sum(part is None for part in message.parts)
+    for message in messages:
+        if message.role not in ROLES:
+            known = _SHARED.get(message.role)
+            problem = f"{message.role[:80]!r} is none of {', '.join(ROLES)}" + (f"; write {known!r}" if known else "")
+            raise Refused(place, f"{message.field}.role", problem)
+        where, slots = f"{message.field}.content", sum(part is None for part in message.parts)
         if slots > 1:
             raise Refused(place, where, f"{slots} screens in one turn; a step has one")
         if slots and message.role == "assistant":
@@ -158,7 +258,7 @@ def turns_of(
         filled += slots
         texts = [part for part in message.parts if part is not None]
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
-        turns.append(Turn(message.role, text, screen, message.masked))
+        turns.append(Turn(message.role, text, screen, message.masked, message.thought, where))
     if filled < len(names):
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
         raise Refused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
@@ -173,23 +273,28 @@ def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[
     """
     instruction, screen, answered = "", None, True
     steps: list[ExchangedStep] = []
-    for number, turn in enumerate(turns):
+    for turn in turns:
         if turn.screen is not None:
             if not answered:
-                raise Refused(place, f"messages.{number}.content", "two screens without a reply between them")
+                raise Refused(place, turn.field, "two screens without a reply between them")
             screen, answered = turn.screen, False
         if turn.role == "user" and turn.text and not instruction:
             instruction = turn.text
         elif turn.role == "assistant":
             answered = True
             if screen is not None:
-                step = read_reply(turn.text, screen, unit, place, f"messages.{number}.content")
+                step = read_reply(turn.text, screen, unit, place, turn.field)
+                step = replace(step, thought=step.thought or turn.thought)
                 steps.append(replace(step, about=StepAbout(target=False)) if turn.masked else step)
     if not instruction:
-        raise Refused(place, "messages", "no turn of the user says what is asked")
+        raise Refused(place, _field(turns), "no turn of the user says what is asked")
     if not answered:
-        raise Refused(place, "messages", "a screen without a reply")
+        raise Refused(place, _field(turns), "a screen without a reply")
     return instruction, steps
+
+
+def _field(turns: Sequence[Turn]) -> str:
+    return turns[0].field.partition(".")[0] if turns else "messages"
 
 
 @dataclass(frozen=True, slots=True)

@@ -324,7 +324,9 @@ class Place:
 
     file: str
     line: int | None = None
-    """From 1; of a Parquet file the row."""
+    """From 1."""
+    counted: Literal["line", "row", "record", "task"] = "line"
+    """What is counted: rows of Parquet, records of a JSON array, tasks of Label Studio."""
 
 
 class Refused(ValueError):
@@ -332,7 +334,7 @@ class Refused(ValueError):
 
     def __init__(self, place: Place, field: str, problem: str) -> None:
         self.place, self.field, self.problem = place, field, problem
-        line = "" if place.line is None else f", line {place.line}"
+        line = "" if place.line is None else f", {place.counted} {place.line}"
         super().__init__(storable(f"{place.file}{line}{', ' if field else ''}{field}: {problem}"))
 
 

@@ -4,6 +4,7 @@ A picture's name in a record is data: it may be no absolute path, and where it l
 the folders that the pictures are in. What is no plain PNG becomes one (`schemas.picture`); nothing else is changed.
 """
 
+import base64
 import io
 import json
 import warnings
@@ -102,6 +103,33 @@ class Source:
                 elif line.strip():
                     yield place, parsed(line, place)
 
+    def records(self, file: Path) -> Iterator[tuple[Place, Any]]:
+        """The records of a file of JSON: the values of its lines, or those of the one array or object that it is.
+
+        An array of messages is one record, a chat. A `Refused` stands in the place of what is no JSON.
+        """
+        first, more = self._first(file)
+        begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, Place(self.named(file), 1))
+        whole = isinstance(alone, Refused) or (begins == b"[" and not more)
+        place, value = self.document(file) if whole and begins in (b"[", b"{") else (Place(self.named(file)), None)
+        items = items_of(value)
+        if items is not None and not (items and all("role" in fields_of(one) for one in items)):
+            yield from ((Place(place.file, number, "record"), one) for number, one in enumerate(items, 1))
+        elif isinstance(value, Refused) and begins == b"[":
+            place = Place(place.file, 1)
+            problem = f"{value.problem}; an array is read as a whole: write one record a line"
+            yield place, Refused(place, "", problem)
+        elif value is None or isinstance(value, Refused):
+            yield from self.lines(file)
+        else:
+            yield place, value
+
+    def _first(self, file: Path) -> tuple[bytes, bool]:
+        """The first line that is not blank, and whether another follows."""
+        with file.open("rb") as content:
+            filled = (line for line in iter(lambda: content.readline(MOST_BYTES + 1), b"") if line.strip())
+            return next(filled, b""), next(filled, None) is not None
+
     def document(self, file: Path) -> tuple[Place, Any]:
         """The JSON value of a whole file; a `Refused` where it holds none."""
         place = Place(self.named(file))
@@ -115,7 +143,9 @@ class Source:
         if not name:
             raise Refused(place, field, "no screenshot: the name of the picture is empty")
         if name not in self._pictures:
-            self._pictures[name] = picture_of(self._found(name, place, field), place, field, name)
+            content = _inline(name, place, field)
+            content, called = (self._found(name, place, field), name) if content is None else (content, "")
+            self._pictures[name] = picture_of(content, place, field, called)
             if len(self._pictures) > KEPT:
                 self._pictures.popitem(last=False)
         self._pictures.move_to_end(name)
@@ -144,6 +174,27 @@ def parsed(text: bytes, place: Place) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         return Refused(place, "", f"no JSON: {error}")
+
+
+def _inline(name: str, place: Place, field: str) -> bytes | None:
+    """The bytes of a data URL; None of the name of a file.
+
+    Raises:
+        Refused: another URL, which no import fetches, or one without base64.
+    """
+    scheme, colon, rest = name.partition(":")
+    if scheme.lower() == "data" and colon:
+        kind, _, content = rest.partition(",")
+        try:
+            if not kind.endswith(";base64"):
+                raise ValueError("it is not in base64")
+            return base64.b64decode(content, validate=True)
+        except ValueError as error:
+            raise Refused(place, field, f"no picture in the data URL: {error}") from error
+    if rest.startswith("//"):
+        problem = f"{name[:200]!r} is not fetched; save the picture below the folder, and put its name there"
+        raise Refused(place, field, problem)
+    return None
 
 
 def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Picture:

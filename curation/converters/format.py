@@ -32,6 +32,8 @@ class Format(ABC):
     """Its name in what is stored of imported records; letters, digits and dashes."""
     units: ClassVar[tuple[str, ...]] = ("fraction",)
     """Those it is written in."""
+    theirs: ClassVar[tuple[str, ...]] = ()
+    """Those that records of others are in, if they are not `units`."""
     assumed: ClassVar[str | None] = None
     """The unit of a record that does not say; None where the format does not settle it."""
     dialects: ClassVar[tuple[str, ...]] = ()
@@ -78,7 +80,9 @@ class Format(ABC):
         """
         unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:
-            problem = f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.units)}"
+            problem = (
+                f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.theirs or self.units)}"
+            )
             raise Refused(place, "flywheel.unit", problem)
         if unit not in UNITS:
             raise Refused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")

@@ -30,7 +30,7 @@ from curation.converters.exchanged import (
     Refused,
     metadata_of,
 )
-from curation.converters.files import Source, Target, items_of, line_of, model_of
+from curation.converters.files import Source, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
@@ -51,6 +51,10 @@ Mark = tuple[str, float, float]
 """A point: its label and where it lies, in fractions."""
 POINTS, BOXES = ("keypointlabels", "keypoint"), ("rectanglelabels", "rectangle")
 """Types of regions that say where, each with labels of its own or by a result of type `labels` with its id."""
+REGIONS = tuple(
+    f"{kind}{end}" for kind in ("polygon", "brush", "ellipse", "bitmask", "vector") for end in ("", "labels")
+)
+"""Types of regions of a picture that say no point."""
 ROUNDED = 0.001
 """Fractions of the screen within which two points are one: texts are rounded to thousandths."""
 WORDS: tuple[Word, ...] = get_args(Word)
@@ -180,8 +184,9 @@ class LabelStudio(Format):
                 yield whole, value if isinstance(value, Refused) else problem
                 continue
             for number, task in enumerate(tasks, 1):
-                place = Place(whole.file, number)
+                place = Place(whole.file, number, "task")
                 try:
+                    _check_whole(task, place)
                     yield place, self._part(model_of(_Task, task, place), source, place)
                 except Refused as refused:
                     yield place, refused
@@ -201,6 +206,8 @@ class LabelStudio(Format):
         decided = [one for answer in given for one in _decided(answer, own, data.action or "", number, place)]
         if known is None:
             first = next((one for one in decided if one.action is not None), None)
+            if first is None and own.action is None:
+                _check_answered(answers, place)
             if first is not None and first.action is not None:
                 own = ExchangedStep(screen, first.thought or own.thought, from_json(first.action))
             kept = task.model_dump(mode="json", exclude_unset=True, exclude={"data": {"image"}})
@@ -213,6 +220,23 @@ class LabelStudio(Format):
         return Part(record_of(self.name, asked, [own], known, {}, place, decided, exact=True), key, number)
 
 
+def _check_whole(task: object, place: Place) -> None:
+    """Check that a task is one of the export `JSON`; raises Refused for one of `JSON_MIN`, which is flat."""
+    fields = fields_of(task)
+    if fields and "data" not in fields:
+        problem = "it is missing, as in JSON_MIN, which leaves out what a step is known by: export the answers as JSON"
+        raise Refused(place, "data", problem)
+
+
+def _check_answered(answers: Sequence[_Answer], place: Place) -> None:
+    """Check that no answer holds regions alone that no action is read from; raises Refused for the first one."""
+    for at, answer in enumerate(answers):
+        for number, region in enumerate(answer.result):
+            if region.type in REGIONS:
+                problem = f"{region.type!r} says no point: answer with a key point or a rectangle"
+                raise Refused(place, f"annotations.{at}.result.{number}.type", problem)
+
+
 def _rest(answer: _Answer) -> dict[str, Any]:
     """What an answer holds of controls that are not of our interface."""
     whole = answer.model_dump(mode="json", exclude_unset=True)
@@ -220,8 +244,11 @@ def _rest(answer: _Answer) -> dict[str, Any]:
 
 
 def _of_ours(answer: _Answer) -> _Answer:
-    """An answer to a task of ours, without rectangles: the interface has none, so they are of another control."""
-    return answer.model_copy(update={"result": [one for one in answer.result if one.type not in BOXES]})
+    """An answer to a task of ours, without regions of other controls: the interface has no rectangles."""
+    result = [
+        one for one in answer.result if one.type not in BOXES and (one.type not in POINTS or one.from_name in CONTROLS)
+    ]
+    return answer.model_copy(update={"result": result})
 
 
 def _results(step: ExchangedStep) -> list[dict[str, Any]]:
@@ -336,6 +363,11 @@ def _marks(answer: _Answer, screen: Picture, place: Place) -> list[Mark]:
             raise Refused(place, "annotations.result.value.x", str(error)) from error
         named = (*value.keypointlabels, *value.rectanglelabels, *labels.get(region.id, ()))
         label = next(iter(named), LABELS[0])
+        if label not in (*LABELS, END) and region.type in POINTS:
+            problem = (
+                f"{label[:80]!r} is no action: label the point as one of {', '.join((*LABELS, END))}, or not at all"
+            )
+            raise Refused(place, "annotations.result.value.keypointlabels", problem)
         marks.append((label if label in (*LABELS, END) else LABELS[0], x, y))
     return marks
 

@@ -80,16 +80,16 @@ def read_rows(source: Source, file: Path) -> Iterator[tuple[Place, Any]]:
             for batch in opened.iter_batches(TOGETHER):
                 for row in batch.to_pylist():
                     number += 1
-                    yield Place(source.named(file), number), row
+                    yield Place(source.named(file), number, "row"), row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        place = Place(source.named(file), number + 1)
+        place = Place(source.named(file), number + 1, "row")
         yield place, Refused(place, "", f"no Parquet: {str(error)[:200]}")
 
 
 def rows_of_any(source: Source) -> Iterator[tuple[Place, Any]]:
-    """The rows of all Parquet files and lines of JSON of a source."""
+    """The rows of all Parquet files and the records of all files of JSON of a source."""
     for file in source.files(".parquet", ".jsonl"):
-        yield from read_rows(source, file) if file.suffix == ".parquet" else source.lines(file)
+        yield from read_rows(source, file) if file.suffix == ".parquet" else source.records(file)
 
 
 def name_of(cell: Any) -> str | None:

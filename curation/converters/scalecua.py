@@ -16,9 +16,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from curation.converters.chat import MARKS, Part, joined, key_of, record_of
+from curation.converters.chat import MARKS, Part, is_masked, joined, key_of, record_of
 from curation.converters.code import read_code, write_code
-from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Place, Refused, metadata_of
+from curation.converters.exchanged import (
+    OWN,
+    Exchanged,
+    ExchangedStep,
+    Metadata,
+    Place,
+    Refused,
+    StepAbout,
+    metadata_of,
+)
 from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
@@ -111,7 +120,7 @@ class ScaleCua(Format):
 
     def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for file in source.files(".jsonl"):
-            for place, value in source.lines(file):
+            for place, value in source.records(file):
                 try:
                     yield place, self._part(model_of(_Row, value, place), source, place)
                 except Refused as refused:
@@ -142,7 +151,9 @@ class ScaleCua(Format):
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
-        step = ExchangedStep(screen, thought, action, text, error, extra={self.name: kept} if kept else {})
+        about = StepAbout(target=False) if is_masked(row.model_extra or {}) else StepAbout()
+        extra = {self.name: kept} if kept else {}
+        step = ExchangedStep(screen, thought, action, text, error, about=about, extra=extra)
         before = len(_STEP.findall(human[previous.end() :].lstrip()))
         named = known is not None and known.trajectory.trajectory_id
         key, number = key_of(known, place) if named else (instruction, before)

@@ -1,12 +1,13 @@
 """TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
 
 `messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`, `images` fills its placeholders in
-order; rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
+order, unless a part holds its own; `<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it.
+Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
 completion or the chosen reply, and the row stays with the trajectory.
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 import pyarrow as pa
@@ -20,10 +21,16 @@ from curation.converters.chat import (
     Message,
     Turn,
     Writing,
+    calls_of,
     chat_of,
+    check_row,
+    holds_more,
     is_masked,
+    read_parts,
     record_of,
+    split,
     steps_of,
+    thought_of,
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
@@ -106,7 +113,8 @@ class Trl(Format):
         turns = [*chat_of(shown, last, last + 1, writing), Turn("assistant", writing.reply(shown.steps[last]))]
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
-        as_it_came = [_kept(message) for message in kept.get("row", {}).get("messages") or ()]
+        came = kept.get("row", {}).get("messages") or ()
+        as_it_came = [] if any(map(holds_more, came)) else [_kept(message) for message in came]
         slots = sum(part["type"] == "image" for message in as_it_came for part in message["content"])
         fits = as_it_came and slots in (len(record.steps), 0 if len(record.steps) == 1 else len(record.steps))
         return {
@@ -120,6 +128,7 @@ class Trl(Format):
         wholes = Wholes()
         for place, value in rows_of_any(source):
             try:
+                check_row(value, WANTED, place)
                 row = model_of(_Row, value, place)
                 record = self._record(row, source, place)
             except Refused as refused:
@@ -133,18 +142,20 @@ class Trl(Format):
 
     def _record(self, row: _Row, source: Source, place: Place) -> Exchanged:
         unit = self.unit_of(row.flywheel, source, place)
-        field, messages = _messages(row, place)
-        cells = _cells(row)
+        said = _messages(row, place)
+        cells = _cells(row, said)
 
         def read(number: int) -> Picture:
-            return picture_in(cells[number], source, place, f"images.{number}")
+            return picture_in(cells[number].value, source, place, cells[number].field)
 
-        names = [name_of(cell) or "" for cell in cells]
-        instruction, steps = steps_of(turns_of(_placed(messages, len(cells)), names, read, place, field), unit, place)
+        names = [name_of(cell.value) or "" for cell in cells]
+        messages = _placed([one.message for one in said], len(cells))
+        instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
-            for part in (part for one in _said(row) for part in _dicts(one.content)):
-                part.pop("image", None)  # its own picture, which is a step's now
+            for part in (part for one in _every(row) for part in _dicts(one.content)):
+                for name in OWN_PICTURE:
+                    part.pop(name, None)  # which is a step's now
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
         return record_of(self.name, instruction, steps, row.flywheel, kept, place)
@@ -163,36 +174,60 @@ def _message(turn: Turn) -> dict[str, Any]:
 
 
 def _kept(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it came, its text as a part, without tokens."""
-    content = message.get("content") or ""
-    parts = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
-    return {
-        "role": message["role"],
-        "content": [{key: _text(one.get(key)) for key in ("type", "text")} for one in parts],
-    }
+    """A message as it came, its content as parts, its texts without tokens."""
+    content, reply = message.get("content") or "", message["role"] == "assistant"
+    held = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
+    parts = list[str | None]()
+    for one in held:
+        text = storable(str(one.get("text") or ""))
+        parts += [None] if one.get("type") in PICTURED else [text] if reply else split(text)
+    parts = [one for one in parts if one != ""] or [""]
+    return {"role": message["role"], "content": [_part(one) for one in parts]}
 
 
-def _text(value: object) -> str | None:
-    """What the column of texts takes: a part that came with a number has its digits, as it was read."""
-    return None if value is None else plain(storable(str(value)))
+def _part(text: str | None) -> dict[str, Any]:
+    """A text, or a placeholder."""
+    return {"type": "image" if text is None else "text", "text": None if text is None else plain(text)}
 
 
-def _messages(row: _Row, place: Place) -> tuple[str, list[Message]]:
-    """The field of a row's messages, and the messages; of a prompt, or where the completion is labelled as undesirable,
-    the replies are context."""
+@dataclass(frozen=True, slots=True)
+class _Cell:
+    """What a row holds of a picture."""
+
+    value: Any
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A message as it was read."""
+
+    message: Message
+    own: tuple[_Cell | None, ...] = ()
+    """For each placeholder the picture that its part holds; None where it is the next one of the row's."""
+
+    def masked(self, off: bool) -> "_Said":
+        """The same as context, if `off`."""
+        return replace(self, message=replace(self.message, masked=self.message.masked or off))
+
+
+def _messages(row: _Row, place: Place) -> list[_Said]:
+    """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
+    context."""
+
+    def said(name: str, messages: list[_Message] | None) -> list[_Said]:
+        return [_read(one, f"{name}.{at}", place) for at, one in enumerate(messages or [])]
+
+    off = is_masked(row.model_extra or {})
     if row.messages:
-        said = [_read(one, f"messages.{at}", place) for at, one in enumerate(row.messages)]
-        before = [replace(one, masked=True) for one in said[:-1]] if isinstance(row.label, bool) else said[:-1]
-        return "messages", [*before, replace(said[-1], masked=said[-1].masked or row.label is False)]
-    last = "completion" if row.completion else "chosen"
-    prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt or [])]
-    replied = [_read(one, f"{last}.{at}", place) for at, one in enumerate(row.completion or row.chosen or [])]
+        (*before, last) = said("messages", row.messages)
+        labelled = off or isinstance(row.label, bool)
+        return [*(one.masked(labelled) for one in before), last.masked(off or row.label is False)]
+    prompt = said("prompt", row.prompt)
+    replied = said("completion", row.completion) or said("chosen", row.chosen)
     if not prompt:  # an implicit prompt: what stands before the last reply
         prompt, replied = replied[:-1], replied[-1:]
-    return "prompt", [
-        *(replace(one, masked=True) for one in prompt),
-        *(replace(one, masked=one.masked or row.label is False) for one in replied),
-    ]
+    return [*(one.masked(True) for one in prompt), *(one.masked(off or row.label is False) for one in replied)]
 
 
 def _placed(messages: list[Message], pictures: int) -> list[Message]:
@@ -204,22 +239,19 @@ def _placed(messages: list[Message], pictures: int) -> list[Message]:
     return [*messages[:first], asked, *messages[first + 1 :]]
 
 
-def _cells(row: _Row) -> list[Any]:
+def _cells(row: _Row, said: list[_Said]) -> list[_Cell]:
     """The pictures of a row in the order of their placeholders, of which some hold their own; then those that are
     left."""
-    left = list(row.images if row.images is not None else [] if row.image is None else [row.image])
-    cells = list[Any]()
-    messages = row.messages or [*(row.prompt or []), *(row.completion or row.chosen or [])]
-    for part in (part for message in messages for part in _dicts(message.content)):
-        own = part.get("image") if part.get("type") == "image" else None
-        if own is not None:
-            cells.append(own)
-        elif part.get("type") in PICTURED and left:
-            cells.append(left.pop(0))
+    left = [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
+    if row.images is None and row.image is not None:
+        left = [_Cell(row.image, "image")]
+    cells = list[_Cell]()
+    for own in (own for one in said for own in one.own):
+        cells += [own] if own is not None else [left.pop(0)] if left else []
     return [*cells, *left]
 
 
-def _said(row: _Row) -> list[_Message]:
+def _every(row: _Row) -> list[_Message]:
     """All messages of a row, of which some are no part of the trajectory."""
     lists = (row.messages, row.prompt, row.completion, row.chosen, row.rejected)
     return [message for messages in lists for message in messages or ()]
@@ -230,22 +262,41 @@ def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _read(message: _Message, field: str, place: Place) -> Message:
+def _read(message: _Message, field: str, place: Place) -> _Said:
     """A message; raises Refused where a part is neither text nor a picture, which nothing here could show."""
-    masked = is_masked(message.model_extra or {})
-    if not isinstance(message.content, list):
-        return Message(message.role, [storable(message.content or "")], masked)
-    parts = list[str | None]()
-    for at, part in enumerate(message.content):
+    given, parts, own = message.model_extra or {}, list[str | None](), list[_Cell | None]()
+    reply = message.role == "assistant"
+    content = message.content if isinstance(message.content, list) else [{"text": message.content or ""}]
+    for at, part in enumerate(content):
+        where = f"{field}.content.{at}" if isinstance(message.content, list) else f"{field}.content"
         kind, text = part.get("type"), part.get("text")
         if kind in PICTURED:
             parts.append(None)
+            own.append(_own(part, where))
         elif kind in (None, "text") or text is not None:
-            parts += [storable(str(text))] if text else []
+            text = storable(str(text or ""))
+            parts += [text] if reply else read_parts(text, place, where)
+            own += [None] * (parts.count(None) - len(own))
         else:
-            raise Refused(place, f"{field}.content.{at}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
-    return Message(message.role, parts or [""], masked)
+            raise Refused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
+    parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
+    return _Said(Message(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own))
+
+
+def _own(part: dict[str, Any], field: str) -> _Cell | None:
+    """The picture that a part holds: bytes, a file's name, or a data URL; None where the row names it."""
+    name = next((name for name in OWN_PICTURE if part.get(name) is not None), None)
+    if name is None:
+        return None
+    value, held = part[name], fields_of(part[name])
+    if name == "base64" or "data" in held:
+        value = f"data:;base64,{held.get('data', value)}"
+    return _Cell(held.get("url", value), f"{field}.{name}")
 
 
 PICTURED = ("image", "image_url", "input_image")
 """Types of a part that is a picture's placeholder: TRL's, and those of OpenAI's chats."""
+OWN_PICTURE = ("image", "image_url", "url", "path", "base64", "source")
+"""Fields of such a part that hold the picture: TRL's, OpenAI's, those of transformers' templates, and Anthropic's."""
+WANTED = ("messages", "prompt", "completion", "chosen")
+"""Fields of a row that hold a chat."""

@@ -6,7 +6,6 @@ refused by that. Coordinates are thousandths of the screen (UI-TARS 1.0, Doubao)
 `smart_resize` leaves it (1.5); nothing in a record of theirs says which, so the command has to.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
@@ -16,16 +15,22 @@ from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
     SHOWN,
+    SLOT,
+    THOUGHTS,
     Message,
     Part,
     Turn,
     Writing,
     chat_of,
+    check_row,
     is_masked,
     joined,
     key_of,
+    read_parts,
     record_of,
+    reply_of,
     steps_of,
+    thought_of,
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
@@ -38,7 +43,6 @@ from schemas.text import Storable
 FILE = "ui-tars.jsonl"
 SCREEN = "<|vision_start|><|image_pad|><|vision_end|>"
 HEADING = "## User Instruction\n"
-_SCREEN = re.compile(r"<\|vision_start\|>.*?<\|vision_end\|>|<image>", re.DOTALL)
 
 
 class _Message(BaseModel):
@@ -46,7 +50,6 @@ class _Message(BaseModel):
 
     role: Literal["system", "user", "assistant"]
     content: Storable
-    loss_mask: int | None = None
 
 
 class _Row(BaseModel):
@@ -108,21 +111,23 @@ class UiTars(Format):
 
     def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for file in source.files(".jsonl", ".json"):
-            lines = source.lines(file) if file.suffix == ".jsonl" else iter([source.document(file)])
-            for place, value in lines:
+            for place, value in source.records(file):
                 try:
-                    yield place, self._part(model_of(_Row, _row(value), place), source, place)
+                    row = _row(value)
+                    check_row(row, ("messages",), place)
+                    yield place, self._part(model_of(_Row, row, place), source, place)
                 except Refused as refused:
                     yield place, refused
 
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        messages = [Message(one.role, _parts(one), is_masked(one.model_dump())) for one in row.messages]
+        off = is_masked(row.model_extra or {})
+        messages = [_read(one, f"messages.{at}", place, off) for at, one in enumerate(row.messages)]
 
         def read(number: int) -> Picture:
             return source.picture(row.images[number], place, f"images.{number}")
 
-        prompt, steps = steps_of(turns_of(messages, row.images, read, place, "messages"), unit, place)
+        prompt, steps = steps_of(turns_of(messages, row.images, read, place), unit, place)
         kept: dict[str, Any] = {}
         if known is None or known.step is None:
             kept = {"messages": [one.model_dump(exclude_none=True) for one in row.messages], "unit": unit}
@@ -145,7 +150,8 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """A message as it came, without tokens other than its pictures' placeholders."""
     content = message["content"]
     reply = message["role"] == "assistant"
-    return {**message, "content": plain(content) if reply else plain_between(content, _SCREEN)}
+    thoughts = {name: plain(one) for name in THOUGHTS if isinstance(one := message.get(name), str)}
+    return {**message, **thoughts, "content": plain(content) if reply else plain_between(content, SLOT)}
 
 
 def _row(value: Any) -> Any:
@@ -154,12 +160,16 @@ def _row(value: Any) -> Any:
     return value if messages is None else {"messages": messages}
 
 
-def _parts(message: _Message) -> list[str | None]:
-    """The texts of a message, and None for each placeholder; a reply has none."""
-    if message.role == "assistant":
-        return [message.content]
-    first, *others = _SCREEN.split(message.content)
-    return [first, *(part for text in others for part in (None, text))]
+def _read(message: _Message, field: str, place: Place, off: bool) -> Message:
+    """A message; a reply has no placeholders.
+
+    Args:
+        message, field, place: what stands where.
+        off: whether its row takes all of its messages out of training.
+    """
+    reply, given = message.role == "assistant", message.model_extra or {}
+    parts = [reply_of(message.content, given)] if reply else read_parts(message.content, place, f"{field}.content")
+    return Message(message.role, parts, field, off or is_masked(given), thought_of(given))
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
@@ -168,4 +178,4 @@ def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
     if not kept:
         return None
     asked = [one["content"] for one in kept["messages"] if one["role"] != "assistant"]
-    return kept if sum(len(_SCREEN.findall(one)) for one in asked) == len(record.steps) else None
+    return kept if sum(len(SLOT.findall(one)) for one in asked) == len(record.steps) else None

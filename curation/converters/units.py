@@ -28,6 +28,14 @@ def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
     return sides[unit], sides[unit]
 
 
+def extent_of(unit: str, width: int, height: int) -> str:
+    """A screen's sides in words."""
+    if unit == "fraction":
+        return "a screen in fractions of its sides, from 0 to 1"
+    across, down = scale_of(unit, width, height)
+    return f"a screen of {across:g} x {down:g} {unit}"
+
+
 def fraction_of(x: float, y: float, unit: str, width: int, height: int) -> tuple[float, float]:
     """A point in fractions of the screen.
 
@@ -36,5 +44,5 @@ def fraction_of(x: float, y: float, unit: str, width: int, height: int) -> tuple
     """
     across, down = scale_of(unit, width, height)
     if not (0 <= x <= across and 0 <= y <= down):
-        raise ValueError(f"({x:g}, {y:g}) is no point of a screen of {across:g} x {down:g} {unit}")
+        raise ValueError(f"({x:g}, {y:g}) is no point of {extent_of(unit, width, height)}")
     return x / across, y / down

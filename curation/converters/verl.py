@@ -4,7 +4,6 @@
 in a content stands for the next picture. In texts of ours a space is put into what would be taken for one.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Annotated, Any
@@ -17,15 +16,22 @@ from curation.converters.chat import (
     CHAT_UNITS,
     MARKS,
     SHOWN,
+    SLOT,
     Message,
     Part,
     Turn,
     Writing,
     chat_of,
+    check_row,
+    holds_more,
+    is_masked,
     joined,
     key_of,
+    read_parts,
     record_of,
+    reply_of,
     steps_of,
+    thought_of,
     turns_of,
 )
 from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
@@ -38,7 +44,6 @@ from schemas.text import Storable
 
 FILE = "verl.parquet"
 SCREEN = MARKS[0]
-_SCREEN = re.compile(re.escape(SCREEN))
 SCHEMA = pa.schema(
     [
         ("data_source", pa.string()),
@@ -136,9 +141,7 @@ class Verl(Format):
         info, reward = fields_of(row.get("extra_info")), fields_of(row["reward_model"])
         return {
             "data_source": row.get("data_source"),
-            "prompt": [
-                {"role": one["role"], "content": plain_between(one["content"], _SCREEN)} for one in row["prompt"]
-            ],
+            "prompt": [{"role": one["role"], "content": plain_between(one["content"], SLOT)} for one in row["prompt"]],
             "images": [image_of(step.screen) for step in record.steps],
             "ability": row.get("ability"),
             "reward_model": {"style": reward.get("style"), "ground_truth": plain(reward["ground_truth"])},
@@ -152,6 +155,7 @@ class Verl(Format):
     def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
         for place, value in rows_of_any(source):
             try:
+                check_row(value, ("prompt",), place)
                 yield place, self._part(model_of(_Row, value, place), source, place)
             except Refused as refused:
                 yield place, refused
@@ -159,13 +163,15 @@ class Verl(Format):
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
-        prompt = [Message(one.role, _parts(one.content), masked=True) for one in row.prompt]
+        prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt)]
 
         def read(number: int) -> Picture:
             return picture_in(row.images[number], source, place, f"images.{number}")
 
-        turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place, "prompt")
-        instruction, steps = steps_of([*turns, Turn("assistant", row.reward_model.ground_truth)], unit, place)
+        turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
+        off = is_masked(row.model_extra or {})
+        reply = Turn("assistant", row.reward_model.ground_truth, masked=off, field="reward_model.ground_truth")
+        instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
@@ -174,13 +180,16 @@ class Verl(Format):
         return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
-def _parts(content: str) -> list[str | None]:
-    """The texts of a message, and None for each placeholder."""
-    first, *others = content.split(SCREEN)
-    return [first, *(part for text in others for part in (None, text))]
+def _read(message: _Message, field: str, place: Place) -> Message:
+    """A message of a prompt, all of which is context."""
+    given = message.model_extra or {}
+    parts = read_parts(reply_of(message.content, given), place, f"{field}.content")
+    return Message(message.role, parts, field, masked=True, thought=thought_of(given))
 
 
 def _came(record: Exchanged) -> bool:
-    """Whether a record came as a row whose placeholders are those of its steps."""
+    """Return whether a record came as a row that verl's columns hold, whose placeholders are those of its steps."""
     kept = record.extra.get(Verl.name)
-    return bool(kept) and sum(one["content"].count(SCREEN) for one in kept["row"]["prompt"]) == len(record.steps)
+    if not kept or any(map(holds_more, kept["row"]["prompt"])):  # than verl's columns do
+        return False
+    return sum(len(SLOT.findall(one["content"])) for one in kept["row"]["prompt"]) == len(record.steps)

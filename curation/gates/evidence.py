@@ -11,6 +11,7 @@ from schemas.action import TERMINAL
 from schemas.config.section import Count, Section, Share
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
+from schemas.text import counted
 
 
 class EvidenceOptions(Section):
@@ -79,7 +80,6 @@ class ShortcutGate(Gate[ShortcutOptions]):
             return None
         task, screens = context.task, len({step.screenshot for step in steps})
         if task.successes >= self.options.least_known and screens < self.options.share * task.screens:
-            return GateResult(
-                False, f"{screens} screens; nine in ten of {task.successes} successes of this task need {task.screens}"
-            )
-        return GateResult(True, f"{screens} screens")
+            needed = f"nine in ten of {task.successes} successes of this task need {task.screens}"
+            return GateResult(False, f"{counted(screens, 'screen')}; {needed}")
+        return GateResult(True, counted(screens, "screen"))

@@ -34,6 +34,7 @@ from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
+from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
@@ -190,13 +191,15 @@ def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     already = numbers["already"]
     text = f"{numbers['trajectories']} trajectories, {numbers['steps']} steps of {request.path.name}"
     more = f"; {already} were in the lake already" if already else ""
+    if unread := numbers["unreadable"]:
+        more += f"; {counted(unread, 'step')} without an action that could be read (kept as text, with the reason)"
     more += f"; {numbers['decisions']} decisions of people" if numbers["decisions"] else ""
     return {"format": name.split(":")[1], "path": str(request.path), "source": name, **numbers, "say": text + more}
 
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
     """Writes all, with the tasks that it is of, and counts what was new and what the lake had before this import."""
-    mine, theirs = dict[str, int](), Home()
+    mine, unread, theirs = dict[str, int](), dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
         for chunk in _chunks(lake, request, of, theirs):
@@ -213,9 +216,10 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             lake.append("trajectories", [rows.trajectory for rows in new])
             theirs.decided += [(rows.trajectory.trajectory_id, rows.decided) for rows in chunk if rows.decided]
             mine |= {rows.trajectory.trajectory_id: rows.trajectory.n_steps for rows in new}
+            unread |= {one.trajectory.trajectory_id: sum(step.action is None for step in one.steps) for one in new}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
-    return {**counts, "decisions": decide_all(lake, theirs.decided)}
+    return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
 
 
 def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[Decided]]]) -> int:
@@ -351,7 +355,8 @@ def _all_of(refused: list[Refused]) -> UsageError:
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [
-        {"file": one.place.file, "line": one.place.line, "field": one.field, "problem": one.problem} for one in refused
+        {"file": one.place.file, one.place.counted: one.place.line, "field": one.field, "problem": one.problem}
+        for one in refused
     ]
     file.write_text("".join(map(line_of, rows)), encoding="utf-8")
     more = f" {len(refused) - 1} more records are refused." if len(refused) > 1 else ""

@@ -18,8 +18,12 @@ from models.families.code.calls import NoAction
 from models.families.reading import CLEARS, ENTERS, is_true
 from schemas.keyboard import is_modifier, names_of
 
-TOOLS = ("computer", "computer_action")
-"""Functions that have the action's kind among their arguments."""
+TOOLS = (
+    *("computer", "computer_action", "computer_call"),
+    *("computer_20241022", "computer_20250124", "computer_20251124"),
+)
+"""Functions that have the action's kind among their arguments, and points in pixels; those with a date are versions of
+Anthropic's tool, `computer_call` is OpenAI's."""
 DONE = "mark_task_complete"
 GRID = 999
 """Sides of the grid that Gemini's tool counts in, and computer-1's actions of the source `normalized_completion`."""

@@ -6,9 +6,10 @@ Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 from collections.abc import Iterator
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from curation.converters.exchanged import Metadata
+from curation.converters.files import fields_of
 from schemas.text import Storable
 
 OURS, COMPUTER_1 = "flywheel", "computer-1"
@@ -36,9 +37,18 @@ class Call(Open):
 
 
 class ImageSource(Open):
-    """Where a picture or a sound is."""
+    """Where a picture or a sound is; one that holds it (`data`, in base64) has it as a data URL."""
 
     path: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: object) -> object:
+        fields = fields_of(value)
+        if fields.get("path") is not None or not isinstance(fields.get("data"), str):
+            return value
+        others = {name: one for name, one in fields.items() if name != "data"}
+        return {**others, "path": f"data:;base64,{fields['data']}"}
 
 
 class Part(Open):

@@ -10,6 +10,7 @@ came.
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -30,6 +31,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.files import Source, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
+from schemas.action import TYPES
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
 NAME = "trajectory.json"
@@ -42,6 +44,7 @@ class Atif(Format):
     """A folder of documents and a folder of pictures."""
 
     name = "atif"
+    theirs = ("pixels", "fraction", "thousandths")
     prompts = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
@@ -79,7 +82,8 @@ class Atif(Format):
         known = document.extra.flywheel if document.extra else None
         calls = [call.function_name for step in document.steps for call in step.tool_calls or ()]
         usual = "pixels" if any(name in TOOLS for name in calls) or document.agent.name == COMPUTER_1 else None
-        unit = self.unit_of(known, source, place, usual)
+        acting = document.agent.name in (OURS, COMPUTER_1) or any(name in (*TYPES, *TOOLS) for name in calls)
+        unit = self.unit_of(known, source, place, usual or (None if acting else self.unit))
         pictures = Pictures(source, place, file)
         reading = Reading(document.agent.name, unit, place, pictures)
         for number, step in enumerate(document.steps):
@@ -91,7 +95,7 @@ class Atif(Format):
         success, about = None, About()
         if known is None:
             kept = {"document": _renamed(document, pictures, reading.first), "unit": unit}
-            reward = _reward(document, source, file)
+            reward = _reward(document, source, place, file)
             success = None if reward is None else reward >= 1.0
             about = About(reward=reward if reward is not None and -1.0 <= reward <= 1.0 else None)
         name = document.trajectory_id or document.session_id or place.file
@@ -109,27 +113,36 @@ def _documents(source: Source) -> list[Path]:
     return sorted(source.folder.rglob(NAME)) or source.files(".json")
 
 
-def _reward(document: Document, source: Source, file: Path) -> float | None:
+def _reward(document: Document, source: Source, place: Place, file: Path) -> float | None:
     """The reward of a trial: the document's, else that of the verifier in the result beside it or one folder up; None
     where neither says one.
 
     Raises:
-        Refused: a result that is no JSON.
+        Refused: a result that is no JSON, a reward that is no number.
     """
-    own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
+    stated = fields_of((document.final_metrics or {}).get("extra")).get("reward")
+    own = _number(stated, place, "final_metrics.extra.reward")
     beside = [file.with_name(RESULT), file.parent.parent / RESULT]
     found = next((one for one in beside if one.is_file()), None)
     if own is not None or found is None or file.name != NAME:
         return own
-    place, value = source.document(found)
+    at, value = source.document(found)
     if isinstance(value, Refused):
-        raise Refused(place, "", value.problem)
+        raise Refused(at, "", value.problem)
     rewards = fields_of(fields_of(fields_of(value).get("verifier_result")).get("rewards"))
-    return _number(rewards.get("reward", next(iter(rewards.values())) if len(rewards) == 1 else None))
+    name = next(iter(rewards)) if len(rewards) == 1 else "reward"
+    return _number(rewards.get(name), at, f"verifier_result.rewards.{name}")
 
 
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value == value else None
+def _number(value: object, place: Place, field: str) -> float | None:
+    """A reward, also one that is written as a text; None where there is none; raises Refused where it is no number."""
+    try:
+        number = None if value is None else float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if number is not None and not math.isfinite(number):
+        raise Refused(place, field, f"{str(value)[:80]!r} is no number: write one, or leave it out")
+    return number
 
 
 def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target: Target) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """ATIF as other agents write it: Harbor's computer-1 (harbor 0.26.0, `harbor/agents/computer_1`) and cua-bench (0.3.1,
 `cua_bench/results.py`), each call as the step that it is."""
 
+import base64
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -305,9 +306,10 @@ def test_cua_bench_shows_a_screen_before_and_after_each_call_and_ends_with_a_mes
 
 
 @pytest.mark.parametrize(
-    ("reward", "success"), [(1, True), (0.0, False), (0.5, False), (None, None), (True, None), ("1", None)]
+    ("reward", "number"), [(1, 1.0), (0.0, 0.0), (0.5, 0.5), (None, None), (True, 1.0), ("1", 1.0), ("0.5", 0.5)]
 )
-def test_a_reward_says_how_a_trial_ended(tmp_path: Path, reward: object, success: bool | None) -> None:
+def test_a_reward_says_how_a_trial_ended(tmp_path: Path, reward: object, number: float | None) -> None:
+    success = None if number is None else number >= 1.0
     click = agent(call("computer", type="click", x=1, y=1))
     beside, above = tmp_path / "cua", tmp_path / "harbor" / "agent"
     assert read(beside / "a", click, final_metrics={"extra": {"reward": reward}}).success is success
@@ -316,7 +318,63 @@ def test_a_reward_says_how_a_trial_ended(tmp_path: Path, reward: object, success
         folder.mkdir(parents=True)
         (file / "result.json").write_text(json.dumps(result))
         record = read(folder, click)
-        assert record.success is success and record.about.reward == (reward if success is not None else None)
+        assert (record.success, record.about.reward) == (success, number)
+
+
+def test_a_reward_that_is_no_number_is_refused_by_its_field(tmp_path: Path) -> None:
+    click = document(agent(call("computer", type="click", x=1, y=1)), final_metrics={"extra": {"reward": "won"}})
+    assert "final_metrics.extra.reward: 'won' is no number" in refused(FORM, saved(tmp_path / "a", click))
+    file = saved(tmp_path / "b", document(agent(call("computer", type="click", x=1, y=1))))
+    (tmp_path / "b" / "result.json").write_text(json.dumps({"verifier_result": {"rewards": {"score": {}}}}))
+    assert "result.json, verifier_result.rewards.score: '{}' is no number" in refused(FORM, file)
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        ("computer_call", {"action": {"type": "click", "x": 25, "y": 10}}),  # OpenAI, item `computer_call`
+        ("computer_20250124", {"action": "left_click", "coordinate": [25, 10]}),  # Anthropic, tool version
+    ],
+)
+def test_versions_of_the_computer_tools_need_no_unit(tmp_path: Path, function: str, arguments: dict[str, Any]) -> None:
+    assert actions(read(tmp_path, agent(call(function, **arguments)))) == [Click(x=0.5, y=0.25)]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [("computer_use", {"action": "left_click", "coordinate": [25, 25]}), ("browser_click", {"ref": "e3"})],
+)
+def test_a_function_that_is_no_action_is_named_without_a_unit(
+    tmp_path: Path, function: str, arguments: dict[str, Any]
+) -> None:
+    (step,) = read(tmp_path, agent(call(function, **arguments), shown=1)).steps
+    assert step.action is None and step.error == f"no action of ours is {function}"
+
+
+def test_a_document_without_screens_is_refused_by_that_and_not_by_a_unit(tmp_path: Path) -> None:
+    """Harbor's terminus-2 records texts alone (`bash_command`)."""
+    shell = agent(call("bash_command", keystrokes="ls"))
+    shell["observation"] = {"results": [{"content": "a b"}]}
+    asked = {"source": "user", "message": "List the files."}
+    texts = {**document(), "steps": [asked, shell]}
+    assert refused(FORM, saved(tmp_path / "a", texts)).endswith("steps: a trajectory without screenshots")
+    nothing = {**document(), "steps": []}
+    assert refused(FORM, saved(tmp_path / "b", nothing)).endswith("steps: no step of the user says what is asked")
+
+
+def test_calls_named_as_actions_ask_for_the_units_of_others(tmp_path: Path) -> None:
+    said = refused(FORM, saved(tmp_path, document(agent(call("click", x=25, y=10)))))
+    assert said.endswith("name it: --unit pixels or fraction or thousandths")
+
+
+def test_a_document_may_hold_a_picture_and_one_without_a_place_is_refused_by_its_field(tmp_path: Path) -> None:
+    told = document(agent(call("computer", type="click", x=25, y=10)))
+    told["steps"][0]["message"][1]["source"] = {"data": base64.b64encode(picture(3).png).decode()}
+    (record,) = taken(FORM, saved(tmp_path / "in", told))
+    assert record.steps[0].screen == picture(3)
+    assert taken(FORM, written(FORM, [record], tmp_path / "out"))[0].steps == record.steps
+    told["steps"][0]["message"][1]["source"] = {"media_type": "image/png"}
+    assert "steps.0.message.1.source.path: it is missing" in refused(FORM, saved(tmp_path / "bad", told))
 
 
 def test_a_folder_of_trials_is_read_with_the_pictures_and_the_reward_of_each(tmp_path: Path) -> None:

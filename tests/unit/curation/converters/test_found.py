@@ -45,7 +45,7 @@ def test_no_address_of_label_studio_leads_out_of_the_folder(tmp_path: Path, imag
     (tmp_path / "in").mkdir()
     file = tmp_path / "in" / "tasks.json"
     file.write_text(json.dumps([{"data": {"image": image, "instruction": "Buy it."}}]))
-    assert "tasks.json, line 1, data.image" in refused(FORMATS.class_of("label-studio")(), file)
+    assert "tasks.json, task 1, data.image" in refused(FORMATS.class_of("label-studio")(), file)
 
 
 @pytest.mark.parametrize("instruction", [{"instruction": None}, {"instruction": ""}, {}])

@@ -119,7 +119,7 @@ def test_a_frame_s_number_that_is_none_is_refused_by_row(tmp_path: Path) -> None
     (row,) = pq.read_table(file).to_pylist()
     pq.write_table(pa.Table.from_pylist([{**row, "frame_index": "first"}]), file)
     of_row, of_episode = map(str, read(form, folder))
-    assert "line 1, frame_index: should be a valid integer" in of_row
+    assert "row 1, frame_index: should be a valid integer" in of_row
     assert "no frame of episode 0 can be read" in of_episode
 
 

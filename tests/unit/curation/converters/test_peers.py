@@ -284,7 +284,7 @@ def test_a_label_studio_task_of_others_is_a_step_that_its_first_answer_gives(tmp
     assert back["data"]["app"] == "files" and back["annotations"] == task["annotations"] and back["project"] == 1
     value["x"] = 150.0
     said = refused(form, source(tmp_path / "in", "theirs.json", [task]))
-    assert "line 1, annotations.result.value.x: (150, 25) is no point" in said
+    assert "task 1, annotations.result.value.x: (150, 25) is no point" in said
 
 
 def answered_task(folder: Path, *results: dict[str, Any], size: tuple[int, int] = (50, 40)) -> Path:
@@ -294,6 +294,33 @@ def answered_task(folder: Path, *results: dict[str, Any], size: tuple[int, int] 
     task = {"data": {"image": "0.png", "instruction": "Open its menu."}, "annotations": [{"result": list(results)}]}
     (folder / "theirs.json").write_text(json.dumps([task]))
     return folder / "theirs.json"
+
+
+@pytest.mark.parametrize("kind", ["polygonlabels", "brushlabels", "ellipselabels", "polygon"])
+def test_a_region_that_says_no_point_is_refused_unless_another_gives_the_action(tmp_path: Path, kind: str) -> None:
+    form = FORMATS.class_of("label-studio")()
+    region = {"type": kind, "from_name": "shape", "value": {"points": [[1, 1], [2, 2], [3, 1]]}}
+    said = refused(form, answered_task(tmp_path / "alone", region))
+    assert f"task 1, annotations.0.result.0.type: '{kind}' says no point" in said
+    point = {"type": "keypointlabels", "from_name": "point", "value": {"x": 50, "y": 25, "keypointlabels": ["click"]}}
+    (read,) = taken(form, answered_task(tmp_path / "both", region, point))
+    assert read.steps[0].action == Click(x=0.5, y=0.25)
+
+
+def test_a_point_with_a_label_that_is_no_action_is_refused_and_one_without_is_a_click(tmp_path: Path) -> None:
+    form = FORMATS.class_of("label-studio")()
+    point = {"type": "keypointlabels", "from_name": "kp", "value": {"x": 50, "y": 25, "keypointlabels": ["Button"]}}
+    said = refused(form, answered_task(tmp_path / "named", point))
+    assert "annotations.result.value.keypointlabels: 'Button' is no action: label the point as one of click, " in said
+    bare = {"type": "keypoint", "from_name": "kp", "value": {"x": 50, "y": 25}}
+    assert taken(form, answered_task(tmp_path / "bare", bare))[0].steps[0].action == Click(x=0.5, y=0.25)
+
+
+def test_a_task_of_json_min_is_refused_with_the_export_to_choose(tmp_path: Path) -> None:
+    task = {"image": "0.png", "id": 1, "instruction": "Open it.", "point": [{"x": 1, "y": 1}], "annotator": 1}
+    (tmp_path / "theirs.json").write_text(json.dumps([task]))
+    said = refused(FORMATS.class_of("label-studio")(), tmp_path / "theirs.json")
+    assert said.startswith("theirs.json, task 1, data: it is missing, as in JSON_MIN") and "as JSON" in said
 
 
 def test_a_rectangle_of_a_label_studio_answer_points_at_its_centre(tmp_path: Path) -> None:

@@ -112,7 +112,7 @@ def foreign(name: str) -> dict[str, Any]:
         }
         for role, text in SAID
     ]
-    if name == "ui-tars":
+    if name in ("ui-tars", "trl"):
         turns[0]["content"] = f"Write {EVERY.replace('<image>', '').replace('<|vision_start|>', '')}"
     if name == "verl":
         return {"prompt": turns[:-1], "images": ["1.png"], "reward_model": {"ground_truth": REPLY}}

@@ -59,6 +59,8 @@ def test_a_success_on_too_few_screens_is_held_back_and_one_click_is_enough_where
         return found.passed
 
     assert not short(steps("a"), KNOWN) and short(steps("a", "b"), KNOWN)
+    one = ShortcutGate(ShortcutOptions()).check(trajectory(), steps("a"), GateContext(task=KNOWN))
+    assert one is not None and one.reason == "1 screen; nine in ten of 40 successes of this task need 4"
     assert short(steps("a"), TaskFacts(successes=40, changed=0, screens=2))
     assert short(steps("a"), TaskFacts(successes=4, changed=4, screens=4))
     assert ShortcutGate(ShortcutOptions()).check(trajectory(success=False), steps("a"), GateContext(task=KNOWN)) is None

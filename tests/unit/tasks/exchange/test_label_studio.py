@@ -121,6 +121,10 @@ def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_
     read = answered(tmp_path / "box", added=({"type": "rectanglelabels", "from_name": "icons", "value": box},))
     assert isinstance(read, Exchanged) and not read.decided
     assert read.steps[0].extra["label-studio"]["task"]["annotations"][0]["result"][0]["from_name"] == "icons"
+    read = answered(tmp_path / "landmark", added=({**point(90, 90, "Button"), "from_name": "landmarks"},))
+    assert isinstance(read, Exchanged) and not read.decided
+    read = answered(tmp_path / "foreign", added=(point(90, 90, "Button"),))
+    assert isinstance(read, Refused) and "'Button' is no action" in read.problem
     read = answered(tmp_path / "no", choice("decision", "Sharp"))
     assert isinstance(read, Refused) and "'Sharp' is none of accept" in read.problem
 

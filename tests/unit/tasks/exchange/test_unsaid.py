@@ -124,3 +124,12 @@ def test_the_funnel_takes_no_import_for_an_environment_failure_that_does_not_say
     assert (funnel.counts["valid"], funnel.counts["judged"]) == (1, 1)
     assert [(one.stage, one.gate) for one in funnel.drops] == [("selected", "verifier")]
     assert ask(run.lake, "funnel").to_pylist()[0]["valid"] == 1
+
+
+def test_an_import_counts_the_steps_whose_action_it_could_not_read(run: Run, tmp_path: Path) -> None:
+    call = record("b", "ada")
+    call["traj"][0]["value"]["code"] = "computer.tripleClick(x=0.1, y=0.2)"
+    brought(run, tmp_path / "in", [record("a", "ada"), call])
+    done = _bring(run, -2, Request(format="agentnet", path=tmp_path / "in"), f"import:agentnet:{2:016d}")
+    assert done["unreadable"] == 1
+    assert done["say"].endswith("; 1 step without an action that could be read (kept as text, with the reason)")
