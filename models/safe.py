@@ -88,12 +88,12 @@ def stored_names(file: Path) -> list[str]:
         with file.open("rb") as content:
             start = content.read(8)
             length = int.from_bytes(start, "little")
-            if _POINTER.startswith(start):
+            if len(start) == 8 and _POINTER.startswith(start):
                 raise CheckpointError(f"{file} is a Git LFS pointer, not the file itself.", "Run `git lfs pull` there.")
             header = dict(json.loads(content.read(min(length, size))))
         weights = {name: field for name, field in header.items() if name != "__metadata__"}
         whole = 8 + length + max((int(field["data_offsets"][1]) for field in weights.values()), default=0)
-    except (OSError, ValueError, TypeError, LookupError) as error:
+    except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{file}: {error}.", "Fetch or save that file again.") from error
     if size != whole:
         problem = f"{file} has {size:,} bytes, and its header says {whole:,}: it was cut or written over."

@@ -67,15 +67,12 @@ _TRAINED = (
     *("mobile-agent", "mai-ui", "ui-venus", "infi-gui", "gui-actor", "gui-g1", "gui-g2", "gui-r1", "ui-r1", "ui-s1"),
     *("ui-ins", "se-gui", "dart-gui", "step-gui", "tong-ui", "gta1", "jedi", "aguvis", "show-ui", "os-atlas"),
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
-    *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "mano", "ui-tron", "gui-eyes"),
+    *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
 )
 """Names of models that were trained from others to write a grammar of their own."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
-_BASE = re.compile(r"^base_model:([^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
-"""What a model card says that the model was trained from: one name, or a list."""
-_NAME = re.compile(r"\w[\w./+-]*")
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(
     r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^>]*>(?P<tagged>.*?)</h1>", re.MULTILINE | re.IGNORECASE | re.DOTALL
@@ -162,8 +159,21 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
     front = _FRONT.match(text)
     found = _TITLE.search(_FENCED.sub("", text[front.end() :] if front else text))
     title = _TAG.sub("", found["line"] or found["tagged"]).strip() if found else ""
-    base = _BASE.search(front[1]) if front else None
-    return [*names, *path[:-1], title], [*names, title] if base else names, _NAME.findall(base[1]) if base else []
+    bases = _bases(card) if front else []
+    return [*names, *path[:-1], title], [*names, title] if bases else names, bases
+
+
+def _bases(card: Path) -> list[str]:
+    """The names of the models that a card says a checkpoint was trained from, without their owners or folders."""
+    import yaml
+    from huggingface_hub import metadata_load
+
+    try:
+        named = (metadata_load(card) or {}).get("base_model") or []
+    except (ValueError, AttributeError, yaml.YAMLError):
+        return []
+    listed = named if isinstance(named, list) else [named]
+    return [re.split(r"[/\\]+", str(one).rstrip("/\\"))[-1] for one in listed]
 
 
 def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence[str]) -> str:

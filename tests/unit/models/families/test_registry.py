@@ -66,7 +66,7 @@ def test_a_checkpoint_that_goes_by_another_models_name_is_refused(
         (base / "README.md").write_text(f"---\nbase_model: own/{called}\n---\n# My agent\n")
     if where == "bases":
         (base / "README.md").write_text(
-            f"---\nbase_model:\n  - Qwen/Some-VL\n  - own/{called}\nx: y\n---\n# My agent\n"
+            f"---\n'base_model':\n\n  # merged\n  - Qwen/Some-VL\n  - own/{called}\nx: y\n---\n# My agent\n"
         )
     if where == "card":
         (base / "README.md").write_text(f"---\nlicense: mit\nbase_model:\n- Qwen/Some-VL-7B\n---\n# {called}\n\nText.")
