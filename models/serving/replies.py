@@ -33,7 +33,7 @@ Piece = tuple[str, Any]
 _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
 """What its parser says of a tool call that is JSON and no call."""
-_ENDED = re.compile(r"(?:<\|(?:im_end|endoftext)\|>\s*)+\Z")
+_ENDS = ("<|im_end|>", "<|endoftext|>")
 """The end of a turn, which stands in thinking that has none of its own."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
@@ -127,7 +127,7 @@ def _written(pieces: list[Piece]) -> str:
     for kind, together in groupby(pieces, key=lambda piece: piece[0]):
         values = [value for _, value in together]
         if kind == THOUGHT:
-            thought = _ENDED.sub("", "".join(values))
+            thought = _without_end("".join(values))
             reply += BEGIN_THINKING + ("" if thought[:1] == "\n" else "\n") + thought
             closes = True
             continue
@@ -137,6 +137,18 @@ def _written(pieces: list[Piece]) -> str:
         for text in texts:
             reply += ("\n" if reply and not (reply[-1:] == "\n" or text[:1] == "\n") else "") + text
     return reply
+
+
+def _without_end(thought: str) -> str:
+    """Remove all ends of a turn from the end of what was thought, with the white space behind each."""
+    at = end = len(thought)
+    while True:
+        while end and thought[end - 1].isspace():
+            end -= 1
+        mark = next((one for one in _ENDS if thought.endswith(one, 0, end)), "")
+        if not mark:
+            return thought[:at]
+        at = end = end - len(mark)
 
 
 def _call(kind: str, value: Any) -> str:

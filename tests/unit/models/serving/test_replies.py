@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -321,3 +322,11 @@ def test_a_server_whose_first_answers_hold_no_reply_is_refused_and_later_ones_ar
         return
     with pytest.raises(FlywheelError, match="no action can be read in its first 8 answers: they are empty"):
         model.generate([[]] * len(answers), [0] * len(answers), 1.0, 9)
+
+
+def test_many_ends_of_a_turn_in_thinking_are_removed_in_time_as_its_length() -> None:
+    began = time.monotonic()
+    thought = "Hm. " + "<|im_end|> " * 20000
+    assert reply_of({"reasoning": thought}).text == "<think>\nHm. "
+    assert reply_of({"reasoning": f"{thought}."}).text == f"<think>\n{thought}."
+    assert time.monotonic() - began < 1
