@@ -73,6 +73,16 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
     return Reply(_written(pieces), kinds, STREAMED in message or CALLED not in kinds or not ends)
 
 
+def content_of(message: Mapping[str, Any]) -> Reply:
+    """The content alone of a message, whatever else it holds.
+
+    Raises:
+        KeyError: it has no content, and nothing that was taken out of it.
+    """
+    taken = any(message.get(field) for field in (*REASONING, "tool_calls"))
+    return Reply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
+
+
 def streamed(body: str) -> dict[str, Any]:
     """The completion that a stream of events gives, its pieces in their order.
 

@@ -295,6 +295,19 @@ def test_a_judge_s_answer_is_its_content_without_what_it_thought() -> None:
     assert client(choices(message)).chat({})["text"] == '{"score": 1}'
 
 
+@pytest.mark.parametrize("more", [{"reasoning": {"a": 1}}, {"tool_calls": [{"id": "x"}]}, {"reasoning_content": ["a"]}])
+def test_a_judge_s_answer_needs_nothing_but_its_content(more: dict[str, Any]) -> None:
+    assert client(choices({"content": "Yes.", **more})).chat({})["text"] == "Yes."
+    with pytest.raises(NoAnswer):
+        client(choices({"content": "Yes.", **more})).complete({})
+
+
+@pytest.mark.parametrize("message", [{}, {"content": [1]}, {"content": {"a": 1}}, None])
+def test_a_judge_s_answer_without_a_text_is_no_answer(message: Any) -> None:
+    with pytest.raises(NoAnswer):
+        client(choices(message)).chat({})
+
+
 @pytest.mark.parametrize(
     ("message", "told"),
     [
