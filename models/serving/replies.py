@@ -21,7 +21,6 @@ from typing import Any
 
 from models.families.thinking import CLOSE as END_THINKING
 from models.families.thinking import OPEN as BEGIN_THINKING
-from models.families.thinking import split_thinking
 from models.families.tools import CLOSE, OPEN
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
@@ -46,7 +45,8 @@ class Reply:
     Args:
         text: all of it.
         kinds: which fields a server split it into.
-        ordered: whether the calls are known to stand behind what was said.
+        ordered: whether it is known to be whole and in the order in which it was written: `transformers serve` without
+            a stream keeps the last thinking and the last words only of a reply that it splits.
     """
 
     text: str
@@ -69,8 +69,7 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
     if not pieces and STREAMED not in message:
         message["content"]  # one that has no such field is no message
     kinds = frozenset(kind for kind, _ in pieces)
-    ends = any(kind == SAID and split_thinking(value)[1] != value for kind, value in pieces)
-    return Reply(_written(pieces), kinds, STREAMED in message or CALLED not in kinds or not ends)
+    return Reply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID})
 
 
 def content_of(message: Mapping[str, Any]) -> Reply:

@@ -212,22 +212,48 @@ def test_a_server_that_fails_at_what_the_policy_wrote_is_asked_for_a_stream_and_
     assert [(one.get("stream"), one["seed"]) for one in asked] == [(None, 7), (None, 7), (True, 7)]
 
 
-def test_a_call_within_thinking_that_nothing_opened_is_no_action() -> None:
-    of = family("qwen3-vl")
-    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
-    reply = f"Perhaps {draft} no.</think>\n\n{meant}"
+def behind_transformers(
+    reply: str, asked: list[Any] | None = None, prompt: str = PROMPT, checkpoint: Path = HERE
+) -> ServerModel:
+    """A model behind `transformers serve` that writes a reply to everything."""
 
     def handler(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         if "top_k" in body:
             return httpx.Response(422, json={"detail": f"Unexpected fields in the request: {set(body)}"})
+        if asked is not None:
+            asked.append(body.get("stream"))
         if "stream" in body:
-            return events(streamed_by_transformers(reply, "qwen3_vl"))
-        return choices(completed_by_transformers(reply, "qwen3_vl"))
+            return events(streamed_by_transformers(reply, "qwen3_vl", prompt))
+        try:
+            return choices(completed_by_transformers(reply, "qwen3_vl", prompt))
+        except (ValueError, TypeError, KeyError):
+            return httpx.Response(500, text="Internal Server Error")
 
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
-    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 1.0, 9)
-    assert of.read(made, SCREEN).action == of.read(Completion(reply), SCREEN).action == ACTIONS[1]
+    return ServerModel(checkpoint, policy, "p", httpx.MockTransport(handler))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Perhaps {draft} no.</think>\n\n{meant}",
+        "Perhaps {draft} no.</think>\nI do it. {meant} done",
+        "I click the button.\n{meant}\nThen I wait.",
+        "<think>\na {draft}</think>\nb\n<think>\nc\n</think>\n{meant}",
+        "<think>\na</think> hm {draft} no\n</think>\n{meant}\nend",
+    ],
+)
+def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: str) -> None:
+    of = family("qwen3-vl")
+    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
+    reply, asked = form.format(draft=draft, meant=meant), list[Any]()
+    model = behind_transformers(reply, asked)
+    for made in model.generate([[], []], [7, 8], 1.0, 9):
+        there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
+        assert there.action == here.action == ACTIONS[1]
+        assert "".join(there.thought.split()) == "".join(here.thought.split()), "but for white space"
+    assert asked == [None, True, True], "a server that splits replies is asked for streams alone"
 
 
 def test_thinking_without_an_end_is_left_open_and_holds_no_end_of_a_turn() -> None:
