@@ -20,7 +20,7 @@ from typing import Any
 from PIL import Image
 
 from models.serving.openai import FAILED, Failed, OpenAIClient, Rejected
-from models.serving.replies import THOUGHT, Reply
+from models.serving.replies import THOUGHT, Reply, settled
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -157,7 +157,8 @@ class Readable:
         raise FlywheelError(
             f"`policy.server`: no action can be read in its first {self._none} answers: {told}, though the model "
             f"generated {answer['generated'] or 'some'} tokens in the last one.",
-            "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser.",
+            "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser; for "
+            "transformers serve put the response_template of docs/serve.md into tokenizer_config.json.",
         )
 
 
@@ -320,6 +321,9 @@ class Sampling:
             NoAnswer: the server failed, or takes neither form.
             FlywheelError: the checkpoint decides what is sampled, whatever a request says.
         """
+        return settled(self._asked(body, temperature, checkpoint), checkpoint)
+
+    def _asked(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
         if self._form is not stock:
             try:
                 choice = self._client.complete({**whole(temperature), **body})

@@ -13,15 +13,17 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
 from models.families.thinking import CLOSE as END_THINKING
 from models.families.thinking import OPEN as BEGIN_THINKING
+from models.families.thinking import split_thinking
 from models.families.tools import CLOSE, OPEN
+from schemas.text import storable
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message that hold what was thought: transformers and SGLang, vLLM, and templates of some checkpoints."""
@@ -34,6 +36,9 @@ _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*
 """What its parser says of a tool call that is JSON and no call."""
 _ENDS = ("<|im_end|>", "<|endoftext|>")
 """The end of a turn, which stands in thinking that has none of its own."""
+_PROMPT = "add_generation_prompt"
+_OPENED = re.compile(r"<think>(?:\\n|\s)*(?:['\"]\s*-?\}\}|\{%|\Z)")
+"""A beginning of thinking at the end of what a template writes."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
@@ -47,11 +52,13 @@ class Reply:
         kinds: which fields a server split it into.
         ordered: whether it is known to be whole and in the order in which it was written: `transformers serve` without
             a stream keeps the last thinking and the last words only of a reply that it splits.
+        before: what stands before its first call.
     """
 
     text: str
     kinds: frozenset[str]
     ordered: bool = True
+    before: str = ""
 
     @property
     def split(self) -> bool:
@@ -69,7 +76,39 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
     if not pieces and STREAMED not in message:
         message["content"]  # one that has no such field is no message
     kinds = frozenset(kind for kind, _ in pieces)
-    return Reply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID})
+    before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
+    return Reply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, _written(before))
+
+
+def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """The choice with its reply read by what the checkpoint's prompt says of thinking.
+
+    Behind a call that could not be read, the rest of the reply is not known, and an end of thinking may stand there: of
+    a model that thinks, unless it is known to have ended, what stands before its calls is left. Where the prompt opened
+    the thinking and nothing ended it, the reply is its text.
+    """
+    reply: Reply = choice["reply"]
+    text = reply.text
+    ended = THOUGHT in reply.kinds or split_thinking(reply.before)[1] != reply.before
+    if UNREAD in reply.kinds and not ended and BEGIN_THINKING in _template(checkpoint):
+        text = reply.before
+    elif reply.kinds == {THOUGHT} and _OPENED.search(_template(checkpoint).rpartition(_PROMPT)[2]):
+        text = text.removeprefix(BEGIN_THINKING).removeprefix("\n")
+        reply = replace(reply, text=text, kinds=reply.kinds | {SAID})
+    return choice if text == choice["reply"].text else {**choice, "text": storable(text), "reply": reply}
+
+
+def _template(checkpoint: Path) -> str:
+    """The chat templates of a checkpoint, as they are written in its files; empty where there is none."""
+    found = list[Any]()
+    for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
+        try:
+            text = (checkpoint / name).read_text(encoding="utf-8")
+            given = text if name.endswith("jinja") else json.loads(text).get("chat_template")
+        except (OSError, ValueError, AttributeError):
+            continue
+        found += [one.get("template") for one in given if isinstance(one, dict)] if isinstance(given, list) else [given]
+    return next((one for one in found if isinstance(one, str)), "")
 
 
 def content_of(message: Mapping[str, Any]) -> Reply:

@@ -256,6 +256,56 @@ def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: 
     assert asked == [None, True, True], "a server that splits replies is asked for streams alone"
 
 
+UNREADABLE = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "type", "text": "a\nb"}}\n</tool_call>'
+THINKS = """{%- for message in messages %}{{- '<think>\\n' + message.thought }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+OPENS = THINKS.replace("assistant\\n", "assistant\\n<think>\\n")
+
+
+def checkpoint_of(template: str, at: Path, name: str = "chat_template.jinja") -> Path:
+    (at / name).write_text(template if name.endswith("jinja") else json.dumps({"chat_template": template}))
+    return at
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("form", ["maybe {call} no.</think>\n{meant}", "or {meant} or {call} no.</think>\n{meant}"])
+def test_of_a_model_that_thinks_a_call_that_no_server_could_read_is_not_performed(
+    form: str, name: str, tmp_path: Path
+) -> None:
+    of = family("qwen3-vl")
+    reply = form.format(call=UNREADABLE, meant=of.reply("", ACTIONS[0], SCREEN))
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path, name)).generate([[]], [7], 1.0, 9)
+    assert made.text == reply.split()[0] and not made.failure
+    assert (found := of.read(made, SCREEN)).action is None and found.error
+
+
+@pytest.mark.parametrize(("template", "before"), [(THINKS, "<think>\nHm\n</think>\n"), ("{{ messages }}", "Hm\n")])
+def test_a_call_that_no_server_could_read_is_performed_where_thinking_has_ended(
+    template: str, before: str, tmp_path: Path
+) -> None:
+    of, checkpoint = family("qwen3-vl"), checkpoint_of(template, tmp_path)
+    (made,) = behind_transformers(before + UNREADABLE, checkpoint=checkpoint).generate([[]], [7], 1.0, 9)
+    assert (
+        of.read(made, SCREEN).action == of.read(Completion(before + UNREADABLE), SCREEN).action == Type(content="a\nb")
+    )
+
+
+def test_a_reply_to_a_prompt_that_opened_thinking_is_its_text_where_nothing_ended_it(tmp_path: Path) -> None:
+    of = family("qwen3-vl")
+    reply = "Action: I click.\n" + of.reply("", ACTIONS[0], SCREEN)
+    model = behind_transformers(reply, None, f"{PROMPT}<think>\n", checkpoint_of(OPENS, tmp_path))
+    for made in model.generate([[]] * 9, [0] * 9, 1.0, 9):
+        there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
+        assert (there.action, there.thought) == (here.action, here.thought) and there.action == ACTIONS[0]
+
+
+def test_a_reply_that_opened_thinking_itself_and_never_ended_it_is_no_action(tmp_path: Path) -> None:
+    of = family("qwen3-vl")
+    reply = "<think>\nPerhaps " + of.reply("", ACTIONS[0], SCREEN)
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path)).generate([[]], [7], 1.0, 9)
+    assert of.read(made, SCREEN).action is of.read(Completion(reply), SCREEN).action is None
+
+
 def test_thinking_without_an_end_is_left_open_and_holds_no_end_of_a_turn() -> None:
     message = completed_by_transformers("<think>\nMaybe.", "qwen3_vl")
     assert client(choices(message)).complete({})["text"].strip() == "<think>\nMaybe."
@@ -344,7 +394,8 @@ def test_a_judge_s_answer_without_a_text_is_no_answer(message: Any) -> None:
 def test_a_server_that_keeps_every_reply_is_refused_before_the_policy_acts(message: Any, told: str) -> None:
     kept = Sampling(client(choices(message)))
     with pytest.raises(
-        FlywheelError, match=rf"no action can be read in its first 6 answers: .*{told}.*--reasoning-parser"
+        FlywheelError,
+        match=rf"no action can be read in its first 6 answers: .*{told}.*--reasoning-parser.*response_template",
     ):
         require_sampling(lambda body, heat: kept.ask(body, heat, HERE), {"model": "m"})
 
