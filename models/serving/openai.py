@@ -10,14 +10,14 @@ the config names and appears in no message.
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from models.serving.meter import charge
-from models.serving.replies import reply_of, streamed
+from models.serving.replies import Reply, content_of, reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
 from schemas.text import broken, restored, storable
 
@@ -125,8 +125,9 @@ class OpenAIClient:
         Everything in the messages that may be a token is broken, whatever the model's vocabulary, and the answer's text
         restored (`schemas.text`). Fields and errors as of `complete`.
         """
-        choice = self.complete({**body, "messages": [_broken(one) for one in body.get("messages") or ()]})
-        return {**choice, "text": restored(storable(choice["message"].get("content") or ""))}
+        asked = {**body, "messages": [_broken(one) for one in body.get("messages") or ()]}
+        choice = self._completed(asked, (), content_of)
+        return {**choice, "text": restored(choice["text"])}
 
     def complete(self, body: Mapping[str, Any], final: Sequence[int] = ()) -> dict[str, Any]:
         """The first choice of a chat completion as the server wrote it, asked for in these very words.
@@ -148,21 +149,27 @@ class OpenAIClient:
             Unreachable: nothing answers there.
             FlywheelError: it refuses the key or does not have the model.
         """
+        return self._completed(body, final, reply_of)
+
+    def _completed(
+        self, body: Mapping[str, Any], final: Sequence[int], read: Callable[[Mapping[str, Any]], Reply]
+    ) -> dict[str, Any]:
+        """The first choice, as `complete` says, of whose message the reply is read so."""
         answer, completion = self._sent(json.dumps(body).encode(), final)
         try:
             tokens = self._metered(completion)
             choice = completion["choices"][0]
-            reply = reply_of(choice["message"])
+            reply = read(choice["message"])
             text = storable(reply.text)
             ended, metadata = choice.get("finish_reason"), completion.get("metadata")
-            read = completion.get("prompt_token_ids") or choice.get("prompt_token_ids") or []
+            prompt = completion.get("prompt_token_ids") or choice.get("prompt_token_ids") or []
             generated = _count(completion, "completion_tokens")
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
             raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
         told = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
-        return {**choice, **told, "metadata": metadata, "prompt_token_ids": read}
+        return {**choice, **told, "metadata": metadata, "prompt_token_ids": prompt}
 
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers and takes the key."""

@@ -20,7 +20,7 @@ from typing import Any
 from PIL import Image
 
 from models.serving.openai import FAILED, Failed, OpenAIClient, Rejected
-from models.serving.replies import THOUGHT, Reply
+from models.serving.replies import THOUGHT, Reply, settled
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -157,7 +157,8 @@ class Readable:
         raise FlywheelError(
             f"`policy.server`: no action can be read in its first {self._none} answers: {told}, though the model "
             f"generated {answer['generated'] or 'some'} tokens in the last one.",
-            "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser.",
+            "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser; for "
+            "transformers serve put the response_template of docs/serve.md into tokenizer_config.json.",
         )
 
 
@@ -301,13 +302,15 @@ class Sampling:
         self._client = client
         self._form: Callable[[float], dict[str, Any]] | None = None
         self._neutral: set[Path] = set()
+        self._streams = False
 
     def ask(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
         """Asks for a completion of the model's whole distribution; what the body says itself is kept.
 
         `transformers serve` answers a tool call that it cannot read with a bare 500, for which it has generated a whole
-        reply: it is asked once more for a stream, and only then is it a failure of the server. The same holds where a
-        call may stand within thinking, which a stream shows by its order.
+        reply: it is asked once more for a stream, and only then is it a failure of the server. The same holds where it
+        splits a reply, of which a stream alone gives all parts in their order; from then on a stream is all it is asked
+        for.
 
         Args:
             body: the rest of the request.
@@ -318,6 +321,9 @@ class Sampling:
             NoAnswer: the server failed, or takes neither form.
             FlywheelError: the checkpoint decides what is sampled, whatever a request says.
         """
+        return settled(self._asked(body, temperature, checkpoint), checkpoint)
+
+    def _asked(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
         if self._form is not stock:
             try:
                 choice = self._client.complete({**whole(temperature), **body})
@@ -332,12 +338,14 @@ class Sampling:
             require_neutral(checkpoint)
             self._neutral.add(checkpoint)
         asked = {**stock(temperature), **body}
-        try:
-            choice = self._client.complete(asked, final=(FAILED,))
-            if choice["reply"].ordered:
-                return choice
-        except Failed:  # perhaps at the policy's own words, of which a stream gives more
-            pass
+        if not self._streams:
+            try:
+                choice = self._client.complete(asked, final=(FAILED,))
+                if choice["reply"].ordered:
+                    return choice
+                self._streams = True
+            except Failed:  # perhaps at the policy's own words, of which a stream gives more
+                pass
         return self._client.complete({**asked, "stream": True})
 
 

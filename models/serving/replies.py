@@ -13,9 +13,9 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from models.families.thinking import CLOSE as END_THINKING
 from models.families.thinking import OPEN as BEGIN_THINKING
 from models.families.thinking import split_thinking
 from models.families.tools import CLOSE, OPEN
+from schemas.text import storable
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message that hold what was thought: transformers and SGLang, vLLM, and templates of some checkpoints."""
@@ -33,8 +34,11 @@ Piece = tuple[str, Any]
 _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
 """What its parser says of a tool call that is JSON and no call."""
-_ENDED = re.compile(r"(?:<\|(?:im_end|endoftext)\|>\s*)+\Z")
+_ENDS = ("<|im_end|>", "<|endoftext|>")
 """The end of a turn, which stands in thinking that has none of its own."""
+_PROMPT = "add_generation_prompt"
+_OPENED = re.compile(r"<think>(?:\\n|\s)*(?:['\"]\s*-?\}\}|\{%|\Z)")
+"""A beginning of thinking at the end of what a template writes."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
@@ -46,12 +50,15 @@ class Reply:
     Args:
         text: all of it.
         kinds: which fields a server split it into.
-        ordered: whether the calls are known to stand behind what was said.
+        ordered: whether it is known to be whole and in the order in which it was written: `transformers serve` without
+            a stream keeps the last thinking and the last words only of a reply that it splits.
+        before: what stands before its first call.
     """
 
     text: str
     kinds: frozenset[str]
     ordered: bool = True
+    before: str = ""
 
     @property
     def split(self) -> bool:
@@ -69,8 +76,49 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
     if not pieces and STREAMED not in message:
         message["content"]  # one that has no such field is no message
     kinds = frozenset(kind for kind, _ in pieces)
-    ends = any(kind == SAID and split_thinking(value)[1] != value for kind, value in pieces)
-    return Reply(_written(pieces), kinds, STREAMED in message or CALLED not in kinds or not ends)
+    before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
+    return Reply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, _written(before))
+
+
+def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
+    """The choice with its reply read by what the checkpoint's prompt says of thinking.
+
+    Behind a call that could not be read, the rest of the reply is not known, and an end of thinking may stand there: of
+    a model that thinks, unless it is known to have ended, what stands before its calls is left. Where the prompt opened
+    the thinking and nothing ended it, the reply is its text.
+    """
+    reply: Reply = choice["reply"]
+    text = reply.text
+    ended = THOUGHT in reply.kinds or split_thinking(reply.before)[1] != reply.before
+    if UNREAD in reply.kinds and not ended and BEGIN_THINKING in _template(checkpoint):
+        text = reply.before
+    elif reply.kinds == {THOUGHT} and _OPENED.search(_template(checkpoint).rpartition(_PROMPT)[2]):
+        text = text.removeprefix(BEGIN_THINKING).removeprefix("\n")
+        reply = replace(reply, text=text, kinds=reply.kinds | {SAID})
+    return choice if text == choice["reply"].text else {**choice, "text": storable(text), "reply": reply}
+
+
+def _template(checkpoint: Path) -> str:
+    """The chat templates of a checkpoint, as they are written in its files; empty where there is none."""
+    found = list[Any]()
+    for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
+        try:
+            text = (checkpoint / name).read_text(encoding="utf-8")
+            given = text if name.endswith("jinja") else json.loads(text).get("chat_template")
+        except (OSError, ValueError, AttributeError):
+            continue
+        found += [one.get("template") for one in given if isinstance(one, dict)] if isinstance(given, list) else [given]
+    return next((one for one in found if isinstance(one, str)), "")
+
+
+def content_of(message: Mapping[str, Any]) -> Reply:
+    """The content alone of a message, whatever else it holds.
+
+    Raises:
+        KeyError: it has no content, and nothing that was taken out of it.
+    """
+    taken = any(message.get(field) for field in (*REASONING, "tool_calls"))
+    return Reply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
 
 
 def streamed(body: str) -> dict[str, Any]:
@@ -127,7 +175,7 @@ def _written(pieces: list[Piece]) -> str:
     for kind, together in groupby(pieces, key=lambda piece: piece[0]):
         values = [value for _, value in together]
         if kind == THOUGHT:
-            thought = _ENDED.sub("", "".join(values))
+            thought = _without_end("".join(values))
             reply += BEGIN_THINKING + ("" if thought[:1] == "\n" else "\n") + thought
             closes = True
             continue
@@ -137,6 +185,18 @@ def _written(pieces: list[Piece]) -> str:
         for text in texts:
             reply += ("\n" if reply and not (reply[-1:] == "\n" or text[:1] == "\n") else "") + text
     return reply
+
+
+def _without_end(thought: str) -> str:
+    """Remove all ends of a turn from the end of what was thought, with the white space behind each."""
+    at = end = len(thought)
+    while True:
+        while end and thought[end - 1].isspace():
+            end -= 1
+        mark = next((one for one in _ENDS if thought.endswith(one, 0, end)), "")
+        if not mark:
+            return thought[:at]
+        at = end = end - len(mark)
 
 
 def _call(kind: str, value: Any) -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -211,22 +212,98 @@ def test_a_server_that_fails_at_what_the_policy_wrote_is_asked_for_a_stream_and_
     assert [(one.get("stream"), one["seed"]) for one in asked] == [(None, 7), (None, 7), (True, 7)]
 
 
-def test_a_call_within_thinking_that_nothing_opened_is_no_action() -> None:
-    of = family("qwen3-vl")
-    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
-    reply = f"Perhaps {draft} no.</think>\n\n{meant}"
+def behind_transformers(
+    reply: str, asked: list[Any] | None = None, prompt: str = PROMPT, checkpoint: Path = HERE
+) -> ServerModel:
+    """A model behind `transformers serve` that writes a reply to everything."""
 
     def handler(request: httpx.Request) -> httpx.Response:
         body = json.loads(request.content)
         if "top_k" in body:
             return httpx.Response(422, json={"detail": f"Unexpected fields in the request: {set(body)}"})
+        if asked is not None:
+            asked.append(body.get("stream"))
         if "stream" in body:
-            return events(streamed_by_transformers(reply, "qwen3_vl"))
-        return choices(completed_by_transformers(reply, "qwen3_vl"))
+            return events(streamed_by_transformers(reply, "qwen3_vl", prompt))
+        try:
+            return choices(completed_by_transformers(reply, "qwen3_vl", prompt))
+        except (ValueError, TypeError, KeyError):
+            return httpx.Response(500, text="Internal Server Error")
 
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
-    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 1.0, 9)
-    assert of.read(made, SCREEN).action == of.read(Completion(reply), SCREEN).action == ACTIONS[1]
+    return ServerModel(checkpoint, policy, "p", httpx.MockTransport(handler))
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "Perhaps {draft} no.</think>\n\n{meant}",
+        "Perhaps {draft} no.</think>\nI do it. {meant} done",
+        "I click the button.\n{meant}\nThen I wait.",
+        "<think>\na {draft}</think>\nb\n<think>\nc\n</think>\n{meant}",
+        "<think>\na</think> hm {draft} no\n</think>\n{meant}\nend",
+    ],
+)
+def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: str) -> None:
+    of = family("qwen3-vl")
+    draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
+    reply, asked = form.format(draft=draft, meant=meant), list[Any]()
+    model = behind_transformers(reply, asked)
+    for made in model.generate([[], []], [7, 8], 1.0, 9):
+        there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
+        assert there.action == here.action == ACTIONS[1]
+        assert "".join(there.thought.split()) == "".join(here.thought.split()), "but for white space"
+    assert asked == [None, True, True], "a server that splits replies is asked for streams alone"
+
+
+UNREADABLE = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "type", "text": "a\nb"}}\n</tool_call>'
+THINKS = """{%- for message in messages %}{{- '<think>\\n' + message.thought }}{%- endfor %}
+{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
+OPENS = THINKS.replace("assistant\\n", "assistant\\n<think>\\n")
+
+
+def checkpoint_of(template: str, at: Path, name: str = "chat_template.jinja") -> Path:
+    (at / name).write_text(template if name.endswith("jinja") else json.dumps({"chat_template": template}))
+    return at
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "chat_template.json", "tokenizer_config.json"])
+@pytest.mark.parametrize("form", ["maybe {call} no.</think>\n{meant}", "or {meant} or {call} no.</think>\n{meant}"])
+def test_of_a_model_that_thinks_a_call_that_no_server_could_read_is_not_performed(
+    form: str, name: str, tmp_path: Path
+) -> None:
+    of = family("qwen3-vl")
+    reply = form.format(call=UNREADABLE, meant=of.reply("", ACTIONS[0], SCREEN))
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path, name)).generate([[]], [7], 1.0, 9)
+    assert made.text == reply.split()[0] and not made.failure
+    assert (found := of.read(made, SCREEN)).action is None and found.error
+
+
+@pytest.mark.parametrize(("template", "before"), [(THINKS, "<think>\nHm\n</think>\n"), ("{{ messages }}", "Hm\n")])
+def test_a_call_that_no_server_could_read_is_performed_where_thinking_has_ended(
+    template: str, before: str, tmp_path: Path
+) -> None:
+    of, checkpoint = family("qwen3-vl"), checkpoint_of(template, tmp_path)
+    (made,) = behind_transformers(before + UNREADABLE, checkpoint=checkpoint).generate([[]], [7], 1.0, 9)
+    assert (
+        of.read(made, SCREEN).action == of.read(Completion(before + UNREADABLE), SCREEN).action == Type(content="a\nb")
+    )
+
+
+def test_a_reply_to_a_prompt_that_opened_thinking_is_its_text_where_nothing_ended_it(tmp_path: Path) -> None:
+    of = family("qwen3-vl")
+    reply = "Action: I click.\n" + of.reply("", ACTIONS[0], SCREEN)
+    model = behind_transformers(reply, None, f"{PROMPT}<think>\n", checkpoint_of(OPENS, tmp_path))
+    for made in model.generate([[]] * 9, [0] * 9, 1.0, 9):
+        there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
+        assert (there.action, there.thought) == (here.action, here.thought) and there.action == ACTIONS[0]
+
+
+def test_a_reply_that_opened_thinking_itself_and_never_ended_it_is_no_action(tmp_path: Path) -> None:
+    of = family("qwen3-vl")
+    reply = "<think>\nPerhaps " + of.reply("", ACTIONS[0], SCREEN)
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path)).generate([[]], [7], 1.0, 9)
+    assert of.read(made, SCREEN).action is of.read(Completion(reply), SCREEN).action is None
 
 
 def test_thinking_without_an_end_is_left_open_and_holds_no_end_of_a_turn() -> None:
@@ -294,6 +371,19 @@ def test_a_judge_s_answer_is_its_content_without_what_it_thought() -> None:
     assert client(choices(message)).chat({})["text"] == '{"score": 1}'
 
 
+@pytest.mark.parametrize("more", [{"reasoning": {"a": 1}}, {"tool_calls": [{"id": "x"}]}, {"reasoning_content": ["a"]}])
+def test_a_judge_s_answer_needs_nothing_but_its_content(more: dict[str, Any]) -> None:
+    assert client(choices({"content": "Yes.", **more})).chat({})["text"] == "Yes."
+    with pytest.raises(NoAnswer):
+        client(choices({"content": "Yes.", **more})).complete({})
+
+
+@pytest.mark.parametrize("message", [{}, {"content": [1]}, {"content": {"a": 1}}, None])
+def test_a_judge_s_answer_without_a_text_is_no_answer(message: Any) -> None:
+    with pytest.raises(NoAnswer):
+        client(choices(message)).chat({})
+
+
 @pytest.mark.parametrize(
     ("message", "told"),
     [
@@ -304,7 +394,8 @@ def test_a_judge_s_answer_is_its_content_without_what_it_thought() -> None:
 def test_a_server_that_keeps_every_reply_is_refused_before_the_policy_acts(message: Any, told: str) -> None:
     kept = Sampling(client(choices(message)))
     with pytest.raises(
-        FlywheelError, match=rf"no action can be read in its first 6 answers: .*{told}.*--reasoning-parser"
+        FlywheelError,
+        match=rf"no action can be read in its first 6 answers: .*{told}.*--reasoning-parser.*response_template",
     ):
         require_sampling(lambda body, heat: kept.ask(body, heat, HERE), {"model": "m"})
 
@@ -321,3 +412,11 @@ def test_a_server_whose_first_answers_hold_no_reply_is_refused_and_later_ones_ar
         return
     with pytest.raises(FlywheelError, match="no action can be read in its first 8 answers: they are empty"):
         model.generate([[]] * len(answers), [0] * len(answers), 1.0, 9)
+
+
+def test_many_ends_of_a_turn_in_thinking_are_removed_in_time_as_its_length() -> None:
+    began = time.monotonic()
+    thought = "Hm. " + "<|im_end|> " * 20000
+    assert reply_of({"reasoning": thought}).text == "<think>\nHm. "
+    assert reply_of({"reasoning": f"{thought}."}).text == f"<think>\n{thought}."
+    assert time.monotonic() - began < 1
