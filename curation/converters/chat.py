@@ -94,11 +94,41 @@ def is_masked(fields: Mapping[str, Any]) -> bool:
     return any(_is_off(fields.get(name)) for name in MASKS)
 
 
+def masks_of(row: Mapping[str, Any], messages: int, place: Place) -> list[bool]:
+    """By message of a row, whether the row takes it out of training.
+
+    Args:
+        row: the row's fields.
+        messages: how many it has.
+        place: where it stands.
+
+    Raises:
+        Refused: a list that says something of more or fewer messages.
+    """
+    off = [False] * messages
+    for name in MASKS:
+        value = _unwritten(row.get(name))
+        items = items_of(value)
+        if items and len(items) != messages:
+            problem = f"{counted(len(items), 'value')} for {counted(messages, 'message')}: write one for each message"
+            raise Refused(place, name, problem)
+        if items != []:
+            off = [one or _is_off(value if items is None else items[at]) for at, one in enumerate(off)]
+    return off
+
+
+def _unwritten(value: object) -> object:
+    """A list or an object that is written as a text of JSON; anything else as it is."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return value
+    inside: object = parsed(value.encode(), Place(""))
+    return cast(object, inside) if isinstance(inside, list | dict) else value
+
+
 def _is_off(value: object) -> bool:
+    value = _unwritten(value)
     if isinstance(value, str):
-        text = value.strip()
-        inside: object = parsed(text.encode(), Place("")) if text[:1] in ("[", "{") else None
-        return _is_off(cast(object, inside)) if isinstance(inside, list | dict) else bool(_OFF.match(text))
+        return bool(_OFF.match(value.strip()))
     if (items := items_of(value)) is not None:
         return any(map(_is_off, items))
     if isinstance(value, Mapping):

@@ -26,6 +26,7 @@ from curation.converters.chat import (
     check_row,
     holds_more,
     is_masked,
+    masks_of,
     read_parts,
     record_of,
     split,
@@ -218,16 +219,16 @@ def _messages(row: _Row, place: Place) -> list[_Said]:
     def said(name: str, messages: list[_Message] | None) -> list[_Said]:
         return [_read(one, f"{name}.{at}", place) for at, one in enumerate(messages or [])]
 
-    off = is_masked(row.model_extra or {})
     if row.messages:
-        (*before, last) = said("messages", row.messages)
-        labelled = off or isinstance(row.label, bool)
-        return [*(one.masked(labelled) for one in before), last.masked(off or row.label is False)]
-    prompt = said("prompt", row.prompt)
-    replied = said("completion", row.completion) or said("chosen", row.chosen)
-    if not prompt:  # an implicit prompt: what stands before the last reply
-        prompt, replied = replied[:-1], replied[-1:]
-    return [*(one.masked(True) for one in prompt), *(one.masked(off or row.label is False) for one in replied)]
+        (*prompt, last) = said("messages", row.messages)
+        replied, labelled = [last], isinstance(row.label, bool)
+    else:
+        prompt, labelled = said("prompt", row.prompt), True
+        replied = said("completion", row.completion) or said("chosen", row.chosen)
+        if not prompt:  # an implicit prompt: what stands before the last reply
+            prompt, replied = replied[:-1], replied[-1:]
+    every = [*(one.masked(labelled) for one in prompt), *(one.masked(row.label is False) for one in replied)]
+    return [one.masked(off) for one, off in zip(every, masks_of(row.model_extra or {}, len(every), place), strict=True)]
 
 
 def _placed(messages: list[Message], pictures: int) -> list[Message]:

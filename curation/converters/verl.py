@@ -24,9 +24,9 @@ from curation.converters.chat import (
     chat_of,
     check_row,
     holds_more,
-    is_masked,
     joined,
     key_of,
+    masks_of,
     read_parts,
     record_of,
     reply_of,
@@ -169,8 +169,8 @@ class Verl(Format):
             return picture_in(row.images[number], source, place, f"images.{number}")
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
-        off = is_masked(row.model_extra or {})
-        reply = Turn("assistant", row.reward_model.ground_truth, masked=off, field="reward_model.ground_truth")
+        off = masks_of(row.model_extra or {}, len(prompt) + 1, place)
+        reply = Turn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}
         if known is None:

@@ -139,6 +139,23 @@ def test_a_row_that_takes_itself_out_of_training_is_context(tmp_path: Path, name
     assert step.about.target is False
 
 
+@pytest.mark.parametrize("name", CHATS)
+def test_a_list_of_a_row_masks_its_messages_one_by_one(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    chat = [user("<image>Open"), reply(), user("<image>"), reply()]
+    for number, mask in enumerate(([0, 0, 0, 1], "[0, 0, 0, 1]", [[0], [0, 0], [0], [1, 1]])):
+        record = read(name, tmp_path / f"{number}", row(name, *chat, images=NAMES, loss_mask=mask))
+        assert [one.about.target for one in record.steps] == [False, None]
+        (again,) = taken(form, written(form, [replace(record, about=About(lake="l"))], tmp_path / f"out{number}"))
+        assert [again.is_target(at) for at in range(2)] == [False, True]
+    (*_, last) = read(name, tmp_path / "last", row(name, *chat, images=NAMES, loss_mask=[1, 1, 1, 0])).steps
+    assert last.about.target is False
+    said = problem(name, tmp_path / "short", row(name, *chat, images=NAMES, loss_mask=[0, 1]))
+    assert said.startswith("loss_mask: 2 values for 4 messages")
+    (*_, last) = read(name, tmp_path / "empty", row(name, *chat, images=NAMES, loss_mask=[])).steps
+    assert last.about.target is None
+
+
 @pytest.mark.parametrize("mask", [{"loss_mask": 0}, {"weight": "0"}, {"train": "false"}])
 def test_a_step_of_code_that_takes_itself_out_of_training_is_context(tmp_path: Path, mask: dict[str, Any]) -> None:
     for name, of in (("agentnet", array("agentnet")[0]), ("scalecua", array("scalecua")[0])):
