@@ -42,7 +42,7 @@ MARKS = ("<image>", "<video>", "<|vision_start|>")
 SLOT = re.compile(r"<\|vision_start\|>.*?<\|vision_end\|>|<image>", re.DOTALL)
 """A placeholder of a picture: UI-TARS's, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
-"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has."""
+"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has; in a row whose pictures match, a text."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _SHARED = {"human": "user", "gpt": "assistant"}
 """What ShareGPT calls them."""
@@ -169,13 +169,6 @@ def split(text: str) -> list[str | None]:
     return [first, *(part for one in others for part in (None, one))]
 
 
-def read_parts(text: str, place: Place, field: str) -> list[str | None]:
-    """As `split`; raises Refused where a placeholder is that of a video or a sound, which no step has."""
-    if other := _OTHER.search(text):
-        raise Refused(place, field, f"a placeholder {other[0]}; a step shows one picture: name it, and put `<image>`")
-    return split(text)
-
-
 def check_row(row: object, wanted: Sequence[str], place: Place) -> None:
     """Check that a row holds a chat, and pictures only.
 
@@ -256,7 +249,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
 
 
 def turns_of(
-    messages: Iterable[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
+    messages: Sequence[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
 ) -> list[Turn]:
     """Fill the placeholders of messages with the pictures of their row, in order.
 
@@ -282,6 +275,7 @@ def turns_of(
         if slots and message.role == "assistant":
             raise Refused(place, where, "a screen in a reply")
         if slots and filled == len(names):
+            check_others(messages, place)
             problem = f"a screen of which `images` names no picture (it has {counted(filled, 'picture')})"
             raise Refused(place, where, problem)
         screen = read(filled) if slots else None
@@ -290,9 +284,19 @@ def turns_of(
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
         turns.append(Turn(message.role, text, screen, message.masked, message.thought, where))
     if filled < len(names):
+        check_others(messages, place)
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
         raise Refused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
     return turns
+
+
+def check_others(messages: Iterable[Message], place: Place) -> None:
+    """Raise Refused where a text of a row, whose pictures do not match, has a placeholder of a video or a sound."""
+    for message in messages:
+        found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
+        if found:
+            problem = f"a placeholder {found[0]}; a step shows one picture: name it, and put `<image>`"
+            raise Refused(place, f"{message.field}.content", problem)
 
 
 def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[ExchangedStep]]:

@@ -80,8 +80,8 @@ def test_an_exported_row_holds_placeholders_of_texts_as_parts(tmp_path: Path) ->
     ("asked", "fields", "said"),
     [
         ("<image><image>Open", {}, "0.content: 2 screens in one turn"),
-        ("<image><video>Open", {}, "0.content: a placeholder <video>"),
-        ("<image><audio>Open", {}, "0.content: a placeholder <audio>"),
+        ("<image><video>Open", {"images": NAMES}, "0.content: a placeholder <video>"),
+        ("<image><audio>Open", {"images": []}, "0.content: a placeholder <audio>"),
         ("<image>Open", {"videos": ["a.mp4"]}, "videos: a step shows pictures alone"),
         ("<image>Open", {"images": NAMES}, "images.1: 2 pictures for 1 placeholder; '1.png' is left over"),
     ],
@@ -92,9 +92,39 @@ def test_a_text_with_more_than_its_pictures_is_refused(
     assert said in problem(name, tmp_path, row(name, user(asked), reply(), **fields))
 
 
-def test_a_placeholder_beside_a_part_of_a_picture_is_one_more(tmp_path: Path) -> None:
+TAGGED = ["Click the <image> tag", "Insert a <video> element", "<|vision_start|>x<|vision_end|> <audio>"]
+
+
+@pytest.mark.parametrize("text", TAGGED)
+def test_a_tag_beside_parts_that_are_the_pictures_is_text(tmp_path: Path, text: str) -> None:
+    form = FORMATS.class_of("trl")()
+    shown = user([{"type": "image"}])
+    chats = [
+        [user([{"type": "image"}, {"type": "text", "text": text}]), reply(), shown, reply()],
+        [user(text), shown, reply(), shown, reply()],
+    ]
+    for number, chat in enumerate(chats):
+        record = read("trl", tmp_path / f"{number}", row("trl", *chat, images=NAMES))
+        assert record.instruction == text
+        assert [one.screen for one in record.steps] == [picture(0), picture(1)]
+        (again,) = taken(form, written(form, [record], tmp_path / f"out{number}"))
+        assert (again.instruction, again.steps) == (text, record.steps)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_tag_of_a_video_is_text_where_pictures_and_placeholders_match(tmp_path: Path, name: str) -> None:
+    record = read(name, tmp_path, row(name, user("<image>Insert a <video> element"), reply()))
+    assert record.instruction == "Insert a <video> element"
+
+
+def test_a_tag_of_a_video_without_a_placeholder_of_a_picture_is_refused(tmp_path: Path) -> None:
+    assert "0.content: a placeholder <video>" in problem("trl", tmp_path, row("trl", user("<video>Open"), reply()))
+
+
+def test_a_placeholder_beside_a_part_is_one_more_where_the_row_has_more_pictures(tmp_path: Path) -> None:
     asked = [{"type": "image"}, {"type": "text", "text": "<image>Open"}]
-    assert problem("trl", tmp_path, row("trl", user(asked), reply())).startswith("messages.0.content: 2 screens")
+    said = problem("trl", tmp_path, row("trl", user(asked), reply(), images=NAMES))
+    assert said.startswith("messages.0.content: 2 screens")
 
 
 OFF: list[dict[str, Any]] = [
