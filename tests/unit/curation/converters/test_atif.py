@@ -128,6 +128,11 @@ def targets(record: Exchanged) -> list[bool]:
         ({"type": "terminate"}, Finished()),
         ({"type": "click", "x": 25, "y": 10, "clicks": 1}, Click(x=0.5, y=0.25)),
         ({"type": "click", "x": 25, "y": 10, "num_clicks": 2}, LeftDouble(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "click_count": "1"}, Click(x=0.5, y=0.25)),
+        ({"type": "right_click", "x": 25, "y": 10, "clicks": 1}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "double_click", "x": 25, "y": 10, "clicks": 2}, LeftDouble(x=0.5, y=0.25)),
+        ({"action": "DoubleClickAction(x=25, y=10, clicks=None)"}, LeftDouble(x=0.5, y=0.25)),
+        ({"action": "TerminateAction(status=None)"}, Finished()),
     ],
 )
 def test_a_call_of_a_computer_tool_is_the_action_that_it_is(
@@ -180,6 +185,9 @@ def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
         {"type": "scroll", "x": 25, "y": 10, "scroll_y": 10**400},
         {"type": "terminate", "status": "paused"},
         {"type": "click", "x": 25, "y": 10, "click_count": 3},
+        {"type": "click", "x": 25, "y": 10, "click_count": "often"},
+        {"type": "right_click", "x": 25, "y": 10, "clicks": 2},
+        {"type": "double_click", "x": 25, "y": 10, "clicks": 3},
         {"type": "nothing known"},
         {"type": "click", "x": "left", "y": [1]},
         {"type": 7},
