@@ -126,14 +126,21 @@ def _unwritten(value: object) -> object:
 
 
 def _is_off(value: object) -> bool:
-    value = _unwritten(value)
-    if isinstance(value, str):
-        return bool(_OFF.match(value.strip()))
-    if (items := items_of(value)) is not None:
-        return any(map(_is_off, items))
-    if isinstance(value, Mapping):
-        return is_masked(cast(Mapping[str, Any], value))
-    return value is not None and value == 0
+    left = [value]
+    while left:
+        one = _unwritten(left.pop())
+        if isinstance(one, str):
+            off = bool(_OFF.match(one.strip()))
+        elif isinstance(one, Mapping):
+            fields, off = cast(Mapping[str, Any], one), False
+            left += [fields.get(name) for name in MASKS]
+        else:
+            items = items_of(one)
+            left += items or ()
+            off = items is None and one is not None and one == 0
+        if off:
+            return True
+    return False
 
 
 def thought_of(message: Mapping[str, Any]) -> str:

@@ -325,3 +325,14 @@ def test_a_thought_of_markup_comes_back_with_its_action(tmp_path: Path, name: st
     step = ExchangedStep(picture(0), thought, Type(content="a </think> <function=finished>"))
     (back,) = taken(form, written(form, [Exchanged("i", "Type it.", (step,), True)], tmp_path))
     assert [(one.thought, one.action) for one in back.steps] == [(thought, step.action)]
+
+
+@pytest.mark.parametrize("name", ["ui-tars", "trl"])
+@pytest.mark.parametrize("text", ["[" * 900 + "0" + "]" * 900, "[" * 100_000, '{"loss":' * 900 + "0" + "}" * 900])
+def test_a_mask_that_is_nested_deeply_ends_no_import(tmp_path: Path, name: str, text: str) -> None:
+    turns = [{"role": "user", "content": "<image>Open"}, {"role": "assistant", "content": "Action: wait()"}]
+    turns[1]["loss"] = text
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns, "images": ["0.png"]}) + "\n")
+    (record,) = taken(FORMATS.class_of(name)(), tmp_path / "rows.jsonl", unit="thousandths")
+    assert record.steps[0].about.target is (False if text.endswith(("]", "}")) else None)
