@@ -39,8 +39,8 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """What stands for a screen in a text."""
-SLOT = re.compile(r"<\|vision_start\|>.*?<\|vision_end\|>|<image>", re.DOTALL)
-"""A placeholder of a picture: UI-TARS's, and that of LLaMA-Factory, ms-swift and verl."""
+SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
+"""A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
 """Placeholders of LLaMA-Factory, ms-swift and verl that no step has; in a row whose pictures match, a text."""
 ROLES = ("system", "developer", "user", "assistant", "tool")

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.agentnet import AgentNet
+from curation.converters.chat import split
 from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
 from curation.converters.files import Source
 from curation.converters.format import FORMATS, Format
@@ -336,3 +337,12 @@ def test_a_mask_that_is_nested_deeply_ends_no_import(tmp_path: Path, name: str, 
     (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns, "images": ["0.png"]}) + "\n")
     (record,) = taken(FORMATS.class_of(name)(), tmp_path / "rows.jsonl", unit="thousandths")
     assert record.steps[0].about.target is (False if text.endswith(("]", "}")) else None)
+
+
+@pytest.mark.parametrize("piece", ["<|vision_start|>", "<|vision_start|>a", "<image", "<|vision_end|>", "<|"])
+def test_the_texts_of_a_chat_are_read_in_time_that_grows_as_their_length(piece: str) -> None:
+    text = piece * (200_000 // len(piece))
+    began = time.process_time()
+    assert split(text) == [text]
+    assert time.process_time() - began < 2
+    assert split(f"<|vision_start|>{text}<|vision_start|>a<|vision_end|>b")[-2:] == [None, "b"]
