@@ -1,8 +1,8 @@
 """TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
 
 `messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`, `images` fills its placeholders in
-order, unless a part holds its own; `<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it,
-but where the parts alone are as many as the pictures.
+order, unless a part holds its own and `images` are fewer than the parts; `<image>` in a text is a placeholder, too, as
+LLaMA-Factory and ms-swift have it, but where the parts alone are as many as the pictures.
 Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
 completion or the chosen reply, and the row stays with the trajectory.
 """
@@ -221,8 +221,7 @@ class _Said:
 
 def _messages(row: _Row, place: Place) -> list[_Said]:
     """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
-    context."""
-
+    context. Where the row names as many pictures as parts are placeholders, it names theirs."""
     used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
     parts = [part for one in used for part in _dicts(one.content) if part.get("type") in PICTURED]
     own = sum(_own(part, "") is not None for part in parts)
@@ -230,7 +229,8 @@ def _messages(row: _Row, place: Place) -> list[_Said]:
     tagged = not parts or pictures not in (len(parts), len(parts) - own)
 
     def said(name: str, messages: list[_Message] | None) -> list[_Said]:
-        return [_read(one, f"{name}.{at}", place, tagged) for at, one in enumerate(messages or [])]
+        read = [_read(one, f"{name}.{at}", place, tagged) for at, one in enumerate(messages or [])]
+        return [replace(one, own=(None,) * len(one.own)) for one in read] if pictures == len(parts) else read
 
     if row.messages:
         (*prompt, last) = said("messages", row.messages)
@@ -313,8 +313,9 @@ def _own(part: dict[str, Any], field: str) -> _Cell | None:
     if name is None:
         return None
     value, held = part[name], fields_of(part[name])
-    if name == "base64" or "data" in held:
-        value = f"data:;base64,{held.get('data', value)}"
+    if name == "base64" or held.get("data") is not None:
+        data = str(held.get("data", value)).strip()
+        value, held = data if data[:5].lower() == "data:" else f"data:;base64,{data}", {}
     return _Cell(held.get("url", value), f"{field}.{name}")
 
 

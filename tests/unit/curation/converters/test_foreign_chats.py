@@ -249,6 +249,9 @@ DATA = base64.b64encode(picture(1).png).decode()
         {"type": "image", "path": "1.png"},
         {"type": "image", "url": f"data:image/png;base64,{DATA}"},
         {"type": "image", "base64": DATA},
+        {"type": "image", "base64": f"data:image/png;base64,{DATA}"},
+        {"type": "image", "base64": "\n".join(DATA[at : at + 76] for at in range(0, len(DATA), 76))},
+        {"type": "image", "url": f"data:image/png;base64,{DATA[:40]}\r\n {DATA[40:]}\n"},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
         {"type": "image_url", "image_url": {"url": "1.png"}},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
@@ -264,6 +267,17 @@ def test_a_part_holds_its_picture_as_a_name_or_a_data_url(tmp_path: Path, part: 
     assert record.steps[0].screen == picture(1)
     folder = written(form, [record], tmp_path / "out")
     assert DATA not in str(pq.read_table(folder / "trl.parquet").to_pylist())
+    assert taken(form, folder)[0].steps == record.steps
+
+
+@pytest.mark.parametrize("url", ["https://a.test/1.png", "0.png", "file:///9.png"])
+def test_a_row_s_pictures_are_those_of_its_parts_where_they_are_as_many(tmp_path: Path, url: str) -> None:
+    form = FORMATS.class_of("trl")()
+    part = {"type": "image_url", "image_url": {"url": url}}
+    chat = [user([part, {"type": "text", "text": "Open"}]), reply(), user([{"type": "image"}]), reply()]
+    record = read("trl", tmp_path / "in", row("trl", *chat, images=NAMES[::-1]))
+    assert [one.screen for one in record.steps] == [picture(1), picture(0)]
+    folder = written(form, [record], tmp_path / "out")
     assert taken(form, folder)[0].steps == record.steps
 
 
