@@ -20,7 +20,7 @@ from curation.converters.scalecua import ScaleCua
 from curation.converters.trl import Trl
 from curation.converters.ui_tars import UiTars
 from curation.converters.verl import Verl
-from schemas.action import Click, OpenApp, Type, Wait
+from schemas.action import Action, Click, OpenApp, Type, Wait
 from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
@@ -300,8 +300,21 @@ def test_scalecuas_tags_within_a_typed_text_come_back_as_text(tmp_path: Path, te
     assert [step.thought for step in back.steps] == [thought, thought]
 
 
+@pytest.mark.parametrize("spaces", [" ", "  ", "   "])
+@pytest.mark.parametrize("before", ["a\n", "a\n \t", "a\nPrevious operations:\n", "", "a "])
+@pytest.mark.parametrize("action", [Click(x=0.1, y=0.1), Type(content="</think>")])
+def test_scalecuas_heading_within_an_instruction_comes_back_as_text(
+    tmp_path: Path, before: str, spaces: str, action: Action
+) -> None:
+    form, asked = ScaleCua(), f"{before}Previous{spaces}operations: bz\nStep 1: c"
+    first = Exchanged("i", asked, (ExchangedStep(picture(0), "", action),) * 2, True)
+    (back,) = taken(form, written(form, [first], tmp_path / "one"))
+    (again,) = taken(form, written(form, [back], tmp_path / "two"))
+    assert [(one.instruction, len(one.steps)) for one in (back, again)] == [(asked, 2)] * 2
+
+
 @pytest.mark.parametrize(
-    "piece", ["\n", " \n", "Task:", "<think>", "</think> ", "<operation>", "</operation>", "<action>"]
+    "piece", ["\n", " \n", "\nPrevious  ", "Task:", "<think>", "</think> ", "<operation>", "</operation>", "<action>"]
 )
 def test_scalecuas_rows_are_read_in_time_that_grows_as_their_length(tmp_path: Path, piece: str) -> None:
     text = piece * (60_000 // len(piece))
