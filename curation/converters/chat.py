@@ -94,13 +94,14 @@ def is_masked(fields: Mapping[str, Any]) -> bool:
     return any(_is_off(fields.get(name)) for name in MASKS)
 
 
-def masks_of(row: Mapping[str, Any], messages: int, place: Place) -> list[bool]:
+def masks_of(row: Mapping[str, Any], messages: int, place: Place, what: str = "message") -> list[bool]:
     """By message of a row, whether the row takes it out of training.
 
     Args:
         row: the row's fields.
         messages: how many it has.
         place: where it stands.
+        what: what its messages are called.
 
     Raises:
         Refused: a list that says something of more or fewer messages.
@@ -110,7 +111,7 @@ def masks_of(row: Mapping[str, Any], messages: int, place: Place) -> list[bool]:
         value = _unwritten(row.get(name))
         items = items_of(value)
         if items and len(items) != messages:
-            problem = f"{counted(len(items), 'value')} for {counted(messages, 'message')}: write one for each message"
+            problem = f"{counted(len(items), 'value')} for {counted(messages, what)}: write one for each"
             raise Refused(place, name, problem)
         if items != []:
             off = [one or _is_off(value if items is None else items[at]) for at, one in enumerate(off)]

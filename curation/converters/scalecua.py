@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from curation.converters.chat import MARKS, Part, is_masked, joined, key_of, record_of
+from curation.converters.chat import MARKS, Part, joined, key_of, masks_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -158,7 +158,9 @@ class ScaleCua(Format):
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
-        about = StepAbout(target=False) if is_masked(row.model_extra or {}) else StepAbout()
+        masks = masks_of(row.model_extra or {}, len(row.conversations), place, "turn")
+        off = any(masked for one, masked in zip(row.conversations, masks, strict=True) if one.who == "gpt")
+        about = StepAbout(target=False) if off else StepAbout()
         extra = {self.name: kept} if kept else {}
         step = ExchangedStep(screen, thought, action, text, error, about=about, extra=extra)
         before = len(_STEP.findall(human[previous.end() :].lstrip()))

@@ -186,6 +186,20 @@ def test_a_list_of_a_row_masks_its_messages_one_by_one(tmp_path: Path, name: str
     assert last.about.target is None
 
 
+def test_a_list_of_a_row_of_code_masks_its_steps_one_by_one(tmp_path: Path) -> None:
+    line, turns = array("agentnet")[0], array("scalecua")[0]
+    line["traj"] *= 2
+    (record,) = taken(FORMATS.class_of("agentnet")(), saved(tmp_path / "a", {**line, "loss_mask": [0, 1]}))
+    assert [one.about.target for one in record.steps] == [False, None]
+    for number, (mask, target) in enumerate([([0, 1], None), ([1, 0], False)]):
+        file = saved(tmp_path / f"{number}", {**turns, "loss_mask": mask})
+        (record,) = taken(FORMATS.class_of("scalecua")(), file)
+        assert record.steps[0].about.target is target
+    for name, of in (("agentnet", line), ("scalecua", turns)):
+        file = saved(tmp_path / name, {**of, "loss_mask": [0, 1, 1]})
+        assert "loss_mask: 3 values for 2 " in refused(FORMATS.class_of(name)(), file)
+
+
 @pytest.mark.parametrize("mask", [{"loss_mask": 0}, {"weight": "0"}, {"train": "false"}])
 def test_a_step_of_code_that_takes_itself_out_of_training_is_context(tmp_path: Path, mask: dict[str, Any]) -> None:
     for name, of in (("agentnet", array("agentnet")[0]), ("scalecua", array("scalecua")[0])):
