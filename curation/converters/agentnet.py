@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from curation.converters.chat import is_masked
+from curation.converters.chat import is_masked, masks_of
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -102,11 +102,11 @@ class AgentNet(Format):
 
     def _record(self, line: _Line, source: Source, place: Place) -> Exchanged:
         unit = self.unit_of(line.flywheel, source, place)
-        steps, off = list[ExchangedStep](), is_masked(line.others)
+        steps, off = list[ExchangedStep](), masks_of(line.others, len(line.traj), place, "step")
         pointer: Point | None = None
         for number, entry in enumerate(line.traj):
             step, pointer = self._step(entry, unit, pointer, source, place, f"traj.{number}")
-            masked = off or is_masked(entry.others) or is_masked(entry.value.others)
+            masked = off[number] or is_masked(entry.others) or is_masked(entry.value.others)
             steps.append(replace(step, about=StepAbout(target=False)) if masked else step)
         others = line.others
         asked = line.instruction or others.get("natural_language_task") or ""

@@ -39,10 +39,10 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """What stands for a screen in a text."""
-SLOT = re.compile(r"<\|vision_start\|>.*?<\|vision_end\|>|<image>", re.DOTALL)
-"""A placeholder of a picture: UI-TARS's, and that of LLaMA-Factory, ms-swift and verl."""
+SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
+"""A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
-"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has."""
+"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has; in a row whose pictures match, a text."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _SHARED = {"human": "user", "gpt": "assistant"}
 """What ShareGPT calls them."""
@@ -94,16 +94,54 @@ def is_masked(fields: Mapping[str, Any]) -> bool:
     return any(_is_off(fields.get(name)) for name in MASKS)
 
 
+def masks_of(row: Mapping[str, Any], messages: int, place: Place, what: str = "message") -> list[bool]:
+    """By message of a row, whether the row takes it out of training.
+
+    Args:
+        row: the row's fields.
+        messages: how many it has.
+        place: where it stands.
+        what: what its messages are called.
+
+    Raises:
+        Refused: a list that says something of more or fewer messages.
+    """
+    off = [False] * messages
+    for name in MASKS:
+        value = _unwritten(row.get(name))
+        items = items_of(value)
+        if items and len(items) != messages:
+            problem = f"{counted(len(items), 'value')} for {counted(messages, what)}: write one for each"
+            raise Refused(place, name, problem)
+        if items != []:
+            off = [one or _is_off(value if items is None else items[at]) for at, one in enumerate(off)]
+    return off
+
+
+def _unwritten(value: object) -> object:
+    """A list or an object that is written as a text of JSON; anything else as it is."""
+    if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
+        return value
+    inside: object = parsed(value.encode(), Place(""))
+    return cast(object, inside) if isinstance(inside, list | dict) else value
+
+
 def _is_off(value: object) -> bool:
-    if isinstance(value, str):
-        text = value.strip()
-        inside: object = parsed(text.encode(), Place("")) if text[:1] in ("[", "{") else None
-        return _is_off(cast(object, inside)) if isinstance(inside, list | dict) else bool(_OFF.match(text))
-    if (items := items_of(value)) is not None:
-        return any(map(_is_off, items))
-    if isinstance(value, Mapping):
-        return is_masked(cast(Mapping[str, Any], value))
-    return value is not None and value == 0
+    left = [value]
+    while left:
+        one = _unwritten(left.pop())
+        if isinstance(one, str):
+            off = bool(_OFF.match(one.strip()))
+        elif isinstance(one, Mapping):
+            fields, off = cast(Mapping[str, Any], one), False
+            left += [fields.get(name) for name in MASKS]
+        else:
+            items = items_of(one)
+            left += items or ()
+            off = items is None and one is not None and one == 0
+        if off:
+            return True
+    return False
 
 
 def thought_of(message: Mapping[str, Any]) -> str:
@@ -137,13 +175,6 @@ def split(text: str) -> list[str | None]:
     """The texts around the placeholders of a text, and None for each placeholder."""
     first, *others = SLOT.split(text)
     return [first, *(part for one in others for part in (None, one))]
-
-
-def read_parts(text: str, place: Place, field: str) -> list[str | None]:
-    """As `split`; raises Refused where a placeholder is that of a video or a sound, which no step has."""
-    if other := _OTHER.search(text):
-        raise Refused(place, field, f"a placeholder {other[0]}; a step shows one picture: name it, and put `<image>`")
-    return split(text)
 
 
 def check_row(row: object, wanted: Sequence[str], place: Place) -> None:
@@ -226,7 +257,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
 
 
 def turns_of(
-    messages: Iterable[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
+    messages: Sequence[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
 ) -> list[Turn]:
     """Fill the placeholders of messages with the pictures of their row, in order.
 
@@ -252,6 +283,7 @@ def turns_of(
         if slots and message.role == "assistant":
             raise Refused(place, where, "a screen in a reply")
         if slots and filled == len(names):
+            check_others(messages, place)
             problem = f"a screen of which `images` names no picture (it has {counted(filled, 'picture')})"
             raise Refused(place, where, problem)
         screen = read(filled) if slots else None
@@ -260,9 +292,19 @@ def turns_of(
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
         turns.append(Turn(message.role, text, screen, message.masked, message.thought, where))
     if filled < len(names):
+        check_others(messages, place)
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
         raise Refused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
     return turns
+
+
+def check_others(messages: Iterable[Message], place: Place) -> None:
+    """Raise Refused where a text of a row, whose pictures do not match, has a placeholder of a video or a sound."""
+    for message in messages:
+        found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
+        if found:
+            problem = f"a placeholder {found[0]}; a step shows one picture: name it, and put `<image>`"
+            raise Refused(place, f"{message.field}.content", problem)
 
 
 def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[ExchangedStep]]:

@@ -188,7 +188,7 @@ def _inline(name: str, place: Place, field: str) -> bytes | None:
         try:
             if not kind.endswith(";base64"):
                 raise ValueError("it is not in base64")
-            return base64.b64decode(content, validate=True)
+            return base64.b64decode("".join(content.split()), validate=True)
         except ValueError as error:
             raise Refused(place, field, f"no picture in the data URL: {error}") from error
     if rest.startswith("//"):

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from curation.converters.chat import MARKS, Part, is_masked, joined, key_of, record_of
+from curation.converters.chat import MARKS, Part, joined, key_of, masks_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -45,6 +45,9 @@ _IMAGE = re.compile(re.escape(IMAGE))
 ASK = f"{IMAGE}\nGive the next action for the screen, the task and what was done."
 _TASK = "Task:"
 _PREVIOUS = re.compile(r"\n[^\S\n]*+Previous operations:")
+_HEADING = re.compile(r"(\n[^\S\n]*+Previous +)(?=operations:)")
+_BROKEN_HEADING = re.compile(r"(\n[^\S\n]*+Previous +) (?=operations:)")
+"""A line of an instruction that reads as what follows the instruction, and one that is broken with one more space."""
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
 _THINK_END = re.compile(r"</think>(?=\s*+(?:<(?:operation|action)>|\Z))")
 _OPERATION_END = re.compile(r"</operation>(?=\s*+(?:<action>|\Z))")
@@ -100,7 +103,8 @@ class ScaleCua(Format):
         step, operations = shown.steps[number], [_operation(one) for one in shown.steps[:number]]
         kept: dict[str, Any] = step.extra.get(self.name, {})
         done = "\n".join(f"Step {at}: {json.dumps(one)}" for at, one in enumerate(operations, 1)) or "None"
-        asked = f"{ASK}\n\nTask: {shown.instruction}\n\nPrevious operations:\n{done}"
+        instruction = _HEADING.sub(r"\1 ", shown.instruction)
+        asked = f"{ASK}\n\nTask: {instruction}\n\nPrevious operations:\n{done}"
         code = step.text if step.action is None else write_code(step.action, "scalecua")
         parts = {"think": _untagged(step.thought), "operation": _untagged(_operation(step)), "action": code}
         answer = "\n".join(f"<{name}>\n{text}\n</{name}>" for name, text in parts.items() if text or name != "think")
@@ -133,7 +137,10 @@ class ScaleCua(Format):
         previous = _PREVIOUS.search(human, begin)
         if begin < 0 or previous is None:
             raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
-        instruction = human[begin + len(_TASK) : previous.start()].strip()
+        instruction = human[begin + len(_TASK) : previous.start()]
+        if known is not None and human.startswith(ASK):  # which is written here
+            instruction = _BROKEN_HEADING.sub(r"\1", instruction)
+        instruction = instruction.strip()
         screen = source.picture(name, place, "image")
         thought, operation, code = _parts(answer)
         thought, code = thought.removesuffix("\n"), code.rstrip("\n")
@@ -151,7 +158,9 @@ class ScaleCua(Format):
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
-        about = StepAbout(target=False) if is_masked(row.model_extra or {}) else StepAbout()
+        masks = masks_of(row.model_extra or {}, len(row.conversations), place, "turn")
+        off = any(masked for one, masked in zip(row.conversations, masks, strict=True) if one.who == "gpt")
+        about = StepAbout(target=False) if off else StepAbout()
         extra = {self.name: kept} if kept else {}
         step = ExchangedStep(screen, thought, action, text, error, about=about, extra=extra)
         before = len(_STEP.findall(human[previous.end() :].lstrip()))

@@ -1,7 +1,8 @@
 """TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
 
 `messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`, `images` fills its placeholders in
-order, unless a part holds its own; `<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it.
+order, unless a part holds its own and `images` are fewer than the parts; `<image>` in a text is a placeholder, too, as
+LLaMA-Factory and ms-swift have it, but where the parts alone are as many as the pictures.
 Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
 completion or the chosen reply, and the row stays with the trajectory.
 """
@@ -23,10 +24,11 @@ from curation.converters.chat import (
     Writing,
     calls_of,
     chat_of,
+    check_others,
     check_row,
     holds_more,
     is_masked,
-    read_parts,
+    masks_of,
     record_of,
     split,
     steps_of,
@@ -114,7 +116,7 @@ class Trl(Format):
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
         came = kept.get("row", {}).get("messages") or ()
-        as_it_came = [] if any(map(holds_more, came)) else [_kept(message) for message in came]
+        as_it_came = [] if any(map(holds_more, came)) else [_kept(one, _pictured(came)) for one in came]
         slots = sum(part["type"] == "image" for message in as_it_came for part in message["content"])
         fits = as_it_came and slots in (len(record.steps), 0 if len(record.steps) == 1 else len(record.steps))
         return {
@@ -149,7 +151,7 @@ class Trl(Format):
             return picture_in(cells[number].value, source, place, cells[number].field)
 
         names = [name_of(cell.value) or "" for cell in cells]
-        messages = _placed([one.message for one in said], len(cells))
+        messages = _placed([one.message for one in said], len(cells), place)
         instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
@@ -173,14 +175,20 @@ def _message(turn: Turn) -> dict[str, Any]:
     return {"role": turn.role, "content": [part]}
 
 
-def _kept(message: dict[str, Any]) -> dict[str, Any]:
+def _pictured(messages: Iterable[dict[str, Any]]) -> int:
+    """How many parts of messages are placeholders of pictures."""
+    parts = (fields_of(part) for one in messages for part in items_of(one.get("content")) or [])
+    return sum(part.get("type") in PICTURED for part in parts)
+
+
+def _kept(message: dict[str, Any], pictured: int) -> dict[str, Any]:
     """A message as it came, its content as parts, its texts without tokens."""
-    content, reply = message.get("content") or "", message["role"] == "assistant"
+    content, whole_text = message.get("content") or "", pictured > 0 or message["role"] == "assistant"
     held = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
     parts = list[str | None]()
     for one in held:
         text = storable(str(one.get("text") or ""))
-        parts += [None] if one.get("type") in PICTURED else [text] if reply else split(text)
+        parts += [None] if one.get("type") in PICTURED else [text] if whole_text else split(text)
     parts = [one for one in parts if one != ""] or [""]
     return {"role": message["role"], "content": [_part(one) for one in parts]}
 
@@ -213,28 +221,36 @@ class _Said:
 
 def _messages(row: _Row, place: Place) -> list[_Said]:
     """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
-    context."""
+    context. Where the row names as many pictures as parts are placeholders, it names theirs."""
+    used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
+    parts = [part for one in used for part in _dicts(one.content) if part.get("type") in PICTURED]
+    own = sum(_own(part, "") is not None for part in parts)
+    pictures = len(row.images) if row.images is not None else int(row.image is not None)
+    tagged = not parts or pictures not in (len(parts), len(parts) - own)
 
     def said(name: str, messages: list[_Message] | None) -> list[_Said]:
-        return [_read(one, f"{name}.{at}", place) for at, one in enumerate(messages or [])]
+        read = [_read(one, f"{name}.{at}", place, tagged) for at, one in enumerate(messages or [])]
+        return [replace(one, own=(None,) * len(one.own)) for one in read] if pictures == len(parts) else read
 
-    off = is_masked(row.model_extra or {})
     if row.messages:
-        (*before, last) = said("messages", row.messages)
-        labelled = off or isinstance(row.label, bool)
-        return [*(one.masked(labelled) for one in before), last.masked(off or row.label is False)]
-    prompt = said("prompt", row.prompt)
-    replied = said("completion", row.completion) or said("chosen", row.chosen)
-    if not prompt:  # an implicit prompt: what stands before the last reply
-        prompt, replied = replied[:-1], replied[-1:]
-    return [*(one.masked(True) for one in prompt), *(one.masked(off or row.label is False) for one in replied)]
+        (*prompt, last) = said("messages", row.messages)
+        replied, labelled = [last], isinstance(row.label, bool)
+    else:
+        prompt, labelled = said("prompt", row.prompt), True
+        replied = said("completion", row.completion) or said("chosen", row.chosen)
+        if not prompt:  # an implicit prompt: what stands before the last reply
+            prompt, replied = replied[:-1], replied[-1:]
+    every = [*(one.masked(labelled) for one in prompt), *(one.masked(row.label is False) for one in replied)]
+    return [one.masked(off) for one, off in zip(every, masks_of(row.model_extra or {}, len(every), place), strict=True)]
 
 
-def _placed(messages: list[Message], pictures: int) -> list[Message]:
+def _placed(messages: list[Message], pictures: int, place: Place) -> list[Message]:
     """The messages; where none has a placeholder, the first of the user has one for each picture, as TRL puts them."""
     first = next((at for at, message in enumerate(messages) if message.role == "user"), None)
     if first is None or any(None in message.parts for message in messages):
         return messages
+    if pictures:
+        check_others(messages, place)
     asked = replace(messages[first], parts=[*([None] * pictures), *messages[first].parts])
     return [*messages[:first], asked, *messages[first + 1 :]]
 
@@ -262,10 +278,18 @@ def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _read(message: _Message, field: str, place: Place) -> _Said:
-    """A message; raises Refused where a part is neither text nor a picture, which nothing here could show."""
+def _read(message: _Message, field: str, place: Place, tagged: bool) -> _Said:
+    """A message.
+
+    Args:
+        message, field, place: what stands where.
+        tagged: whether a tag in a text is a placeholder.
+
+    Raises:
+        Refused: a part that is neither text nor a picture, which nothing here could show.
+    """
     given, parts, own = message.model_extra or {}, list[str | None](), list[_Cell | None]()
-    reply = message.role == "assistant"
+    whole_text = message.role == "assistant" or not tagged
     content = message.content if isinstance(message.content, list) else [{"text": message.content or ""}]
     for at, part in enumerate(content):
         where = f"{field}.content.{at}" if isinstance(message.content, list) else f"{field}.content"
@@ -275,7 +299,7 @@ def _read(message: _Message, field: str, place: Place) -> _Said:
             own.append(_own(part, where))
         elif kind in (None, "text") or text is not None:
             text = storable(str(text or ""))
-            parts += [text] if reply else read_parts(text, place, where)
+            parts += [text] if whole_text else split(text)
             own += [None] * (parts.count(None) - len(own))
         else:
             raise Refused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
@@ -289,8 +313,9 @@ def _own(part: dict[str, Any], field: str) -> _Cell | None:
     if name is None:
         return None
     value, held = part[name], fields_of(part[name])
-    if name == "base64" or "data" in held:
-        value = f"data:;base64,{held.get('data', value)}"
+    if name == "base64" or held.get("data") is not None:
+        data = str(held.get("data", value)).strip()
+        value, held = data if data[:5].lower() == "data:" else f"data:;base64,{data}", {}
     return _Cell(held.get("url", value), f"{field}.{name}")
 
 

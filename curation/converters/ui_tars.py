@@ -26,9 +26,10 @@ from curation.converters.chat import (
     is_masked,
     joined,
     key_of,
-    read_parts,
+    masks_of,
     record_of,
     reply_of,
+    split,
     steps_of,
     thought_of,
     turns_of,
@@ -121,8 +122,8 @@ class UiTars(Format):
 
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        off = is_masked(row.model_extra or {})
-        messages = [_read(one, f"messages.{at}", place, off) for at, one in enumerate(row.messages)]
+        off = masks_of(row.model_extra or {}, len(row.messages), place)
+        messages = [_read(one, f"messages.{at}", off[at]) for at, one in enumerate(row.messages)]
 
         def read(number: int) -> Picture:
             return source.picture(row.images[number], place, f"images.{number}")
@@ -160,15 +161,15 @@ def _row(value: Any) -> Any:
     return value if messages is None else {"messages": messages}
 
 
-def _read(message: _Message, field: str, place: Place, off: bool) -> Message:
+def _read(message: _Message, field: str, off: bool) -> Message:
     """A message; a reply has no placeholders.
 
     Args:
-        message, field, place: what stands where.
-        off: whether its row takes all of its messages out of training.
+        message, field: what stands where.
+        off: whether its row takes it out of training.
     """
     reply, given = message.role == "assistant", message.model_extra or {}
-    parts = [reply_of(message.content, given)] if reply else read_parts(message.content, place, f"{field}.content")
+    parts = [reply_of(message.content, given)] if reply else split(message.content)
     return Message(message.role, parts, field, off or is_masked(given), thought_of(given))
 
 

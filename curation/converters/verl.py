@@ -24,12 +24,12 @@ from curation.converters.chat import (
     chat_of,
     check_row,
     holds_more,
-    is_masked,
     joined,
     key_of,
-    read_parts,
+    masks_of,
     record_of,
     reply_of,
+    split,
     steps_of,
     thought_of,
     turns_of,
@@ -163,14 +163,14 @@ class Verl(Format):
     def _part(self, row: _Row, source: Source, place: Place) -> Part:
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
-        prompt = [_read(one, f"prompt.{at}", place) for at, one in enumerate(row.prompt)]
+        prompt = [_read(one, f"prompt.{at}") for at, one in enumerate(row.prompt)]
 
         def read(number: int) -> Picture:
             return picture_in(row.images[number], source, place, f"images.{number}")
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
-        off = is_masked(row.model_extra or {})
-        reply = Turn("assistant", row.reward_model.ground_truth, masked=off, field="reward_model.ground_truth")
+        off = masks_of(row.model_extra or {}, len(prompt) + 1, place)
+        reply = Turn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}
         if known is None:
@@ -180,10 +180,10 @@ class Verl(Format):
         return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
-def _read(message: _Message, field: str, place: Place) -> Message:
+def _read(message: _Message, field: str) -> Message:
     """A message of a prompt, all of which is context."""
     given = message.model_extra or {}
-    parts = read_parts(reply_of(message.content, given), place, f"{field}.content")
+    parts = split(reply_of(message.content, given))
     return Message(message.role, parts, field, masked=True, thought=thought_of(given))
 
 

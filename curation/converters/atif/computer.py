@@ -39,6 +39,8 @@ CLICKS = {
     "double_click": "doubleClick",
     "triple_click": "tripleClick",
 }
+CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3}
+"""How often those click that say it by their name."""
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
 COUNTS = ("clicks", "num_clicks", "click_count")
@@ -104,7 +106,7 @@ def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
         fields = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg}
     except (AssertionError, SyntaxError, ValueError, TypeError, RecursionError, MemoryError) as error:
         raise NoAction(f"no action in {text[:80]!r}") from error
-    return _WORD.sub("_", call.func.id.removesuffix("Action")).lower(), fields
+    return _WORD.sub("_", call.func.id.removesuffix("Action")).lower(), _given(fields)
 
 
 def codes_of(kind: str, fields: Mapping[str, Any]) -> list[str]:
@@ -139,11 +141,12 @@ def _is_false(value: object) -> bool:
 
 
 def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
+    fields = _given(fields)
     if kind in LOOKS:
         return ""
     if kind in CLICKS:
         button = {"wheel": "middle"}.get(str(fields.get("button")), fields.get("button"))
-        given = {"button": button, "clicks": next((fields[name] for name in COUNTS if name in fields), None)}
+        given = {"button": button, "clicks": _clicks(kind, fields)}
         named = {name: value for name, value in given.items() if value is not None}
         return _held(fields, _call(CLICKS[kind], **_at(fields), **named))
     if kind in ("move", "mouse_move", "move_to"):
@@ -162,6 +165,21 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if plain is None:
         raise NoAction(f"no action of ours is {kind[:80]}")
     return plain
+
+
+def _clicks(kind: str, fields: Mapping[str, Any]) -> int | None:
+    """How often a click presses, where its kind does not say; None where nothing does."""
+    given = next((fields[name] for name in COUNTS if name in fields), None)
+    if given is None:
+        return None
+    own = CLICKED.get(CLICKS[kind])
+    try:
+        count = math.nan if isinstance(given, bool) else float(given)
+    except (TypeError, ValueError, OverflowError):
+        count = math.nan
+    if not count.is_integer() or own not in (None, count):
+        raise NoAction(f"a {kind} of {str(given)[:80]!r} clicks")
+    return None if own else int(count)
 
 
 def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:

@@ -95,7 +95,7 @@ class Atif(Format):
         success, about = None, About()
         if known is None:
             kept = {"document": _renamed(document, pictures, reading.first), "unit": unit}
-            reward = _reward(document, source, place, file)
+            reward = _reward(document, source, file)
             success = None if reward is None else reward >= 1.0
             about = About(reward=reward if reward is not None and -1.0 <= reward <= 1.0 else None)
         name = document.trajectory_id or document.session_id or place.file
@@ -113,15 +113,14 @@ def _documents(source: Source) -> list[Path]:
     return sorted(source.folder.rglob(NAME)) or source.files(".json")
 
 
-def _reward(document: Document, source: Source, place: Place, file: Path) -> float | None:
+def _reward(document: Document, source: Source, file: Path) -> float | None:
     """The reward of a trial: the document's, else that of the verifier in the result beside it or one folder up; None
-    where neither says one.
+    where neither says a number.
 
     Raises:
-        Refused: a result that is no JSON, a reward that is no number.
+        Refused: a result that is no JSON.
     """
-    stated = fields_of((document.final_metrics or {}).get("extra")).get("reward")
-    own = _number(stated, place, "final_metrics.extra.reward")
+    own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
     beside = [file.with_name(RESULT), file.parent.parent / RESULT]
     found = next((one for one in beside if one.is_file()), None)
     if own is not None or found is None or file.name != NAME:
@@ -130,19 +129,16 @@ def _reward(document: Document, source: Source, place: Place, file: Path) -> flo
     if isinstance(value, Refused):
         raise Refused(at, "", value.problem)
     rewards = fields_of(fields_of(fields_of(value).get("verifier_result")).get("rewards"))
-    name = next(iter(rewards)) if len(rewards) == 1 else "reward"
-    return _number(rewards.get(name), at, f"verifier_result.rewards.{name}")
+    return _number(rewards.get(next(iter(rewards)) if len(rewards) == 1 else "reward"))
 
 
-def _number(value: object, place: Place, field: str) -> float | None:
-    """A reward, also one that is written as a text; None where there is none; raises Refused where it is no number."""
+def _number(value: object) -> float | None:
+    """A reward, also one that is written as a text; None of what is no number."""
     try:
-        number = None if value is None else float(value) if isinstance(value, int | float | str) else math.nan
+        number = float(value) if isinstance(value, int | float | str) else None
     except (ValueError, OverflowError):
-        number = math.nan
-    if number is not None and not math.isfinite(number):
-        raise Refused(place, field, f"{str(value)[:80]!r} is no number: write one, or leave it out")
-    return number
+        number = None
+    return number if number is not None and math.isfinite(number) else None
 
 
 def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target: Target) -> dict[str, Any]:

@@ -80,8 +80,8 @@ def test_an_exported_row_holds_placeholders_of_texts_as_parts(tmp_path: Path) ->
     ("asked", "fields", "said"),
     [
         ("<image><image>Open", {}, "0.content: 2 screens in one turn"),
-        ("<image><video>Open", {}, "0.content: a placeholder <video>"),
-        ("<image><audio>Open", {}, "0.content: a placeholder <audio>"),
+        ("<image><video>Open", {"images": NAMES}, "0.content: a placeholder <video>"),
+        ("<image><audio>Open", {"images": []}, "0.content: a placeholder <audio>"),
         ("<image>Open", {"videos": ["a.mp4"]}, "videos: a step shows pictures alone"),
         ("<image>Open", {"images": NAMES}, "images.1: 2 pictures for 1 placeholder; '1.png' is left over"),
     ],
@@ -92,9 +92,39 @@ def test_a_text_with_more_than_its_pictures_is_refused(
     assert said in problem(name, tmp_path, row(name, user(asked), reply(), **fields))
 
 
-def test_a_placeholder_beside_a_part_of_a_picture_is_one_more(tmp_path: Path) -> None:
+TAGGED = ["Click the <image> tag", "Insert a <video> element", "<|vision_start|>x<|vision_end|> <audio>"]
+
+
+@pytest.mark.parametrize("text", TAGGED)
+def test_a_tag_beside_parts_that_are_the_pictures_is_text(tmp_path: Path, text: str) -> None:
+    form = FORMATS.class_of("trl")()
+    shown = user([{"type": "image"}])
+    chats = [
+        [user([{"type": "image"}, {"type": "text", "text": text}]), reply(), shown, reply()],
+        [user(text), shown, reply(), shown, reply()],
+    ]
+    for number, chat in enumerate(chats):
+        record = read("trl", tmp_path / f"{number}", row("trl", *chat, images=NAMES))
+        assert record.instruction == text
+        assert [one.screen for one in record.steps] == [picture(0), picture(1)]
+        (again,) = taken(form, written(form, [record], tmp_path / f"out{number}"))
+        assert (again.instruction, again.steps) == (text, record.steps)
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_tag_of_a_video_is_text_where_pictures_and_placeholders_match(tmp_path: Path, name: str) -> None:
+    record = read(name, tmp_path, row(name, user("<image>Insert a <video> element"), reply()))
+    assert record.instruction == "Insert a <video> element"
+
+
+def test_a_tag_of_a_video_without_a_placeholder_of_a_picture_is_refused(tmp_path: Path) -> None:
+    assert "0.content: a placeholder <video>" in problem("trl", tmp_path, row("trl", user("<video>Open"), reply()))
+
+
+def test_a_placeholder_beside_a_part_is_one_more_where_the_row_has_more_pictures(tmp_path: Path) -> None:
     asked = [{"type": "image"}, {"type": "text", "text": "<image>Open"}]
-    assert problem("trl", tmp_path, row("trl", user(asked), reply())).startswith("messages.0.content: 2 screens")
+    said = problem("trl", tmp_path, row("trl", user(asked), reply(), images=NAMES))
+    assert said.startswith("messages.0.content: 2 screens")
 
 
 OFF: list[dict[str, Any]] = [
@@ -137,6 +167,37 @@ def test_a_message_that_takes_itself_or_a_part_out_of_training_is_context(
 def test_a_row_that_takes_itself_out_of_training_is_context(tmp_path: Path, name: str, mask: dict[str, Any]) -> None:
     (step,) = read(name, tmp_path, row(name, user("<image>Open"), reply(), **mask)).steps
     assert step.about.target is False
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_a_list_of_a_row_masks_its_messages_one_by_one(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    chat = [user("<image>Open"), reply(), user("<image>"), reply()]
+    for number, mask in enumerate(([0, 0, 0, 1], "[0, 0, 0, 1]", [[0], [0, 0], [0], [1, 1]])):
+        record = read(name, tmp_path / f"{number}", row(name, *chat, images=NAMES, loss_mask=mask))
+        assert [one.about.target for one in record.steps] == [False, None]
+        (again,) = taken(form, written(form, [replace(record, about=About(lake="l"))], tmp_path / f"out{number}"))
+        assert [again.is_target(at) for at in range(2)] == [False, True]
+    (*_, last) = read(name, tmp_path / "last", row(name, *chat, images=NAMES, loss_mask=[1, 1, 1, 0])).steps
+    assert last.about.target is False
+    said = problem(name, tmp_path / "short", row(name, *chat, images=NAMES, loss_mask=[0, 1]))
+    assert said.startswith("loss_mask: 2 values for 4 messages")
+    (*_, last) = read(name, tmp_path / "empty", row(name, *chat, images=NAMES, loss_mask=[])).steps
+    assert last.about.target is None
+
+
+def test_a_list_of_a_row_of_code_masks_its_steps_one_by_one(tmp_path: Path) -> None:
+    line, turns = array("agentnet")[0], array("scalecua")[0]
+    line["traj"] *= 2
+    (record,) = taken(FORMATS.class_of("agentnet")(), saved(tmp_path / "a", {**line, "loss_mask": [0, 1]}))
+    assert [one.about.target for one in record.steps] == [False, None]
+    for number, (mask, target) in enumerate([([0, 1], None), ([1, 0], False)]):
+        file = saved(tmp_path / f"{number}", {**turns, "loss_mask": mask})
+        (record,) = taken(FORMATS.class_of("scalecua")(), file)
+        assert record.steps[0].about.target is target
+    for name, of in (("agentnet", line), ("scalecua", turns)):
+        file = saved(tmp_path / name, {**of, "loss_mask": [0, 1, 1]})
+        assert "loss_mask: 3 values for 2 " in refused(FORMATS.class_of(name)(), file)
 
 
 @pytest.mark.parametrize("mask", [{"loss_mask": 0}, {"weight": "0"}, {"train": "false"}])
@@ -202,6 +263,9 @@ DATA = base64.b64encode(picture(1).png).decode()
         {"type": "image", "path": "1.png"},
         {"type": "image", "url": f"data:image/png;base64,{DATA}"},
         {"type": "image", "base64": DATA},
+        {"type": "image", "base64": f"data:image/png;base64,{DATA}"},
+        {"type": "image", "base64": "\n".join(DATA[at : at + 76] for at in range(0, len(DATA), 76))},
+        {"type": "image", "url": f"data:image/png;base64,{DATA[:40]}\r\n {DATA[40:]}\n"},
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": DATA}},
         {"type": "image_url", "image_url": {"url": "1.png"}},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
@@ -217,6 +281,17 @@ def test_a_part_holds_its_picture_as_a_name_or_a_data_url(tmp_path: Path, part: 
     assert record.steps[0].screen == picture(1)
     folder = written(form, [record], tmp_path / "out")
     assert DATA not in str(pq.read_table(folder / "trl.parquet").to_pylist())
+    assert taken(form, folder)[0].steps == record.steps
+
+
+@pytest.mark.parametrize("url", ["https://a.test/1.png", "0.png", "file:///9.png"])
+def test_a_row_s_pictures_are_those_of_its_parts_where_they_are_as_many(tmp_path: Path, url: str) -> None:
+    form = FORMATS.class_of("trl")()
+    part = {"type": "image_url", "image_url": {"url": url}}
+    chat = [user([part, {"type": "text", "text": "Open"}]), reply(), user([{"type": "image"}]), reply()]
+    record = read("trl", tmp_path / "in", row("trl", *chat, images=NAMES[::-1]))
+    assert [one.screen for one in record.steps] == [picture(1), picture(0)]
+    folder = written(form, [record], tmp_path / "out")
     assert taken(form, folder)[0].steps == record.steps
 
 

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.agentnet import AgentNet
+from curation.converters.chat import split
 from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
 from curation.converters.files import Source
 from curation.converters.format import FORMATS, Format
@@ -19,7 +20,7 @@ from curation.converters.scalecua import ScaleCua
 from curation.converters.trl import Trl
 from curation.converters.ui_tars import UiTars
 from curation.converters.verl import Verl
-from schemas.action import Click, OpenApp, Type, Wait
+from schemas.action import Action, Click, OpenApp, Type, Wait
 from schemas.failure import UsageError
 from tests.unit.curation.converters.records import picture, read, refused, taken, written
 
@@ -299,8 +300,21 @@ def test_scalecuas_tags_within_a_typed_text_come_back_as_text(tmp_path: Path, te
     assert [step.thought for step in back.steps] == [thought, thought]
 
 
+@pytest.mark.parametrize("spaces", [" ", "  ", "   "])
+@pytest.mark.parametrize("before", ["a\n", "a\n \t", "a\nPrevious operations:\n", "", "a "])
+@pytest.mark.parametrize("action", [Click(x=0.1, y=0.1), Type(content="</think>")])
+def test_scalecuas_heading_within_an_instruction_comes_back_as_text(
+    tmp_path: Path, before: str, spaces: str, action: Action
+) -> None:
+    form, asked = ScaleCua(), f"{before}Previous{spaces}operations: bz\nStep 1: c"
+    first = Exchanged("i", asked, (ExchangedStep(picture(0), "", action),) * 2, True)
+    (back,) = taken(form, written(form, [first], tmp_path / "one"))
+    (again,) = taken(form, written(form, [back], tmp_path / "two"))
+    assert [(one.instruction, len(one.steps)) for one in (back, again)] == [(asked, 2)] * 2
+
+
 @pytest.mark.parametrize(
-    "piece", ["\n", " \n", "Task:", "<think>", "</think> ", "<operation>", "</operation>", "<action>"]
+    "piece", ["\n", " \n", "\nPrevious  ", "Task:", "<think>", "</think> ", "<operation>", "</operation>", "<action>"]
 )
 def test_scalecuas_rows_are_read_in_time_that_grows_as_their_length(tmp_path: Path, piece: str) -> None:
     text = piece * (60_000 // len(piece))
@@ -325,3 +339,23 @@ def test_a_thought_of_markup_comes_back_with_its_action(tmp_path: Path, name: st
     step = ExchangedStep(picture(0), thought, Type(content="a </think> <function=finished>"))
     (back,) = taken(form, written(form, [Exchanged("i", "Type it.", (step,), True)], tmp_path))
     assert [(one.thought, one.action) for one in back.steps] == [(thought, step.action)]
+
+
+@pytest.mark.parametrize("name", ["ui-tars", "trl"])
+@pytest.mark.parametrize("text", ["[" * 900 + "0" + "]" * 900, "[" * 100_000, '{"loss":' * 900 + "0" + "}" * 900])
+def test_a_mask_that_is_nested_deeply_ends_no_import(tmp_path: Path, name: str, text: str) -> None:
+    turns = [{"role": "user", "content": "<image>Open"}, {"role": "assistant", "content": "Action: wait()"}]
+    turns[1]["loss"] = text
+    (tmp_path / "0.png").write_bytes(picture(0).png)
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns, "images": ["0.png"]}) + "\n")
+    (record,) = taken(FORMATS.class_of(name)(), tmp_path / "rows.jsonl", unit="thousandths")
+    assert record.steps[0].about.target is (False if text.endswith(("]", "}")) else None)
+
+
+@pytest.mark.parametrize("piece", ["<|vision_start|>", "<|vision_start|>a", "<image", "<|vision_end|>", "<|"])
+def test_the_texts_of_a_chat_are_read_in_time_that_grows_as_their_length(piece: str) -> None:
+    text = piece * (200_000 // len(piece))
+    began = time.process_time()
+    assert split(text) == [text]
+    assert time.process_time() - began < 2
+    assert split(f"<|vision_start|>{text}<|vision_start|>a<|vision_end|>b")[-2:] == [None, "b"]
