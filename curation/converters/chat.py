@@ -30,6 +30,7 @@ from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
+from models.serving.replies import REASONING
 from schemas.action import Action
 from schemas.text import counted, storable
 
@@ -81,9 +82,6 @@ MASKS = ("loss_mask", "loss", "loss_scale", "loss_weight", "train", "training", 
 """Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `loss` and `loss_scale` of
 ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
 _OFF = re.compile(r"(?:false|f|no|n|off|[+-]?0+(?:\.0*)?)$", re.IGNORECASE)
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a reply's thought: `reasoning_content` of DeepSeek's chats and axolotl, `reasoning` of vLLM and OpenRouter,
-`thinking` of Ollama and gpt-oss."""
 
 
 def is_masked(fields: Mapping[str, Any]) -> bool:
@@ -146,7 +144,7 @@ def _is_off(value: object) -> bool:
 
 def thought_of(message: Mapping[str, Any]) -> str:
     """The thought that a reply holds apart from its text; empty if it holds none."""
-    given = (message.get(name) for name in THOUGHTS)
+    given = (message.get(name) for name in REASONING)
     return next((storable(one) for one in given if isinstance(one, str) and one.strip()), "")
 
 

@@ -16,7 +16,6 @@ from curation.converters.chat import (
     CHAT_UNITS,
     SHOWN,
     SLOT,
-    THOUGHTS,
     Message,
     Part,
     Turn,
@@ -39,6 +38,7 @@ from curation.converters.files import Source, Target, items_of, line_of, model_o
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
 from curation.converters.tokens import for_trainers, plain, plain_between
+from models.serving.replies import REASONING
 from schemas.text import Storable
 
 FILE = "ui-tars.jsonl"
@@ -151,7 +151,7 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
     """A message as it came, without tokens other than its pictures' placeholders."""
     content = message["content"]
     reply = message["role"] == "assistant"
-    thoughts = {name: plain(one) for name in THOUGHTS if isinstance(one := message.get(name), str)}
+    thoughts = {name: plain(one) for name in REASONING if isinstance(one := message.get(name), str)}
     return {**message, **thoughts, "content": plain(content) if reply else plain_between(content, SLOT)}
 
 

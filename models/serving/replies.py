@@ -26,7 +26,8 @@ from models.families.tools import CLOSE, OPEN
 from schemas.text import storable
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message that hold what was thought: transformers and SGLang, vLLM, and templates of some checkpoints."""
+"""Fields of a message that hold the thought: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
+`reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
 THOUGHT, SAID, CALLED, UNREAD = "thought", "said", "called", "unread"
 STREAMED = "pieces"
 """The field of a streamed message that holds its pieces."""
