@@ -33,7 +33,7 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
     """
     if not isinstance(called, Flow):
         return called(*arguments)
-    kept, flow = _Kept(called.fn), copy.copy(called)
+    kept, flow = _FlowOutcome(called.fn), copy.copy(called)
 
     @wraps(called.fn)
     def work(*args: Any, **kwargs: Any) -> Any:
@@ -100,7 +100,7 @@ class Away(logging.Filter):
             err().print(f"{about}, and its page there lacks the rest.", style="yellow")
 
 
-class _Kept:
+class _FlowOutcome:
     """A flow's own outcome, whatever becomes of telling it to a server."""
 
     def __init__(self, work: Any) -> None:

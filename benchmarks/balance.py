@@ -24,15 +24,15 @@ import numpy as np
 
 from benchmarks.shared.lake import Sample, columns, make_small_lake, open_lake, step_samples, trajectory_samples
 from benchmarks.shared.report import Bar, add_options, finish
-from learning.planning.balance import Cost, Ints, Phase, balance, longest_first, near_holders, step_cost
+from learning.planning.balance import BalanceCost, Ints, Phase, balance, longest_first, near_holders, step_cost
 
-LANGUAGE = Cost(linear=456_000, quadratic=6)
+LANGUAGE = BalanceCost(linear=456_000, quadratic=6)
 """Per token and token^2, in 10^5 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""
-ENCODER = Cost(linear=40_200, quadratic=1)
+ENCODER = BalanceCost(linear=40_200, quadratic=1)
 """Per patch and patch^2: 6 x 0.67e9, and 12 x 1,280 x 4 layers of full attention (the others see windows)."""
-SMALL = Cost(linear=180_000, quadratic=4)
+SMALL = BalanceCost(linear=180_000, quadratic=4)
 """A language model of 3B: 6 x 3e9, and 12 x 36 layers x 2,048 / 2."""
-AUDIO = Cost(linear=38_000, quadratic=5)
+AUDIO = BalanceCost(linear=38_000, quadratic=5)
 """Per frame and frame^2: 6 x 0.64e9, and 12 x 32 layers x 1,280."""
 PER_NODE = 8
 

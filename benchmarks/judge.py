@@ -32,7 +32,7 @@ from benchmarks.shared.scores import Known, Scores, best_f1, quality, reliabilit
 from learning.judging.calibration import platt
 from learning.judging.cases import Cases
 from learning.judging.fit import USUAL, Effort
-from models.judges.judge import Case
+from models.judges.judge import JudgeCase
 from models.judges.local.features import features_of
 from models.judges.local.judge import LocalJudge, LocalOptions
 from models.judges.registry import case_of
@@ -211,7 +211,7 @@ def _judged(name: str, config: Config, lake: Lake, judge: LocalJudge, plain: Num
     return Judged(name, tasks, np.array(known), given, 1000 * seconds / max(1, len(known)))
 
 
-def _changed(case: Case) -> bool:
+def _changed(case: JudgeCase) -> bool:
     return len(case.screens) > 1 and case.screens[-1] != case.screens[-2]
 
 

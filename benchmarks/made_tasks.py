@@ -16,11 +16,11 @@ from itertools import islice
 from typing import Any
 
 from benchmarks.shared.report import Bar, add_options, finish
-from curation.synthesis.acceptance import Decision, decide, identity
+from curation.synthesis.acceptance import AcceptanceDecision, decide, identity
 from curation.synthesis.leaks import held_out
-from curation.synthesis.maker import Material, Parent, Proposal
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask
 from curation.synthesis.makers import makers_of
-from curation.synthesis.player import Lost, Player
+from curation.synthesis.player import Player, PlayerLost
 from curation.synthesis.search import TRIES, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.site.environment import SiteConfig, SiteEnvironment
@@ -38,8 +38,8 @@ LEAST = 0.95
 class Played:
     """A proposal, what was decided of it, and the steps that the player took; None where it did not get there."""
 
-    proposal: Proposal
-    decision: Decision
+    proposal: ProposedTask
+    decision: AcceptanceDecision
     steps: Sequence[int | None] = ()
 
     @property
@@ -63,7 +63,7 @@ def proposed(seed: int) -> list[Played]:
     found: list[Played] = []
     known, keys = set[str](), set[str]()
     for iteration in range(2):
-        material, made = Material("site", world, parents, layout), list[Played]()
+        material, made = MakerInputs("site", world, parents, layout), list[Played]()
         for maker in makers:
             chance = random.Random(f"{seed} {iteration} {maker.name}")
             new = (one for one in maker.propose(material, chance) if one.key not in keys)
@@ -89,7 +89,7 @@ def played(environment: SiteEnvironment, one: Played) -> list[int | None]:
         try:
             player = Player(blind, environment.layout)
             found = steps_of(player, walk, sentences, lambda state: score(one.decision.checks, state) == 1.0, 1000)
-        except Lost:
+        except PlayerLost:
             found = None
         steps.append(found)
     return steps

@@ -118,17 +118,17 @@ def _plain(config: Config) -> None:
 def _under_prefect(config: Config, own: bool) -> None:
     from apps.calling import call
     from apps.schedule.connection import answers, use_server
-    from apps.schedule.processes import Kept, end_all
+    from apps.schedule.processes import ServiceProcess, end_all
     from apps.server import SERVE
     from schemas.project_dir import home
 
-    kept: list[Kept] = []
+    kept: list[ServiceProcess] = []
     try:
         if own:
             with socket.socket() as probe:
                 probe.bind(("127.0.0.1", 0))
                 port = str(probe.getsockname()[1])
-            kept.append(Kept("Prefect server", [*SERVE, "--port", port], home() / "server.log"))
+            kept.append(ServiceProcess("Prefect server", [*SERVE, "--port", port], home() / "server.log"))
             kept[0].wait(lambda: answers(f"http://127.0.0.1:{port}/api"))
             use_server(f"http://127.0.0.1:{port}/api")
         call("flows.flywheel.flywheel", config, ITERATIONS)

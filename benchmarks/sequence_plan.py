@@ -36,12 +36,12 @@ import numpy as np
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.sequence_grid import Case, listed
 from benchmarks.shared.sequence_lengths import A100, LONGEST, RANKS, Lengths, as_released, gui_like, wikipedia_like
-from learning.planning.sequence_cost import ClusterCost, MicroBatch
+from learning.planning.sequence_cost import ClusterCost, GroupedMicroBatch
 from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_plan import cut, plan, total
 
-Planner = Callable[[Lengths], MicroBatch | None]
+Planner = Callable[[Lengths], GroupedMicroBatch | None]
 BATCH = 512
 TRIES, LONGER = 24, 4
 """Numbers of micro-batches that are tried, and times as many where none of them can be planned."""
@@ -112,7 +112,7 @@ def batch_of(lengths: Lengths, planned: Planner, tries: int = TRIES) -> float:
     return best
 
 
-def megatron_hybrid(lengths: Lengths) -> MicroBatch | None:
+def megatron_hybrid(lengths: Lengths) -> GroupedMicroBatch | None:
     """Each sequence on the fewest ranks that hold it, a power of two; the least loaded group of that degree first."""
     need = [A100.least_degree(int(one)) for one in lengths]
     ranks = {degree: need.count(degree) for degree in sorted(set(need), reverse=True)}
@@ -141,7 +141,7 @@ def megatron_hybrid(lengths: Lengths) -> MicroBatch | None:
         chosen = min(fits, key=lambda g: (groups[g] != need[index], loads[g]))
         loads[chosen] += float(A100.milliseconds([long], groups[chosen])[0])
         room[chosen] -= long
-    return MicroBatch((), max(loads))
+    return GroupedMicroBatch((), max(loads))
 
 
 def of_degree(degree: int) -> Planner:

@@ -21,7 +21,7 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.shared.report import Bar, finish, options
 from learning.data.rollouts import Rollout
-from learning.engines.tiny.forward import Piece, outputs_of
+from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.engines.tiny.replies import ReplyEncoder
 from models.families.dialects import format_reply
@@ -34,7 +34,7 @@ from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 SCREEN = (160, 224)
 """A MiniWoB++ screen in whole patches: others the library scales, and we lay on a white canvas."""
@@ -57,7 +57,7 @@ def contexts(count: int) -> list[Context]:
         out = io.BytesIO()
         image.save(out, "png")
         screen = Observation(out.getvalue(), *SCREEN, "")
-        turns = (Turn("Wait.", "wait()", screen),) * (number % 3)
+        turns = (PastStep("Wait.", "wait()", screen),) * (number % 3)
         made.append(Context(f'Click on the "{NAMES[number % len(NAMES)]}" button.', turns, screen, number))
     return made
 
@@ -165,7 +165,7 @@ class Training:
         self.losses[_name(dtype)] = float(total)
 
 
-def stock_inputs(piece: Piece, net: TinyNet, dtype: torch.dtype) -> dict[str, torch.Tensor]:
+def stock_inputs(piece: ForwardBatch, net: TinyNet, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """A piece as the library takes it."""
     tokens = piece.packed.tokens
     lead = piece.packed.segments.shape[1] - tokens.shape[1]

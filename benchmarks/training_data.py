@@ -27,14 +27,14 @@ from typing import Any
 from benchmarks.shared.memory import PeakMemory
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.synthetic_lake import fill
-from learning.job import Message
+from learning.job import TrainerReport
 from schemas.config import Config
 from schemas.config.load import config_of
 from schemas.tables.stage import PREPARE
 from storage.lake import Lake
 from tasks.launching.trainer_process import TrainerProcess
 from tasks.prepare import INITIAL
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import Origin, register
 from tasks.train.supervised import supervised
 from tasks.train.train import job_of, pins_of
@@ -56,14 +56,14 @@ def run_stage(uri: str, folder: Path, steps: int) -> dict[str, Any]:
     began, busy = time.perf_counter(), time.process_time()
     config = _config(uri)
     lake = Lake.open(config.lake, create=False)
-    recipe = Recipe("measured", INITIAL, 0, pins_of(lake))
+    recipe = PolicyRecipe("measured", INITIAL, 0, pins_of(lake))
     material = supervised(config, lake, recipe)
     weighed = time.perf_counter()
     job = job_of(config, lake, recipe, folder, material)
     written, used = time.perf_counter(), time.process_time() - busy
     reported: list[float] = []
 
-    def watch(message: Message) -> None:
+    def watch(message: TrainerReport) -> None:
         if message.step is not None:
             reported.append(time.perf_counter() - began)
             if message.step >= steps:

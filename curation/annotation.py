@@ -31,7 +31,7 @@ MOST_TARGETS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class TrajectoryRoute:
     """What holds for a trajectory's data: the word of the filter, or a person's in its place."""
 
     passed: bool
@@ -42,7 +42,7 @@ class Decision:
     """How many of the first steps of one that was turned away stay usable."""
 
     @classmethod
-    def of(cls, verdict: Verdict) -> "Decision":
+    def of(cls, verdict: Verdict) -> "TrajectoryRoute":
         """The same as a gate gave it."""
         return cls(verdict.passed, verdict.route, verdict.reason, verdict.error_step, verdict.valid_steps)
 
@@ -53,7 +53,7 @@ class Decision:
 
 
 def annotations_of(
-    decisions: Mapping[str, Decision], trajectories: Iterable[Sequence[Step]], now: datetime
+    decisions: Mapping[str, TrajectoryRoute], trajectories: Iterable[Sequence[Step]], now: datetime
 ) -> Iterator[Annotation]:
     """Grounding for accepted and for failed steps; of failed ones also what was done and changed from screen to screen,
     and the error step where a rule can tell.

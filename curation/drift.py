@@ -23,7 +23,7 @@ SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class HistogramDrift:
     """What two histograms differ by."""
 
     psi: float
@@ -41,7 +41,7 @@ class Drift:
         return self.psi > max(limit, self.chance)
 
 
-def drift(now: Mapping[str, int], before: Mapping[str, int]) -> Drift | None:
+def drift(now: Mapping[str, int], before: Mapping[str, int]) -> HistogramDrift | None:
     """The drift from one histogram to another, by category; None where one of them is empty."""
     names = sorted({*now, *before})
     new, old = [now.get(name, 0) for name in names], [before.get(name, 0) for name in names]
@@ -52,7 +52,7 @@ def drift(now: Mapping[str, int], before: Mapping[str, int]) -> Drift | None:
     moved = tuple(
         f"{name} {100 * b / m:.0f} % to {100 * a / n:.0f} %" for name, a, b in shares[:SHOWN] if a / n != b / m
     )
-    return Drift(psi(new, old), chance(len(names), n, m), n, m, moved)
+    return HistogramDrift(psi(new, old), chance(len(names), n, m), n, m, moved)
 
 
 def psi(now: Sequence[int], before: Sequence[int]) -> float:

@@ -32,7 +32,7 @@ _TYPED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class PrivateSpan:
     """A stretch of a text: where, and what it is."""
 
     start: int
@@ -70,7 +70,7 @@ def _plain(word: str) -> bool:
     return word.isalpha() and word.islower()
 
 
-def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int]] = ()) -> list[Found]:
+def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int]] = ()) -> list[PrivateSpan]:
     """What is found in a text, in order and without overlap.
 
     Args:
@@ -84,7 +84,7 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
     known = Secrets(frozenset(_as_read(one)[0] for one in secrets.all))
     moved = [(bisect_left(places, start), bisect_left(places, end)) for start, end in apart]
     found = _found(plain, known, moved)
-    return [Found(places[one.start], places[one.end - 1] + 1, one.kind) for one in found]
+    return [PrivateSpan(places[one.start], places[one.end - 1] + 1, one.kind) for one in found]
 
 
 def _as_read(text: str) -> tuple[str, Sequence[int]]:
@@ -97,7 +97,7 @@ def _as_read(text: str) -> tuple[str, Sequence[int]]:
     return "".join(text[at] for at in places), places
 
 
-def _found(text: str, secrets: Secrets, apart: Sequence[tuple[int, int]]) -> list[Found]:
+def _found(text: str, secrets: Secrets, apart: Sequence[tuple[int, int]]) -> list[PrivateSpan]:
     held = bytearray(len(text))
     numbers = bytearray(len(text))
     for start, end in apart:
@@ -114,7 +114,7 @@ def _found(text: str, secrets: Secrets, apart: Sequence[tuple[int, int]]) -> lis
     for start, end in secrets.within(text):
         if 0 in held[start:end] and (0 in numbers[start:end] or not text[start:end].isdigit()):
             held[start:end] = bytes([_KINDS.index(PASSWORD) + 1]) * (end - start)
-    return [Found(*run.span(), _KINDS[run[0][0] - 1]) for run in _RUN.finditer(held)]
+    return [PrivateSpan(*run.span(), _KINDS[run[0][0] - 1]) for run in _RUN.finditer(held)]
 
 
 def without(
@@ -132,7 +132,7 @@ def shown(kind: str) -> str:
     return f"[redacted {kind}]"
 
 
-def _pieces(text: str, found: list[Found]) -> Iterator[str]:
+def _pieces(text: str, found: list[PrivateSpan]) -> Iterator[str]:
     at = 0
     for one in found:
         yield text[at : one.start]

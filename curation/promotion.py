@@ -25,7 +25,7 @@ Undecided = Literal["tolerance", "bounded", "hold"]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PromotionRule:
     """What is asked of a challenger."""
 
     low: float
@@ -65,7 +65,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PromotionDecision:
     """The decision and its numbers."""
 
     outcome: Outcome
@@ -85,27 +85,27 @@ class Decision:
         return self.outcome == "promote"
 
 
-def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, undecided: Undecided) -> Rule:
+def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, undecided: Undecided) -> PromotionRule:
     """The rule for who learnt from new data: promoted unless it is worse by more than `tolerance`.
 
     Args:
         tolerance: how far below the champion still counts as not worse.
         resolution: half the distance of the two hypotheses.
-        alpha: as in `Rule`.
-        beta: as in `Rule`.
+        alpha: as in `PromotionRule`.
+        beta: as in `PromotionRule`.
         undecided: what becomes of what is undecided at the last seed: promoted within the tolerance, or so that `alpha`
             bounds every promotion (on suites of many tasks: docs/promotion.md), or held.
     """
     enough = None if undecided == "hold" else -tolerance
-    return Rule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
+    return PromotionRule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
 
 
-def better(resolution: float, alpha: float, beta: float) -> Rule:
+def better(resolution: float, alpha: float, beta: float) -> PromotionRule:
     """The rule for a mere reproduction: it is promoted only if it wins."""
-    return Rule(0.0, 2 * resolution, alpha, beta, None)
+    return PromotionRule(0.0, 2 * resolution, alpha, beta, None)
 
 
-def look(rule: Rule, found: Paired, last: bool) -> Decision | None:
+def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | None:
     """One look at the test; None where it goes on.
 
     Args:
@@ -115,7 +115,7 @@ def look(rule: Rule, found: Paired, last: bool) -> Decision | None:
     """
     if found.n == 0:
         nothing = "no trajectory that both finished: nothing to compare"
-        return Decision("hold", 0, 0, 0, None, None, None, None, nothing) if last else None
+        return PromotionDecision("hold", 0, 0, 0, None, None, None, None, nothing) if last else None
     above = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2)
     llr = above / (rule.variance(found) if above > 0 else found.variance)
     if llr >= math.log((1 - rule.beta) / rule.alpha):
@@ -152,19 +152,19 @@ def _variance(won: float, lost: float) -> float:
     return won + lost - (won - lost) ** 2
 
 
-def without_test(outcome: Outcome, reason: str) -> Decision:
+def without_test(outcome: Outcome, reason: str) -> PromotionDecision:
     """The decision on a challenger that is not compared."""
-    return Decision(outcome, 0, 0, 0, None, None, None, None, reason)
+    return PromotionDecision(outcome, 0, 0, 0, None, None, None, None, reason)
 
 
 _WORDS: dict[Outcome, str] = {"promote": "good enough", "hold": "not clearly good enough", "reject": "not good enough"}
 
 
-def _decision(outcome: Outcome, found: Paired, llr: float, how: str) -> Decision:
+def _decision(outcome: Outcome, found: Paired, llr: float, how: str) -> PromotionDecision:
     at = found.interval
     pairs = counted(found.n, "paired trajectory", "paired trajectories")
     reason = (
         f"{_WORDS[outcome]} against the champion, {how}: {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over "
         f"{pairs}, {found.wins} won alone, {found.losses} lost alone"
     )
-    return Decision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)
+    return PromotionDecision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)

@@ -35,7 +35,7 @@ REPLAY = "replay"
 
 
 @dataclass(slots=True)
-class Search:
+class FailureSearch:
     """The search for the state at which one trajectory went wrong.
 
     Args:
@@ -134,7 +134,7 @@ def recoverable(failed: Trajectory, steps: Sequence[Step], state: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Correction:
+class CorrectedTrajectory:
     """A failed trajectory and one that went on from its state and succeeded."""
 
     failed: Trajectory
@@ -157,7 +157,7 @@ class Correction:
         return "reflection" if self.reflects else "correction"
 
 
-def annotation_of(correction: Correction, now: datetime) -> Annotation:
+def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
     """What should have been done, as an annotation of the failed trajectory; its author proposed it."""
     step = correction.performed[correction.step]
     return Annotation(
@@ -175,7 +175,7 @@ def annotation_of(correction: Correction, now: datetime) -> Annotation:
     )
 
 
-def finding_of(correction: Correction, now: datetime) -> Reflection:
+def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
     """Where the failed trajectory went wrong, as something else succeeded there."""
     step = correction.performed[correction.step]
     action = format_action(from_json(step.action)) if step.action else ""
@@ -192,7 +192,7 @@ def finding_of(correction: Correction, now: datetime) -> Reflection:
     )
 
 
-def pair_of(correction: Correction) -> Pair | None:
+def pair_of(correction: CorrectedTrajectory) -> Pair | None:
     """The corrected reply preferred to the recorded one; None where nothing else was done in its place, or nothing that
     the screen shows: then it was a later step that succeeded.
 
@@ -251,6 +251,6 @@ def _reply(step: Step, thought: str) -> str:
     return format_reply(thought, format_action(from_json(step.action)))
 
 
-def _name(correction: Correction, what: str) -> str:
+def _name(correction: CorrectedTrajectory, what: str) -> str:
     name = f"{what}|{correction.failed.trajectory_id}|{correction.verified.trajectory_id}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]

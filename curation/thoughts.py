@@ -15,7 +15,7 @@ from itertools import pairwise
 from curation.converters.units import scale_of
 from curation.gates.thoughts import holds_action, repeats_itself
 from models.proposers.proposer import alike
-from models.thinkers.thinker import Case, Thought
+from models.thinkers.thinker import ThinkerCase, ThinkerThought
 from schemas.action import Action, Drag, from_json, point_of
 from schemas.tables.annotation import PATTERNS, Annotation, Pattern
 from schemas.tables.step import Step
@@ -35,7 +35,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ThoughtLimits:
     """What a thought may be."""
 
     longest: int
@@ -44,7 +44,7 @@ class Limits:
     """How often a phrase may follow itself (`filter.options.thoughts.max_phrases`)."""
 
 
-def fault_of(thought: Thought, case: Case, hidden: bool, limits: Limits) -> str:
+def fault_of(thought: ThinkerThought, case: ThinkerCase, hidden: bool, limits: ThoughtLimits) -> str:
     """Why a thought of a step is turned away; empty where it is kept.
 
     Args:
@@ -103,7 +103,7 @@ def _places(action: Action) -> list[tuple[float, float]]:
     return [*places, (action.to_x, action.to_y)] if isinstance(action, Drag) else places
 
 
-def patterns_of(thought: Thought) -> list[str]:
+def patterns_of(thought: ThinkerThought) -> list[str]:
     """The patterns that a thought names itself, else those that its words tell."""
     if thought.patterns:
         return list(thought.patterns)
@@ -117,7 +117,9 @@ def thought_id(step: Step, author: str, version: str | None) -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:24]
 
 
-def thought_annotation(step: Step, thought: Thought, author: str, version: str | None, now: datetime) -> Annotation:
+def thought_annotation(
+    step: Step, thought: ThinkerThought, author: str, version: str | None, now: datetime
+) -> Annotation:
     """A kept thought, as a row."""
     return Annotation(
         annotation_id=thought_id(step, author, version),

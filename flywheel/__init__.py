@@ -12,12 +12,12 @@ Importing the package loads neither torch nor Prefect; each part loads when it i
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flywheel.lake import Lake, Trajectory
+    from flywheel.lake import OpenLake, StoredTrajectory
 
-__all__ = ["Lake", "Trajectory", "open"]
+__all__ = ["OpenLake", "StoredTrajectory", "open"]
 
 
-def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "Lake":
+def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "OpenLake":
     """Open an existing lake.
 
     Args:
@@ -33,13 +33,13 @@ def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "
         LakeError: no lake at the address, a lake of another schema version, storage unreachable.
         UsageError: an unknown key or a broken config file.
     """
-    from flywheel.lake import Lake
+    from flywheel.lake import OpenLake
 
-    return Lake.open(uri, config, lake)
+    return OpenLake.open(uri, config, lake)
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("Lake", "Trajectory"):
+    if name in __all__:
         from flywheel import lake
 
         return getattr(lake, name)

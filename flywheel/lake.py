@@ -24,11 +24,11 @@ from tasks.shared.status import iterations
 from tasks.shared.trajectories import stored
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
-"""Columns of `Lake.funnel`, from the first stage to the last."""
+"""Columns of `OpenLake.funnel`, from the first stage to the last."""
 
 
 @dataclass(frozen=True, slots=True)
-class Trajectory:
+class StoredTrajectory:
     """One trajectory with its steps, in order."""
 
     row: Mapping[str, Any]
@@ -55,7 +55,7 @@ class Trajectory:
         return Image.open(io.BytesIO(found[0]["png"]))
 
 
-class Lake:
+class OpenLake:
     """One lake: its tables, and reviewers' decisions. Frames are lazy: a query reads only the columns that it uses.
 
     Each method named after a table returns its rows as they are when the frame is collected. docs/tables.md lists the
@@ -66,7 +66,7 @@ class Lake:
         self._lake = lake
 
     @classmethod
-    def open(cls, uri: str | None, config: str | None = None, keys: Mapping[str, Any] | None = None) -> "Lake":
+    def open(cls, uri: str | None, config: str | None = None, keys: Mapping[str, Any] | None = None) -> "OpenLake":
         """Open a lake as `flywheel.open` does."""
         given = {**({} if uri is None else {"uri": uri}), **(keys or {})}
         overrides = [f"lake.{key}={json.dumps(value)}" for key, value in given.items()]
@@ -156,14 +156,14 @@ class Lake:
         """Scan the results of the data-quality expectations."""
         return self.table("quality")
 
-    def trajectory(self, trajectory_id: str) -> Trajectory:
+    def trajectory(self, trajectory_id: str) -> StoredTrajectory:
         """Load one trajectory.
 
         Raises:
             LakeError: no trajectory has this id.
         """
         for row, steps in stored(self._lake, [trajectory_id]):
-            return Trajectory(row.model_dump(), tuple(steps), self._lake)
+            return StoredTrajectory(row.model_dump(), tuple(steps), self._lake)
         raise LakeError(f"There is no trajectory {trajectory_id!r}.", "`lake.trajectories()` lists their ids.")
 
     def annotate(

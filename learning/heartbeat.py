@@ -29,7 +29,7 @@ def every(hung_s: float) -> float:
     return min(LONGEST_S, hung_s / BEATS)
 
 
-class Patience:
+class StallTimer:
     """How long something has stood still, in seconds that this process was awake: a machine may sleep.
 
     Args:
@@ -87,7 +87,7 @@ class HeartbeatThread:
                 self._beat(self._board)
 
     def _run(self, board: StatusFolder) -> None:
-        starter = Patience(2 * self._every)
+        starter = StallTimer(2 * self._every)
         while not self._closed.wait(self._every if self._count else 0):
             with suppress(LakeError, OSError):  # whoever waits for a beat notices
                 self._beat(board)

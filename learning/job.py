@@ -54,7 +54,7 @@ class Job(BaseModel):
         return self.out.with_name("profile")
 
 
-class Message(BaseModel):
+class TrainerReport(BaseModel):
     """A line that a trainer tells whoever started it (`learning.reports.send`), in which most is missing; or, folded
     together, all that it reported so far."""
 
@@ -92,7 +92,7 @@ class Message(BaseModel):
     """What the method tells of itself at the end."""
     error: str = ""
 
-    def then(self, later: "Message") -> "Message":
+    def then(self, later: "TrainerReport") -> "TrainerReport":
         """What both tell, the later one's where they differ."""
         return self.model_copy(update={name: getattr(later, name) for name in later.model_fields_set})
 

@@ -9,7 +9,7 @@ from learning.job import Job
 from learning.learner import Learner
 
 
-class Kept:
+class TrainerCheckpoints:
     """A learner's checkpoints; made, and every method called, by all ranks."""
 
     def __init__(self, job: Job, learner: Learner) -> None:

@@ -41,7 +41,7 @@ from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, w
 from learning.learner import Learner, StepResult
 from learning.profiling import Profiler
 from learning.reports import REPORTS, send
-from learning.resume import Kept
+from learning.resume import TrainerCheckpoints
 from learning.status_folder import StatusFolder
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, RankLostError, UsageError
@@ -75,7 +75,7 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
     coming = iter(rounds)
     first = next(coming)
     learner = Learner(job, first.samples, rank, world)
-    kept, profiler = Kept(job, learner), Profiler(job, rank)
+    kept, profiler = TrainerCheckpoints(job, learner), Profiler(job, rank)
     try:
         done = _resume(job, kept, rank)
         loss, waited, ready, end = 0.0, rounds.waited_s, time.perf_counter(), 0
@@ -106,7 +106,7 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
         send(checkpoint=str(job.out), **ended, **times)
 
 
-def _resume(job: Job, kept: Kept, rank: int) -> int:
+def _resume(job: Job, kept: TrainerCheckpoints, rank: int) -> int:
     """Goes on from the newest whole checkpoint; how many steps were made."""
     restored = kept.restore()
     if rank == 0:
@@ -124,7 +124,7 @@ Report = Callable[[Round, int, float, Mapping[str, float]], None]
 def _train_round(
     job: Job,
     learner: Learner,
-    kept: Kept,
+    kept: TrainerCheckpoints,
     profiler: Profiler,
     part: Round,
     steps: range,

@@ -7,7 +7,7 @@ from typing import Literal
 
 from models.completion import Completion
 from schemas.action import Action
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.registry import Registry
 
 
@@ -16,7 +16,7 @@ class Context:
     """What a policy knows when it acts: the instruction, its own past steps, and the screen now."""
 
     instruction: str
-    turns: tuple[Turn, ...]
+    turns: tuple[PastStep, ...]
     observation: Observation
     seed: int
     """Seeds the sampling, so that a trajectory can be rolled out again."""

@@ -7,7 +7,7 @@ from models.completion import Completion
 from models.families.dialects import format_reply
 from models.thoughts import reflective_thought, templated_thought
 from rollout.oversight import PERSON, by_person
-from rollout.trajectory import Reply
+from rollout.trajectory import StepReply
 from schemas.action import Action, from_json
 from schemas.tables.step import Step
 
@@ -15,7 +15,7 @@ Write = Callable[[Action, tuple[int, int]], str]
 """How an action is written on a screen of a width and a height."""
 
 
-def recorded(step: Step, write: Write) -> Reply:
+def recorded(step: Step, write: Write) -> StepReply:
     """What was replied in a step that holds an action; its author stays who it was."""
     action = from_json(step.action or "")
     completion = Completion(
@@ -28,18 +28,18 @@ def recorded(step: Step, write: Write) -> Reply:
         action=action,
         family=step.family or "",
     )
-    return Reply(completion, step.actor, step.dialect)
+    return StepReply(completion, step.actor, step.dialect)
 
 
-def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> Reply:
+def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> StepReply:
     """What a person puts in the place of a recorded step."""
     completion = by_person(person, thought, action, step.dialect)
-    return Reply(
+    return StepReply(
         replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
     )
 
 
-def admitting(reply: Reply) -> Reply:
+def admitting(reply: StepReply) -> StepReply:
     """The same after an error: its thought first admits that. No tokens of a model are claimed for it."""
     completion = reply.completion
     assert completion.action is not None

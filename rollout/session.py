@@ -18,10 +18,10 @@ from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from models.policy import Context
 from rollout.actor import Acts
-from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, Reply, given, parts_of
+from rollout.trajectory import FinishedTrajectory, PlannedTrajectory, StepReply, given, parts_of
 from schemas.action import Action, CallUser, Finished, point_of, to_json
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure, is_environment_failure
-from schemas.observation import Observation, Outcome, Turn, elements_json
+from schemas.observation import Observation, Outcome, PastStep, elements_json
 from schemas.table import utc_now
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Termination, Trajectory, split_of
@@ -71,10 +71,10 @@ class _Session:
     history_images: int
     instruction: str
     asked: Mapping[str, Any] | None = None
-    turns: list[Turn] = field(default_factory=list[Turn])
+    turns: list[PastStep] = field(default_factory=list[PastStep])
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
-    parts: list[Reply] = field(default_factory=list[Reply])
+    parts: list[StepReply] = field(default_factory=list[StepReply])
     """What is still to be performed of the last reply's call, such as the typing of a click and typing."""
     outcome: Outcome = _OPEN
     termination: Termination = "max_steps"
@@ -95,7 +95,7 @@ class _Session:
                 raise ActionFailure(completion.error or "no action in the reply")
             await self._perform(sandbox, completion.action, verifier)
             if not begun:
-                self._remember(Turn(completion.thought, completion.action_text, _without_elements(seen)))
+                self._remember(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
                 self.parts = [] if self.steps[-1].action_error else parts_of(reply)
             seen, observe_ms = await self._observe(sandbox)
             self._amend(next_screenshot=_digest(seen.png))
@@ -111,11 +111,11 @@ class _Session:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
-    async def _reply(self, number: int, seen: Observation) -> Reply:
+    async def _reply(self, number: int, seen: Observation) -> StepReply:
         """What the trajectory begins with in this step, else what the actor whose turn it is replies."""
         return given(self.planned.beginning, number, _digest(seen.png)) or await self._asked(number, seen)
 
-    async def _asked(self, number: int, seen: Observation) -> Reply:
+    async def _asked(self, number: int, seen: Observation) -> StepReply:
         """What the actor whose turn it is replies."""
         relayed = self.planned.relay_step is not None and number >= self.planned.relay_step
         actor = self.actors[-1] if relayed else self.actors[0]
@@ -131,7 +131,7 @@ class _Session:
         except Exception:
             self._refuse_broken(seen)
             completion = await actor.act(context)  # what failed may have been another's screen in the same batch
-        return Reply(completion, completion.actor or actor.kind, actor.dialect)
+        return StepReply(completion, completion.actor or actor.kind, actor.dialect)
 
     def _refuse_broken(self, seen: Observation) -> None:
         """Raises SandboxFailure for a screen that cannot be decoded, and keeps it out of the rows where it is new."""
@@ -169,14 +169,14 @@ class _Session:
         """What became of the last step."""
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
-    def _remember(self, turn: Turn) -> None:
+    def _remember(self, turn: PastStep) -> None:
         """All past text stays; pixels only of the last `history_images` - 1 steps (the current one is the last)."""
         self.turns.append(turn)
         aged = len(self.turns) - self.history_images
         if 0 <= aged < len(self.turns):
             old = self.turns[aged]
             blank = Observation(b"", old.observation.width, old.observation.height, old.observation.instruction)
-            self.turns[aged] = Turn(old.thought, old.action_text, blank)
+            self.turns[aged] = PastStep(old.thought, old.action_text, blank)
 
     def finished(self, started: datetime, wall_s: float) -> FinishedTrajectory:
         """The rows."""
@@ -213,7 +213,7 @@ def _step(
     planned: PlannedTrajectory,
     number: int,
     seen: Observation,
-    reply: Reply,
+    reply: StepReply,
     observe_ms: float,
     think_ms: float,
 ) -> Step:

@@ -22,7 +22,7 @@ DISAGREES = "a replay shows another screen before step"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class StepReply:
     """What somebody replied in a step, to be performed as it stands."""
 
     completion: Completion
@@ -32,7 +32,7 @@ class Reply:
     dialect: str
 
 
-def parts_of(reply: Reply) -> list[Reply]:
+def parts_of(reply: StepReply) -> list[StepReply]:
     """Return what its first call asks for after its action: a reply for each, without tokens, text or thought."""
     made = reply.completion
     bare = replace(made, text="", thought="", action_text="", token_ids=(), logprobs=(), unused=(), further=(), parts=1)
@@ -47,7 +47,7 @@ class Beginning:
     """The other one's id."""
     screens: tuple[str, ...]
     """sha256 of what was seen before each of its steps that is replayed, and then; what is seen now must agree."""
-    replies: tuple[Reply, ...]
+    replies: tuple[StepReply, ...]
     """What is performed first: that of the replayed steps, then what is known to be worth trying."""
     avoid: Mapping[str, tuple[Action, ...]] = field(default_factory=dict[str, tuple[Action, ...]])
     """Actions that are known to lead nowhere, by the screen they were performed on."""
@@ -142,7 +142,7 @@ class FinishedTrajectory:
     """The judge's, where the task has no verifier."""
 
 
-def given(beginning: Beginning | None, step: int, screen: str) -> Reply | None:
+def given(beginning: Beginning | None, step: int, screen: str) -> StepReply | None:
     """What a beginning has performed in a step; None where whoever acts is asked.
 
     Args:

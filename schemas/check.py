@@ -8,7 +8,7 @@ from schemas.failure import FlywheelError
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class CheckReport:
     """What was found."""
 
     name: str
@@ -33,9 +33,9 @@ class Probe:
     required: bool = True
     """Whether a run is refused where it fails, so it must be quick. The rest is examined by `doctor` alone."""
 
-    def check(self) -> Check:
+    def check(self) -> CheckReport:
         """What was found, good or bad."""
         try:
-            return Check(self.name, True, self.examine())
+            return CheckReport(self.name, True, self.examine())
         except FlywheelError as error:
-            return Check(self.name, False, error.problem, error.hint)
+            return CheckReport(self.name, False, error.problem, error.hint)

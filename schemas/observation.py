@@ -65,7 +65,7 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class PastStep:
     """One past step as the policy remembers it."""
 
     thought: str

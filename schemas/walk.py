@@ -12,7 +12,7 @@ from typing import NamedTuple
 from schemas.world import State
 
 
-class Item(NamedTuple):
+class PageItem(NamedTuple):
     """One thing on a page, in reading order."""
 
     kind: str
@@ -30,13 +30,13 @@ class Listing:
     values: Mapping[str, int | str] = field(default_factory=dict[str, int | str])
 
 
-class Walk(ABC):
+class PageWalk(ABC):
     """A visit to the pages; each method but `items` is one step of an agent."""
 
     state: State
 
     @abstractmethod
-    def items(self) -> Sequence[Item]:
+    def items(self) -> Sequence[PageItem]:
         """What the open page shows."""
 
     @abstractmethod
@@ -61,5 +61,5 @@ class Layout(ABC):
     """By the name of the link on the home page."""
 
     @abstractmethod
-    def walk(self, initial: State, seed: int) -> Walk:
+    def walk(self, initial: State, seed: int) -> PageWalk:
         """A new visit, from a state, with the seed of a trajectory."""

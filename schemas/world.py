@@ -15,11 +15,11 @@ State = dict[str, Any]
 """JSON by field."""
 
 
-class _Part(BaseModel):
+class _WorldPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class StateField(_Part):
+class StateField(_WorldPart):
     """One field of a world's state."""
 
     name: str
@@ -36,7 +36,7 @@ class StateField(_Part):
         return not self.free and self.kind != "page"
 
 
-class Attribute(_Part):
+class Attribute(_WorldPart):
     """What an entity of one kind is like, and how that is put into words."""
 
     of: str
@@ -54,7 +54,7 @@ class Attribute(_Part):
     """Whether there is a page for each value that lists the entities that have it."""
 
 
-class Relation(_Part):
+class Relation(_WorldPart):
     """A link from entities of one kind to those of another."""
 
     of: str
@@ -62,7 +62,7 @@ class Relation(_Part):
     to: str
 
 
-class Entity(_Part):
+class Entity(_WorldPart):
     """One page of a site."""
 
     key: str
@@ -75,7 +75,7 @@ class Entity(_Part):
     """Keys of entities by relation."""
 
 
-class Site(_Part):
+class Site(_WorldPart):
     """Linked pages."""
 
     attributes: tuple[Attribute, ...]
@@ -93,7 +93,7 @@ class Site(_Part):
         return [one for one in self.attributes if one.of == kind]
 
 
-class Root(_Part):
+class Root(_WorldPart):
     """One of the environment's own tasks, as what others descend from."""
 
     task: str
@@ -102,7 +102,7 @@ class Root(_Part):
     """Of the state: those that its reward reads. Whatever else is rewarded for them asks for the same."""
 
 
-class World(_Part):
+class World(_WorldPart):
     """What an environment can be set to, and be asked for."""
 
     fields: tuple[StateField, ...]
@@ -116,7 +116,7 @@ class World(_Part):
     parts: Mapping[str, str] = {}
     """Own tasks that can be rolled out one after the other in one trajectory, each with its instruction."""
 
-    def asked(self, checks: Iterable["Check"], initial: Mapping[str, Any]) -> tuple[str, ...]:
+    def asked(self, checks: Iterable["FieldCheck"], initial: Mapping[str, Any]) -> tuple[str, ...]:
         """The own tasks that some checks ask for, whatever the words: those whose fields are to be changed or, where
         they change on the way, to be left at a value; and those that are parts."""
         guarded = {field.name for field in self.fields if field.guarded}
@@ -124,11 +124,11 @@ class World(_Part):
         parts = [name for field in self.fields if field.kind == "parts" for name in initial[field.name].split()]
         return tuple(dict.fromkeys([*(one.task for one in self.roots.values() if read & set(one.fields)), *parts]))
 
-    def guards(self, checks: Collection["Check"], initial: Mapping[str, Any]) -> tuple["Check", ...]:
+    def guards(self, checks: Collection["FieldCheck"], initial: Mapping[str, Any]) -> tuple["FieldCheck", ...]:
         """That what is not asked for stays as it was: a check on each guarded field that no other one reads."""
         read = {one.field for one in checks}
         kept = [field.name for field in self.fields if field.guarded and field.name not in read]
-        return tuple(Check(field=name, value=initial[name]) for name in kept)
+        return tuple(FieldCheck(field=name, value=initial[name]) for name in kept)
 
     def problem(self, state: Mapping[str, Any]) -> str:
         """What is wrong with a state; empty if nothing is."""
@@ -164,7 +164,7 @@ class World(_Part):
                 return isinstance(value, str) and len(value) <= 200
 
 
-class Check(_Part):
+class FieldCheck(_WorldPart):
     """One field of the state is to hold one value; of a text spaces that nobody sees do not matter."""
 
     field: str
@@ -177,18 +177,18 @@ class Check(_Part):
         return self.field in state and _plain(state[self.field], self.exact) == _plain(self.value, self.exact)
 
 
-class Setup(_Part):
+class Setup(_WorldPart):
     """Where a task starts and what its reward is."""
 
     initial: dict[str, JsonValue]
-    checks: tuple[Check, ...]
+    checks: tuple[FieldCheck, ...]
 
     def text(self) -> str:
         """Canonical JSON."""
         return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
 
-def score(checks: Iterable[Check], state: Mapping[str, Any]) -> float:
+def score(checks: Iterable[FieldCheck], state: Mapping[str, Any]) -> float:
     """1 if there are checks and all of them hold, else 0."""
     held = [check.holds(state) for check in checks]
     return float(bool(held) and all(held))

@@ -21,7 +21,7 @@ from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.explained import CREDENTIALS
 from storage.objects import ObjectStore, open_store
-from storage.patience import Patience, T
+from storage.patience import StoreRetry, T
 
 UNKEPT = re.compile(r"[\[\]|^\\\x00-\x1f\x7f]")
 """Characters of a folder's path with which delta-rs panics, or looks elsewhere than it wrote."""
@@ -40,12 +40,12 @@ class Address:
     """The fsspec file system."""
     delta_options: dict[str, str] = field(default_factory=dict, repr=False)
     """Storage options of delta-rs; credentials are among them, so nothing shows them."""
-    patience: Patience = field(init=False)
+    patience: StoreRetry = field(init=False)
     """How long it is waited for where it does not answer."""
 
     def __post_init__(self) -> None:
         """Gives it a patience of its own."""
-        object.__setattr__(self, "patience", Patience(self.uri))
+        object.__setattr__(self, "patience", StoreRetry(self.uri))
 
     @property
     def local(self) -> bool:

@@ -30,7 +30,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class ChangedRoute:
     """Trajectories that both versions hold and whose data goes elsewhere now."""
 
     was: str
@@ -47,7 +47,7 @@ class Difference:
     """Of every table."""
     tasks: dict[str, Counted]
     families: dict[str, Counted]
-    flips: list[Flip]
+    flips: list[ChangedRoute]
     judges: dict[str, tuple[int, int]]
     """Verdicts by judge."""
 
@@ -62,12 +62,12 @@ def difference(lake: Lake, a: Pins, b: Pins) -> Difference:
     rows = {table: (_rows(lake, table, a), _rows(lake, table, b)) for table in tables}
     tasks: dict[str, Counted] = {}
     families: dict[str, Counted] = {}
-    flips: list[Flip] = []
+    flips: list[ChangedRoute] = []
     with tempfile.TemporaryDirectory() as folder:
         before, after = (_written(lake, pins, Path(folder) / name) for pins, name in ((a, "a"), (b, "b")))
         for row in ask(lake, "version_changes", {}, before=before, after=after, most=EXAMPLES).to_pylist():
             if row["kind"] == "flip":
-                flips.append(Flip(row["was"], row["is_now"], row["a"], row["examples"]))
+                flips.append(ChangedRoute(row["was"], row["is_now"], row["a"], row["examples"]))
                 continue
             counts = [row[key] for key in Counted.__dataclass_fields__]
             tasks[row["name"]] = Counted(*counts)

@@ -29,7 +29,7 @@ from storage.explained import explained
 from storage.keys import last_of_each_key
 from storage.objects import ObjectStore
 from storage.scan import scan
-from storage.schema_marker import Mark, make_marker, read_marker, renew_marker
+from storage.schema_marker import SchemaMarker, make_marker, read_marker, renew_marker
 from storage.table import StoredTable, sizes_of
 from storage.tombstones import Tombstones
 
@@ -51,7 +51,7 @@ _THREADS = 4
 class Lake:
     """The tables of one lake. Safe to share between threads; not across a fork."""
 
-    def __init__(self, place: Address, mark: Mark, config: LakeConfig) -> None:
+    def __init__(self, place: Address, mark: SchemaMarker, config: LakeConfig) -> None:
         self._place = place
         self._config = config
         self._mark = mark

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from schemas.failure import FULL, DamagedError, LakeError
 from storage.explained import explained
-from storage.patience import Patience, T
+from storage.patience import StoreRetry, T
 
 CHUNK = 16 << 20
 _REFUSED = (304, 412)
@@ -145,7 +145,7 @@ def inside(name: str) -> str:
 def open_store(
     place: str | os.PathLike[str],
     filesystem: fsspec.AbstractFileSystem | None = None,
-    patience: Patience | None = None,
+    patience: StoreRetry | None = None,
 ) -> ObjectStore:
     """The store at a folder, or at an address such as `s3://bucket/prefix`.
 
@@ -282,10 +282,10 @@ class RemoteStore(ObjectStore):
     gap = 64 * 1024
 
     def __init__(
-        self, place: str, filesystem: fsspec.AbstractFileSystem | None = None, patience: Patience | None = None
+        self, place: str, filesystem: fsspec.AbstractFileSystem | None = None, patience: StoreRetry | None = None
     ) -> None:
         super().__init__(place)
-        self._patience = patience or Patience(place)
+        self._patience = patience or StoreRetry(place)
         files: Any = filesystem if filesystem is not None else _files_at(place)
         self._files, self._root = files, str(files._strip_protocol(place)).rstrip("/")
 

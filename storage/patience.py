@@ -20,7 +20,7 @@ FIRST_S, LONGEST_S = 0.5, 15.0
 """The pause after the first failure, which doubles from one to the next up to the longest."""
 
 
-class Patience:
+class StoreRetry:
     """How long the clients of one place wait, together: who finds it away first says so, who finds it back, too.
 
     Args:

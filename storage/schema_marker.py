@@ -17,7 +17,7 @@ from storage.objects import ObjectStore, no_conditional_writes
 NAME = "flywheel.json"
 
 
-class Mark(BaseModel):
+class SchemaMarker(BaseModel):
     """What `flywheel.json` holds."""
 
     model_config = ConfigDict(frozen=True)
@@ -28,7 +28,7 @@ class Mark(BaseModel):
     created_at: str
 
 
-def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> Mark | None:
+def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> SchemaMarker | None:
     """The mark at a place, or None if it has none.
 
     Args:
@@ -39,7 +39,7 @@ def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> M
         LakeError: a mark that is not ours, or of another schema version.
     """
     try:
-        mark = Mark.model_validate(json.loads(store.get(NAME)))
+        mark = SchemaMarker.model_validate(json.loads(store.get(NAME)))
     except FileNotFoundError:
         return None
     except (ValueError, ValidationError) as error:
@@ -52,14 +52,14 @@ def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> M
     return mark
 
 
-def renew_marker(store: ObjectStore, mark: Mark) -> Mark:
+def renew_marker(store: ObjectStore, mark: SchemaMarker) -> SchemaMarker:
     """The mark of a lake whose tables were brought up to date, in the place of its old one."""
     renewed = mark.model_copy(update={"schema_version": SCHEMA_VERSION})
     store.put(NAME, renewed.model_dump_json(indent=2).encode())
     return renewed
 
 
-def make_marker(store: ObjectStore, uri: str) -> Mark:
+def make_marker(store: ObjectStore, uri: str) -> SchemaMarker:
     """Mark an empty place as a lake; of several processes that try at once, one wins and all get its mark.
 
     Raises:
@@ -69,7 +69,7 @@ def make_marker(store: ObjectStore, uri: str) -> Mark:
     if others and not store.exists(NAME):
         problem = f"{uri} is not empty and has no {NAME}: it is not a lake (it holds, for example, {others[0]})."
         raise LakeError(problem, "Set `lake.uri` to an empty place.")
-    mark = Mark(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
+    mark = SchemaMarker(schema_version=SCHEMA_VERSION, lake_id=uuid.uuid4().hex[:12], created_at=utc_now().isoformat())
     data = mark.model_dump_json(indent=2).encode()
     if store.put_or_get(NAME, data) == data and store.put_once(NAME, data + b"\n"):
         raise no_conditional_writes(uri)

@@ -10,7 +10,7 @@ from tasks.perceive import perception_of
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.decisions import decisions_of
-from tasks.shared.packed import Packed
+from tasks.shared.packed import RowPacker
 from tasks.shared.trajectories import trajectories_of
 from tasks.train.preferences import find_pairs
 
@@ -23,7 +23,7 @@ def annotate(run: Run, iteration: int) -> Metrics:
     decisions = decisions_of(lake, iteration)
     now, chosen = utc_now(), Chosen(decisions, run.config.annotate.screens)
     trajectories = chosen.passing(steps for _, steps in trajectories_of(lake, iteration))
-    rows = Packed("annotations")
+    rows = RowPacker("annotations")
     rows.add(annotations_of(decisions, trajectories, now))
     rows.add(perception_of(run.config, lake, chosen, now))
     found = rows.whole()

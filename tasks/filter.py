@@ -19,7 +19,7 @@ from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
 from tasks.shared.gate_facts import TOGETHER, Known
-from tasks.shared.packed import Packed
+from tasks.shared.packed import RowPacker
 from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.verdict_history import VerdictHistory
 
@@ -61,7 +61,7 @@ def _decided(
 ) -> tuple[list[Verdict], int, Counter[str]]:
     """The same, and on how many trajectories the judge gave no answer, by why."""
     decisions = list[Verdict]()
-    verdicts, found = Packed("verdicts"), Packed("reflections")
+    verdicts, found = RowPacker("verdicts"), RowPacker("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
     opinions = VerdictHistory(config, lake, iteration) if asks else None
     for decided, reflections in _found(config, lake, iteration, opinions):

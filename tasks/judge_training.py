@@ -17,7 +17,7 @@ from typing import Literal
 from curation.agreement import Confusion, confusion_of
 from learning.judging.cases import Cases, Example
 from learning.judging.fit import USUAL, Effort, fit
-from learning.judging.points import Points, Reading
+from learning.judging.points import LabelledPoint, Points
 from models.judges.local.judge import LocalJudge, LocalOptions, page_of
 from models.judges.registry import case_of, screens_of
 from schemas.config import Config
@@ -218,7 +218,7 @@ def require_enough(split: Split) -> None:
             )
 
 
-def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[Reading]:
+def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[LabelledPoint]:
     """Points of a screen with the smallest element there; of pages that list none nothing."""
     elements = json.loads(step.elements or "[]")
     for _ in range(POINTS if elements else 0):
@@ -229,7 +229,7 @@ def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[Reading
             x, y = chance.random(), chance.random()
         there = [one for one in elements if one[2][0] <= x <= one[2][2] and one[2][1] <= y <= one[2][3]]
         if not there:
-            yield Reading(png, x, y, "", "")
+            yield LabelledPoint(png, x, y, "", "")
             continue
         name, kind, *_ = min(there, key=lambda one: (one[2][2] - one[2][0]) * (one[2][3] - one[2][1]))
-        yield Reading(png, x, y, name if len(name) <= LONGEST else "", kind)
+        yield LabelledPoint(png, x, y, name if len(name) <= LONGEST else "", kind)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from curation.annotation import Decision, annotations_of
+from curation.annotation import TrajectoryRoute, annotations_of
 from curation.gates.registry import gates_of, verdicts_of
 from curation.reflections import reflections_of
 from models.judges.registry import required_judge
@@ -18,8 +18,8 @@ from tasks.shared.agreements import Standing
 from tasks.shared.gate_facts import Known
 from tasks.shared.reviews import take_effect
 from tasks.think.think import thinkable, thinkers_of
-from tasks.think.thoughts import Thoughts
-from tasks.think.walk import Walk
+from tasks.think.thoughts import IterationThoughts
+from tasks.think.walk import ThinkingWalk
 
 
 def store(
@@ -36,12 +36,14 @@ def store(
     probation = Standing(lake, config.judge).probation(record.verdict.gate_version) if record.verdict else ""
     context = Known(lake, trajectory.iteration).context(trajectory, record.verdict, probation)
     *verdicts, decision = verdicts_of(gates_of(config.filter), trajectory, record.steps, context, now)
-    decided = Decision.of(decision)
+    decided = TrajectoryRoute.of(decision)
     lake.append("verdicts", [*verdicts, decision])
     if decision.route != "none":
         lake.append("reflections", reflections_of(trajectory, record.steps, now))
     free = thinkers_of(config, lake, free=True)
-    Thoughts(config, lake, trajectory.iteration, free).of([Walk(trajectory, thinkable(record.steps, decided))])
+    IterationThoughts(config, lake, trajectory.iteration, free).of(
+        [ThinkingWalk(trajectory, thinkable(record.steps, decided))]
+    )
     lake.append("annotations", list(annotations_of({trajectory.trajectory_id: decided}, [record.steps], now)))
     for number in range(len(reviews)):
         take_effect(lake, trajectory, reviews[: number + 1])

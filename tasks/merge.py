@@ -27,7 +27,7 @@ METHOD = "merge"
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedWeights:
     """Weights and what they were worth on the search's seeds."""
 
     shares: tuple[float, ...]
@@ -74,7 +74,7 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
     if lake.count("policies", {"policy_version": version}):
         return version  # whoever merged it died before it was measured
     folder = work_folder(lake, version)
-    tried = [Tried(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
+    tried = [TriedWeights(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
     best = best_of(tried)
     merged = folder / "merged"
     shutil.rmtree(merged, ignore_errors=True)
@@ -107,7 +107,7 @@ def common_origin(lake: Lake, names: Sequence[str]) -> str:
     return origin
 
 
-def best_of(tried: Sequence[Tried]) -> Tried:
+def best_of(tried: Sequence[TriedWeights]) -> TriedWeights:
     """The most successful weights; of equals the most even ones."""
     return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
 
@@ -120,14 +120,14 @@ def _ancestry(known: Mapping[str, PolicyVersion], version: str | None) -> list[s
     return chain
 
 
-def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> list[Tried]:
+def _search(config: Config, folders: Sequence[Path], parts: int, out: Path) -> list[TriedWeights]:
     seeds = (SEARCH_START, SEARCH_START + config.evaluate.seeds)
     tried = []
     for shares in grid(len(folders), parts):
         shutil.rmtree(out, ignore_errors=True)
         merge_checkpoints(folders, shares, out)
         success = measured(config, VlmPolicy(out, config.policy), None, seeds).rates.success
-        tried.append(Tried(shares, success))
+        tried.append(TriedWeights(shares, success))
         listed = ", ".join(f"{share:.2f}" for share in shares)
         err().print(f"{'merge':>12}  weights {listed}: success {success if success is None else f'{success:.3f}'}")
     shutil.rmtree(out, ignore_errors=True)

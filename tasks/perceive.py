@@ -6,14 +6,14 @@ from datetime import datetime
 
 from curation.annotation import changed
 from curation.perception.perceive import Chosen, perceive, picture_name
-from curation.perception.screen import Screen
+from curation.perception.screen import RecognisedScreen
 from curation.pictures import difference_hash
-from models.readers.reader import Reader, reader_class
+from models.readers.reader import ScreenReader, reader_class
 from schemas.config import Config
 from schemas.observation import elements_json, elements_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
-from schemas.tables.reading import Reading
+from schemas.tables.reading import ScreenReading
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from storage.lake import Lake
@@ -37,7 +37,7 @@ def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> 
     for digest in sorted(chosen.steps):
         step, following = chosen.steps[digest]
         elements, author = (read.get(digest, EMPTY), "ocr") if step.elements == EMPTY else (step.elements, "page")
-        screen = Screen(
+        screen = RecognisedScreen(
             digest, step.screen_width, step.screen_height, tuple(elements_of(elements)), author, pngs.get(digest, b"")
         )
         if screen.elements:
@@ -78,7 +78,7 @@ def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
     return known | _read(kind, lake, left, pngs_of(lake, sorted(left)))
 
 
-def _read(kind: type[Reader], lake: Lake, iterations: dict[str, int], pngs: dict[str, bytes]) -> dict[str, str]:
+def _read(kind: type[ScreenReader], lake: Lake, iterations: dict[str, int], pngs: dict[str, bytes]) -> dict[str, str]:
     """Reads screenshots one after the other; each is kept as soon as it is read."""
     reader, found = kind(), dict[str, str]()
     with bar() as progress:
@@ -98,8 +98,8 @@ def _known(lake: Lake, reader: str, digests: Collection[str]) -> dict[str, str]:
     return dict(zip(rows["sha256"].to_pylist(), rows["elements"].to_pylist(), strict=True))
 
 
-def _reading(name: str, iteration: int, reader: str, elements: str, seconds: float) -> Reading:
-    return Reading(
+def _reading(name: str, iteration: int, reader: str, elements: str, seconds: float) -> ScreenReading:
+    return ScreenReading(
         sha256=name,
         reader=reader,
         iteration=iteration,

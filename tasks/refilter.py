@@ -38,7 +38,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class RouteChange:
     """Trajectories that went one way and now go another."""
 
     was: str
@@ -59,7 +59,7 @@ class Changes:
     changed: int
     routes: Counts
     gates: Counts
-    flips: Sequence[Flip]
+    flips: Sequence[RouteChange]
     """The commonest first."""
 
 
@@ -103,7 +103,7 @@ def changes(iterations: Sequence[int], before: Decided, after: Decided) -> Chang
         routes=Counts(_counted(before, 0), _counted(after, 0)),
         gates=Counts(_counted(before, 1), _counted(after, 1)),
         flips=[
-            Flip(was, now, gate, len(names), after[names[0]][2], names[:EXAMPLES])
+            RouteChange(was, now, gate, len(names), after[names[0]][2], names[:EXAMPLES])
             for (was, now, gate), names in sorted(flips.items(), key=lambda flip: (-len(flip[1]), flip[0]))
         ],
     )

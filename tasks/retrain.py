@@ -14,7 +14,7 @@ from tasks.preflight.unused_keys import LAUNCHED
 from tasks.running.boundary import boundary
 from tasks.running.run import run_of
 from tasks.shared.claims import claim
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import champion, last_iteration, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.train import pins_of, train_from
@@ -24,7 +24,7 @@ from tasks.train.train import pins_of, train_from
 class Pinned:
     """What is trained again, and the config that it is trained with, as canonical JSON."""
 
-    recipe: Recipe
+    recipe: PolicyRecipe
     config: str
 
 
@@ -67,7 +67,7 @@ def _today(config: Config, lake: Lake) -> Pinned:
     require_descent(config, lake)
     require_held_out(config, lake)
     parent, iteration = champion(lake).policy_version, last_iteration(lake)
-    return Pinned(Recipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
+    return Pinned(PolicyRecipe("", parent, iteration, pins_of(lake), "retrained"), config.canonical())
 
 
 def trained_row(lake: Lake, version: str) -> tuple[PolicyVersion, str]:
@@ -89,5 +89,5 @@ def _repeated(lake: Lake, like: str) -> Pinned:
         )
     made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, parent)) == "muon"
     as_trained = made_by.model_copy(update={"train": without_ignored(made_by.train, small)})
-    recipe = Recipe("", parent, row.iteration, row.pins, "retrained", row.policy_version)
+    recipe = PolicyRecipe("", parent, row.iteration, row.pins, "retrained", row.policy_version)
     return Pinned(recipe, as_trained.canonical())

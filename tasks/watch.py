@@ -39,7 +39,7 @@ TRIES = 3
 """How often the same data asks where retraining comes to nothing."""
 
 
-class Asked(BaseModel):
+class TriggerCounts(BaseModel):
     """What was asked for since a policy was trained: the count that each event was emitted at."""
 
     since: str = ""
@@ -56,7 +56,7 @@ class Due:
     why: str
 
 
-class Answer(Owner):
+class RetrainProcess(Owner):
     """The process of a retraining."""
 
     over: bool = False
@@ -66,11 +66,11 @@ class Answer(Owner):
 def answering(config: Config) -> Iterator[None]:
     """Lets whoever watches know, as long as no policy came of it, whether the retraining within is still at it."""
     store = Lake.open(config.lake, create=False).blobs.store
-    store.put(ANSWER, Answer.this().model_dump_json().encode())
+    store.put(ANSWER, RetrainProcess.this().model_dump_json().encode())
     try:
         yield
     finally:
-        store.put(ANSWER, Answer.this(over=True).model_dump_json().encode())
+        store.put(ANSWER, RetrainProcess.this(over=True).model_dump_json().encode())
 
 
 @task(name="watch", cache_policy=NO_CACHE)
@@ -99,7 +99,7 @@ def watch_lake(config: Config) -> dict[str, Due]:
     return found
 
 
-def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: Asked | None = None) -> dict[str, Due]:
+def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: TriggerCounts | None = None) -> dict[str, Due]:
     """What a retraining would be begun for now, by event.
 
     Args:
@@ -147,27 +147,27 @@ def last_trained(lake: Lake) -> PolicyVersion | None:
     return trained[-1] if trained else None
 
 
-def _to_ask(lake: Lake, last: PolicyVersion | None) -> Asked:
+def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
     """What was asked for and needs no asking; nothing where the retraining for it came to nothing, `TRIES` times at
     most."""
     asked = _asked(lake, last)
     try:
-        answer = Answer.model_validate_json(lake.blobs.store.get(ANSWER))
+        answer = RetrainProcess.model_validate_json(lake.blobs.store.get(ANSWER))
     except (FileNotFoundError, ValidationError):
         return asked
     if not asked.counts or not (answer.over or answer.abandoned):
         return asked
     say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` tells why")
-    return asked if asked.tries >= TRIES else Asked(since=asked.since, tries=asked.tries + 1)
+    return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)
 
 
-def _asked(lake: Lake, last: PolicyVersion | None) -> Asked:
+def _asked(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
     since = last.policy_version if last else ""
     try:
-        asked = Asked.model_validate_json(lake.blobs.store.get(FILE))
+        asked = TriggerCounts.model_validate_json(lake.blobs.store.get(FILE))
     except (FileNotFoundError, ValidationError):
-        return Asked(since=since)
-    return asked if asked.since == since else Asked(since=since)
+        return TriggerCounts(since=since)
+    return asked if asked.since == since else TriggerCounts(since=since)
 
 
 def _count(lake: Lake, query: str, pins: dict[str, int] | None = None) -> int:

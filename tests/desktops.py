@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from apps.osworld.serve import require_pyautogui
-from environments.desktop.boxed import Box
+from environments.desktop.boxed import RunningDesktop
 from environments.desktop.environment import DesktopConfig, missing_packages, require_programs
 from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import begin
@@ -81,7 +81,7 @@ with open(os.path.expanduser("~/events.txt"), "w", buffering=1) as log:
 """A window that writes every input event that reaches it into events.txt, with the keysym or the button."""
 
 
-async def witness(box: Box) -> None:
+async def witness(box: RunningDesktop) -> None:
     """Opens the witness, and puts the pointer on it, so that it has the focus."""
     await box.set_out({".witness.py": WITNESS.encode()})
     answer = await box.ask("open", command=["python", f"{box.home}/.witness.py"], window_s=10)
@@ -89,7 +89,7 @@ async def witness(box: Box) -> None:
     await box.ask("rest", rest_s=2)
 
 
-async def witnessed(box: Box) -> list[list[Any]]:
+async def witnessed(box: RunningDesktop) -> list[list[Any]]:
     """The events since the last call: kind, keysym or button, x, y, time in milliseconds."""
     await box.ask("rest", rest_s=1)
     _, content = await box.content("read", path="events.txt")
@@ -97,7 +97,7 @@ async def witnessed(box: Box) -> list[list[Any]]:
     return [json.loads(row) for row in content.replace(b"\0", b"").splitlines()]
 
 
-def on_a_box(work: Callable[[Box], Awaitable[T]], config: DesktopConfig = CONFIG) -> T:
+def on_a_box(work: Callable[[RunningDesktop], Awaitable[T]], config: DesktopConfig = CONFIG) -> T:
     """What comes of work on a fresh desktop, which is ended after it."""
 
     async def run() -> T:

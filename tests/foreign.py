@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from learning.algorithms.method import Method, Source
+from learning.algorithms.method import DataSource, Method
 from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
 from learning.engines.engine import Batch, Outputs, Piece
@@ -44,7 +44,7 @@ class Near(Objective):
 
 
 METHOD = Method(
-    source=Source.ACCEPTED,
+    source=DataSource.ACCEPTED,
     read=read_samples,
     objective=Near,
     options=NearOptions,

@@ -98,12 +98,12 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     there = read_gpus(gpus)
     train = config.train
     _refuse_small(model)
-    from learning.algorithms.method import Source, method_of
+    from learning.algorithms.method import DataSource, method_of
     from learning.engines.fsdp.census import sizes_at
-    from learning.planning.memory import Recipe
+    from learning.planning.memory import MemoryRecipe
 
     alone = train.method == "ppo" and train.ppo.critic == "alone"
-    asked = Recipe.of(
+    asked = MemoryRecipe.of(
         train, ranks=there.ranks, tokens=0, targets=0, patches=0, compute=4 if train.precision == "float32" else 2,
         networks=2 if alone else 1,
     )  # fmt: skip
@@ -122,7 +122,7 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
         found = suggestions(network, adapted, there, asked, train.token_cap, RANK)
         others = {one.change: one.peak / GIB for one in found}
     source = method_of(train).source
-    compares = source in (Source.GROUPS, Source.TRAJECTORIES, Source.PAIRS) and train.method != "rft"
+    compares = source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.PAIRS) and train.method != "rft"
     speed = _pace(shape, network, there, tried.recipe, int(compares))
     trained = network.adapters if train.lora.rank else network.weights
     trained -= network.tower if train.memory.freeze_vision and not train.lora.rank else 0

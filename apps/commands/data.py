@@ -133,7 +133,7 @@ def import_(
 ) -> None:
     """Bring trajectories of others into the lake: gated, routed, and trained on by the next training."""
     from apps.calling import call
-    from curation.converters.files import Source
+    from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS
     from curation.converters.units import UNITS
     from tasks.exchange.importing import Request
@@ -142,7 +142,7 @@ def import_(
     FORMATS.class_of(name)
     if unit is not None and unit not in UNITS:
         raise UsageError(f"`--unit {unit}`: there is no such unit.", f"One of {', '.join(UNITS)}.")
-    Source(path, images, unit)
+    ImportSource(path, images, unit)
     request = Request(
         format=name,
         path=path.absolute(),

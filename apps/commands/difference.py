@@ -14,7 +14,7 @@ from schemas.failure import LakeError, UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
-from storage.difference import Counted, Difference, Flip, difference
+from storage.difference import ChangedRoute, Counted, Difference, difference
 from storage.lake import Lake
 from tasks.running.console import out
 from tasks.shared.policies import policies, policy_row
@@ -28,7 +28,7 @@ SHOWN = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class SuccessRate:
     """Trajectories, and the success of those that no environment failure ended: None where there are none."""
 
     trajectories: int
@@ -41,8 +41,8 @@ class Rate:
 class Shift:
     """Two rates, and how far it moved."""
 
-    a: Rate
-    b: Rate
+    a: SuccessRate
+    b: SuccessRate
     shift: float | None
 
 
@@ -65,7 +65,7 @@ class Policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VersionComparison:
     """Two data versions side by side, and the policies that were made from them, where they are those of two."""
 
     a: str
@@ -91,7 +91,7 @@ class Compared:
         return {family: _shift(one) for family, one in sorted(self.found.families.items())}
 
     @property
-    def flips(self) -> list[Flip]:
+    def flips(self) -> list[ChangedRoute]:
         """Labels that changed, the most first."""
         return sorted(self.found.flips, key=lambda one: -one.n)
 
@@ -113,7 +113,7 @@ class Compared:
         return {**found, "policies": {**plain, "config": config, "success": success}}
 
 
-def difference_of(lake: Lake, a: str, b: str) -> Compared:
+def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
     """Two versions side by side.
 
     Raises:
@@ -129,7 +129,7 @@ def difference_of(lake: Lake, a: str, b: str) -> Compared:
             listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
             raise LakeError(f"Data of {name} is not there any more: {listed}.", "Compare with `now` or another policy.")
     made = _policies(lake, first, second) if first and second else None
-    return Compared(a, b, (pins[0], pins[1]), difference(lake, *pins), made)
+    return VersionComparison(a, b, (pins[0], pins[1]), difference(lake, *pins), made)
 
 
 def _policy(lake: Lake, name: str) -> PolicyVersion | None:
@@ -154,8 +154,8 @@ def _shift(one: Counted) -> Shift:
     return Shift(_rate(one.a, a), _rate(one.b, b), b.mean - a.mean if a.n and b.n else None)
 
 
-def _rate(trajectories: int, at: Interval) -> Rate:
-    return Rate(trajectories, at.mean, (at.low, at.high)) if at.n else Rate(trajectories, None, None)
+def _rate(trajectories: int, at: Interval) -> SuccessRate:
+    return SuccessRate(trajectories, at.mean, (at.low, at.high)) if at.n else SuccessRate(trajectories, None, None)
 
 
 def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> Policies:
@@ -196,7 +196,7 @@ def _paired(at: Interval) -> dict[str, Any]:
     return {"difference": at.mean if at.n else None, "ci": (at.low, at.high) if at.n else None, "n": at.n}
 
 
-def show_difference(compared: Compared) -> None:
+def show_difference(compared: VersionComparison) -> None:
     """The same for people: what changed, the largest first."""
     console, found = out(), compared.found
     for table, (before, after) in found.rows.items():

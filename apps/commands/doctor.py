@@ -2,11 +2,11 @@
 
 from rich.text import Text
 
-from schemas.check import Check
+from schemas.check import CheckReport
 from tasks.running.console import out
 
 
-def show_checks(checks: list[Check]) -> None:
+def show_checks(checks: list[CheckReport]) -> None:
     """The checks for people."""
     console = out()
     for check in checks:

@@ -42,7 +42,7 @@ NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class Contributor:
     """Who had a part in the data that a training read: a judge, or the author of an annotation of a kind."""
 
     kind: str
@@ -70,7 +70,7 @@ class PolicyLineage:
     by_person: Mapping[tuple[str, str], int]
     """How many of them a person made of a kind."""
     overridden: list[QualityOverride]
-    makers: list[Maker]
+    makers: list[Contributor]
     decision: Promotion | None
     """What was decided when it challenged the champion."""
     fallen: Mapping[str, Promotion]
@@ -204,9 +204,9 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
     )
 
 
-def _makers(lake: Lake, policy: PolicyVersion) -> list[Maker]:
+def _makers(lake: Lake, policy: PolicyVersion) -> list[Contributor]:
     known = {"verdicts", "trajectories"} <= policy.pins.keys()
-    return answers(lake, Maker, "lineage_makers", policy.pins) if known else []
+    return answers(lake, Contributor, "lineage_makers", policy.pins) if known else []
 
 
 def _counted(ids: list[str], by: Mapping[Any, int], *names: str) -> dict[str, Any]:

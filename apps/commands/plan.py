@@ -11,7 +11,7 @@ from apps.lakes import begun_iterations
 from environments.catalog import name_in
 from environments.environment import Environment
 from environments.registry import left_out, usable
-from learning.algorithms.method import Optimizer, Source, method_of
+from learning.algorithms.method import DataSource, Optimizer, method_of
 from learning.engines.choice import is_small
 from models.safe import weight_files
 from schemas.config import Config, config_of
@@ -273,7 +273,7 @@ def _training(config: Config, first: bool = True) -> str:
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):
-        refill = train.group.refill if method.source is Source.GROUPS and not train.stream.on else 0
+        refill = train.group.refill if method.source is DataSource.GROUPS and not train.stream.on else 0
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
         return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"

@@ -37,7 +37,7 @@ COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChallengerOutcome:
     """What became of a challenger."""
 
     policy: str
@@ -120,7 +120,7 @@ def show_measured(measured: "Measured") -> None:
         console.print(f"\n{measured.policy}: {rates.success:.3f} ({interval})")
 
 
-def retrain_policy(config: Config, like: str | None) -> Outcome:
+def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
     """Trains from pinned data, and lets what comes of it challenge the champion.
 
     Raises:
@@ -143,10 +143,10 @@ def retrain_policy(config: Config, like: str | None) -> Outcome:
     return outcome_of(lake, version)
 
 
-def outcome_of(lake: Lake, version: str) -> Outcome:
+def outcome_of(lake: Lake, version: str) -> ChallengerOutcome:
     """What became of a challenger."""
     decision = event_of(lake, f"challenge:{version}")
-    return Outcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
+    return ChallengerOutcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
 
 
 def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
@@ -174,7 +174,7 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     return roll_back(lake, None, reason, now.policy_version)
 
 
-def adopt_policy(config: Config, directory: Path, name: str | None) -> Outcome:
+def adopt_policy(config: Config, directory: Path, name: str | None) -> ChallengerOutcome:
     """Brings a checkpoint into the lake, and lets it challenge the champion.
 
     Raises:
@@ -193,7 +193,7 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> Outcome:
 
 def merge_policies(
     config: Config, policies: list[str], weights: list[float] | None, parts: int
-) -> tuple[Outcome, dict[str, Any]]:
+) -> tuple[ChallengerOutcome, dict[str, Any]]:
     """Merges policies of one start, and lets the new one challenge the champion; also what the merging noted, such as
     the weights (`merged`)."""
     make_prefect_home()

@@ -52,7 +52,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class IterationData:
     """What an iteration has of data."""
 
     iteration: int
@@ -64,7 +64,7 @@ class Collected:
     """What ended it early."""
 
 
-def collect(config: Config) -> Collected:
+def collect(config: Config) -> IterationData:
     """Rolls out and filters the next iteration's trajectories, or what is left of them; `turn` goes on from there.
 
     Raises:
@@ -76,7 +76,7 @@ def collect(config: Config) -> Collected:
     iteration = next_iteration(lake)
     found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
     stages = {stage: numbers for stage, numbers in found.items() if numbers}
-    return Collected(iteration, stages, failing(lake, iteration), pause)
+    return IterationData(iteration, stages, failing(lake, iteration), pause)
 
 
 def _require_free_to_turn(config: Config) -> Lake | None:
@@ -116,7 +116,7 @@ def show_turned(config: Config, report: Path, as_json: bool) -> None:
         out().print(f"report {report}", markup=False)
 
 
-def show_collected(collected: Collected, as_json: bool) -> None:
+def show_collected(collected: IterationData, as_json: bool) -> None:
     """What an iteration has, and how one goes on."""
     if as_json:
         print_json({"iteration": collected.iteration, **collected.stages})

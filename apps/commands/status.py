@@ -18,7 +18,7 @@ from schemas.tables.stage import STAGES, label_of, turn
 from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.iteration_lock import iteration_lock_owner
-from tasks.promote.events import ROLLED_BACK, Decided, decisions, outcomes, rolled_back
+from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.running.pausing import pause_of
@@ -133,7 +133,7 @@ def _not_begun(lake: Lake) -> str:
     return f"No iteration has begun yet.{also}"
 
 
-def _decisions(found: list[Decided]) -> Table:
+def _decisions(found: list[PromotionEvent]) -> Table:
     """What challenged the champion beside the iterations, and rollbacks: the last few."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("challenger", "decision", "difference", "against"):

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from apps.desk.desk import Desk
 from apps.desk.pages import page
 from apps.desk.speech import recognizer, sound_of
-from apps.desk.views import Item, item_of
+from apps.desk.views import DeskItem, item_of
 from curation.aloud import Phrase, align, read_notes
 
 Offset = Annotated[float, Query(ge=-86_400.0, le=86_400.0)]
@@ -27,7 +27,7 @@ class Notes(BaseModel):
     offset_s: Annotated[float, Field(ge=-86_400.0, le=86_400.0)] = 0.0
 
 
-class Thought(BaseModel):
+class SpokenThought(BaseModel):
     """The speech at a step."""
 
     step: int
@@ -38,7 +38,7 @@ class Aligned(BaseModel):
     """The phrases, and the steps they belong to."""
 
     phrases: list[Phrase]
-    steps: list[Thought]
+    steps: list[SpokenThought]
 
 
 def router(desk: Desk) -> APIRouter:
@@ -68,7 +68,7 @@ def router(desk: Desk) -> APIRouter:
     return routes
 
 
-def _aligned(item: Item, phrases: list[Phrase], offset_s: float) -> Aligned:
+def _aligned(item: DeskItem, phrases: list[Phrase], offset_s: float) -> Aligned:
     words = align(phrases, [step.starts_s for step in item.steps], offset_s)
-    thoughts = [Thought(step=item.steps[place].step, thought=text) for place, text in words.items()]
+    thoughts = [SpokenThought(step=item.steps[place].step, thought=text) for place, text in words.items()]
     return Aligned(phrases=phrases, steps=thoughts)

@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from apps.commands.lineage import PolicyLineage, lineage_of
 from apps.desk.desk import Desk
 from apps.desk.openings import Asking
-from apps.desk.queue import Place
-from apps.desk.views import Item, ReviewView, corrections_of, item_of, review_views
+from apps.desk.queue import QueueEntry
+from apps.desk.views import DeskItem, ReviewView, corrections_of, item_of, review_views
 from schemas.action import Action, to_json
 from schemas.failure import OutOfReach
 from schemas.tables.review import Decision
@@ -52,7 +52,7 @@ class Submitted(BaseModel):
         return Draft(**fields, action=to_json(self.action) if self.action else None)
 
 
-class Kept(BaseModel):
+class SavedDecision(BaseModel):
     """What became of a decision: its id, and all that there are on its trajectory."""
 
     review_id: str
@@ -68,11 +68,11 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("/api/queue")
     def queue(
         asking: Asking, limit: Limit = 20, offset: Offset = 0, task: str | None = None, iteration: Iteration = None
-    ) -> list[Place]:
+    ) -> list[QueueEntry]:
         return desk.queue.places(limit, offset, task, iteration, asking)
 
     @routes.get("/api/trajectories/{name}")
-    def trajectory(name: str, asking: Asking) -> Item:
+    def trajectory(name: str, asking: Asking) -> DeskItem:
         found = item_of(desk.lake, name)
         desk.queue.openings.open(asking, name)
         return found
@@ -83,13 +83,13 @@ def router(desk: Desk) -> APIRouter:
         return [] if isinstance(found, PolicyLineage) else found.policies
 
     @routes.post("/api/reviews", status_code=201)
-    def review(given: Submitted) -> Kept:
+    def review(given: Submitted) -> SavedDecision:
         written = submit(desk.lake, given.draft)
         if next(decided) % TIDY_EVERY == 0:
             threading.Thread(target=_tidy, args=(desk.lake,), name="tidy", daemon=True).start()
         reviews = reviews_of(desk.lake, written.trajectory_id)
         shown = review_views(reviews, corrections_of(desk.lake, reviews))
-        return Kept(review_id=written.review_id, revision=len(reviews), reviews=shown)
+        return SavedDecision(review_id=written.review_id, revision=len(reviews), reviews=shown)
 
     @routes.get("/screenshot/{digest}")
     def screenshot(digest: str, iteration: Iteration = None) -> Response:

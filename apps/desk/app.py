@@ -17,10 +17,10 @@ from apps.dashboard.gathered import Gathered
 from apps.desk import aloud_routes, api, live_routes, pages
 from apps.desk.desk import Desk
 from apps.desk.live import LiveSessions
-from apps.desk.pictures import Pictures
+from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
-from apps.desk.reach import ADVICE, Prompt, Reach
-from apps.desk.security import LOOPBACK, Guard
+from apps.desk.reach import ADVICE, Reach, StoreOutageGuard
+from apps.desk.security import LOOPBACK, DeskGuard
 from apps.desk.views import review_views
 from schemas.config import Config
 from schemas.failure import FlywheelError, OutOfReach, UsageError
@@ -53,7 +53,7 @@ def make_app(
         patient: the same lake, which waits for its store as a run does: nobody waits for what uses it.
     """
     patient = patient or lake
-    pictures = Pictures(lake)
+    pictures = DeskPictures(lake)
     live = LiveSessions(config, lake, pictures, patient)
     desk = Desk(config, lake, Queue(lake, config.curriculum.forgetting), pictures, live, Gathered(config, lake))
 
@@ -81,7 +81,7 @@ def make_app(
     app.add_exception_handler(OutOfReach, _away(reach))
     app.add_exception_handler(RequestValidationError, _named)
     app.add_exception_handler(HTTPException, _refused)
-    return Guard(Prompt(app, reach, _unreached) if reach else app, token, hosts)
+    return DeskGuard(StoreOutageGuard(app, reach, _unreached) if reach else app, token, hosts)
 
 
 async def _explained(request: Request, error: Exception) -> Response:

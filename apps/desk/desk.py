@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from apps.dashboard.gathered import Gathered
 from apps.desk.live import LiveSessions
-from apps.desk.pictures import Pictures
+from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
 from schemas.config import Config
 from storage.lake import Lake
@@ -17,6 +17,6 @@ class Desk:
     config: Config
     lake: Lake
     queue: Queue
-    pictures: Pictures
+    pictures: DeskPictures
     live: LiveSessions
     gathered: Gathered

@@ -12,7 +12,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from apps.desk.pictures import Pictures, digest_of
+from apps.desk.pictures import DeskPictures, digest_of
 from curation.gates.registry import gates_of
 from environments.pool import SandboxPool
 from environments.registry import environments_of
@@ -47,7 +47,7 @@ State = Literal["starting", "thinking", "asking", "acting", "storing", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ProposalDecision:
     """What a person decided on a proposal."""
 
     person: str
@@ -58,7 +58,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Screen:
+class LiveScreen:
     """What is seen now."""
 
     screenshot: str
@@ -77,7 +77,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Session:
+class LiveSession:
     """One live session, as its page shows it; `number` rises with every change."""
 
     name: str
@@ -87,13 +87,13 @@ class Session:
     state: State = "starting"
     number: int = 0
     instruction: str = ""
-    screen: Screen | None = None
+    screen: LiveScreen | None = None
     proposal: Completion | None = None
     done: list[Done] = field(default_factory=list[Done])
     reviews: list[Review] = field(default_factory=list[Review])
     result: Trajectory | None = None
     problem: str = ""
-    answer: "asyncio.Future[Decided] | None" = None
+    answer: "asyncio.Future[ProposalDecision] | None" = None
     ending: str = ""
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -141,9 +141,9 @@ class LiveSessions:
         patient: the same lake, where it is to wait for its store while nobody waits for an answer.
     """
 
-    def __init__(self, config: Config, lake: Lake, pictures: Pictures, patient: Lake | None = None) -> None:
+    def __init__(self, config: Config, lake: Lake, pictures: DeskPictures, patient: Lake | None = None) -> None:
         self._config, self._lake, self._pictures, self._patient = config, lake, pictures, patient or lake
-        self.sessions: dict[str, Session] = {}
+        self.sessions: dict[str, LiveSession] = {}
         self._running: dict[str, asyncio.Task[None]] = {}
         self._pools: dict[str, SandboxPool] = {}
         self._actors: dict[str, Actor] = {}
@@ -159,16 +159,16 @@ class LiveSessions:
         others = [version for version in reversed(policies(self._lake)) if version != first]
         return [*([first] if first else []), *others, EXPLORER]
 
-    def session(self, name: str) -> Session:
+    def session(self, name: str) -> LiveSession:
         """A session by its name; raises UsageError if there is none."""
         if name not in self.sessions:
             raise UsageError(f"There is no live session {name[:40]!r}.", "It ended long ago, or with an earlier desk.")
         return self.sessions[name]
 
-    async def start(self, person: str, task_id: str, seed: int | None, proposer: str) -> Session:
+    async def start(self, person: str, task_id: str, seed: int | None, proposer: str) -> LiveSession:
         """Begins a session; raises UsageError, naming the field, for what there is not."""
         planned = await asyncio.to_thread(self._planned, person, task_id, seed, proposer)
-        session = Session(secrets.token_hex(6), planned, person, proposer)
+        session = LiveSession(secrets.token_hex(6), planned, person, proposer)
         self.sessions[session.name] = session
         for old in [name for name in self.sessions if name not in self._running][:-KEPT_SESSIONS]:
             del self.sessions[old]
@@ -177,7 +177,7 @@ class LiveSessions:
         running.add_done_callback(lambda _: self._running.pop(session.name, None))
         return session
 
-    def decide(self, name: str, number: int, decided: Decided) -> None:
+    def decide(self, name: str, number: int, decided: ProposalDecision) -> None:
         """Answers the proposal that the page of this number showed.
 
         Raises:
@@ -237,7 +237,7 @@ class LiveSessions:
             attempt=secrets.randbelow(2**31),
         )
 
-    async def _run(self, session: Session) -> None:
+    async def _run(self, session: LiveSession) -> None:
         try:
             pool, actor = await self._parts(session)
             overseen = Overseen(actor, lambda context, proposal: self._decided(session, context, proposal))
@@ -257,7 +257,7 @@ class LiveSessions:
         finally:
             self._pictures.release(session.name)
 
-    async def _parts(self, session: Session) -> tuple[SandboxPool, Actor]:
+    async def _parts(self, session: LiveSession) -> tuple[SandboxPool, Actor]:
         """The pool and the actor of a session, made when they are needed first."""
         async with self._making:
             environment = session.planned.task.environment
@@ -274,7 +274,7 @@ class LiveSessions:
                 self._actors[session.proposer] = Actor(policy)
             return self._pools[environment], self._actors[session.proposer]
 
-    async def _decided(self, session: Session, context: Context, proposal: Completion) -> Completion:
+    async def _decided(self, session: LiveSession, context: Context, proposal: Completion) -> Completion:
         """What is done: asks the person, keeps the decision, and hands on what was decided."""
         if session.ending:
             raise TrajectoryFailure("budget", session.ending)
@@ -282,7 +282,7 @@ class LiveSessions:
         digest = digest_of(seen.png)
         self._pictures.hold(session.name, digest, seen.png)
         session.answer = asyncio.get_running_loop().create_future()
-        shown = Screen(digest, seen.width, seen.height)
+        shown = LiveScreen(digest, seen.width, seen.height)
         session.turn("asking", proposal=proposal, instruction=context.instruction, screen=shown)
         try:
             decided = await asyncio.wait_for(session.answer, self._config.desk.idle_s)
@@ -303,13 +303,13 @@ class LiveSessions:
             return by_person(decided.person, thought, action, "box_v1")
         return proposal
 
-    def _write(self, session: Session, proposal: Completion, decided: Decided) -> Review:
+    def _write(self, session: LiveSession, proposal: Completion, decided: ProposalDecision) -> Review:
         original = to_json(proposal.action) if proposal.action else None
         draft = _draft(session, decided)
         return write(self._patient, draft, session.planned.iteration, (original, proposal.thought))
 
 
-def _draft(session: Session, decided: Decided) -> Draft:
+def _draft(session: LiveSession, decided: ProposalDecision) -> Draft:
     """What was decided on the step that a session stands at, as it is written."""
     overridden = decided.decision == "override"
     return Draft(

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from apps.desk.desk import Desk
-from apps.desk.live import Decided
+from apps.desk.live import ProposalDecision
 from apps.desk.pages import action_fields, page
 from schemas.action import Action
 from schemas.text import Storable
@@ -65,7 +65,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.post("/api/live/{name}", status_code=202)
     async def decide(name: str, given: Answered) -> dict[str, bool]:
-        decided = Decided(given.person, given.decision, given.action, given.thought, given.seconds)
+        decided = ProposalDecision(given.person, given.decision, given.action, given.thought, given.seconds)
         live.decide(name, given.number, decided)
         return {"taken": True}
 

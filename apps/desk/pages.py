@@ -15,7 +15,7 @@ from apps.desk.api import Iteration
 from apps.desk.desk import Desk
 from apps.desk.funnel import funnel_of
 from apps.desk.openings import Asking
-from apps.desk.views import Item, item_of
+from apps.desk.views import DeskItem, item_of
 from apps.report.replays import describe
 from schemas.action import TYPES
 from schemas.tables.stage import label_of
@@ -75,7 +75,7 @@ def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
     return page("problem", status=status, text=text, again_s=again_s, status_code=status)
 
 
-def _trajectory(item: Item, mode: str, at: int, step: int, open_with: str = "") -> HTMLResponse:
+def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = "") -> HTMLResponse:
     first = min(step, max(0, len(item.steps) - 1))
     shown = item.steps[first] if item.steps else None
     return page(

@@ -12,7 +12,7 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 KEPT_BYTES = 64 << 20
 
 
-class Pictures:
+class DeskPictures:
     """The lake's screenshots; safe to share between threads."""
 
     def __init__(self, lake: Lake) -> None:

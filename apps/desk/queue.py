@@ -57,7 +57,7 @@ class Rated(_Rated):
         return self.error_step if self.error_step is not None else 0 if self.success else self.n_steps - 1
 
 
-class Place(_Rated):
+class QueueEntry(_Rated):
     """One trajectory in the queue."""
 
     task: str
@@ -96,7 +96,7 @@ class Queue:
 
     def places(
         self, limit: int, offset: int = 0, task: str | None = None, iteration: int | None = None, person: str = ""
-    ) -> list[Place]:
+    ) -> list[QueueEntry]:
         """The next `limit` places after the first `offset`, of one task or iteration alone if given, as they come for
         a person."""
         number, elsewhere = self._of(person)
@@ -106,7 +106,7 @@ class Queue:
             rows = self._ask(limit, offset, iteration, task)
         return self._shown(rows, elsewhere)
 
-    def send(self, position: int, by: int, person: str) -> tuple[int, Place] | None:
+    def send(self, position: int, by: int, person: str) -> tuple[int, QueueEntry] | None:
         """Where a person who goes to a position gets: the first place from there on, or back where `by` is -1, that
         nobody else has open; the one there where all of them are open. It is open with them from now on, so that of two
         people who go on at the same moment each gets another one. None where nothing is there."""
@@ -176,7 +176,7 @@ class Queue:
     def _versions(self) -> dict[str, int | None]:
         return {name: self._lake.version(name) for name in _ORDERED_BY}
 
-    def _shown(self, rows: list[Rated], elsewhere: Mapping[str, str]) -> list[Place]:
+    def _shown(self, rows: list[Rated], elsewhere: Mapping[str, str]) -> list[QueueEntry]:
         names = short_names(row.task_id for row in rows)
         where = {
             "iteration": sorted({row.iteration for row in rows}),
@@ -185,7 +185,7 @@ class Queue:
         columns = ["trajectory_id", "step", "screenshot", "action", "screen_width", "screen_height"]
         steps = self._lake.read("steps", columns, where).to_pylist() if rows else []
         by_place = {(one["trajectory_id"], one["step"]): one for one in steps}
-        places: list[Place] = []
+        places: list[QueueEntry] = []
         for row in rows:
             step = by_place.get((row.trajectory_id, row.step)) or by_place.get((row.trajectory_id, 0))
             fields: dict[str, Any] = row.model_dump(exclude={"error_step"})
@@ -193,7 +193,7 @@ class Queue:
             if step:
                 size = {"width": step["screen_width"], "height": step["screen_height"]}
                 fields |= {"screenshot": step["screenshot"], "action": step["action"], **size}
-            places.append(Place(**fields, step=step["step"] if step else 0))
+            places.append(QueueEntry(**fields, step=step["step"] if step else 0))
         return places
 
 

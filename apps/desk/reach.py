@@ -118,7 +118,7 @@ class Reach:
         return None
 
 
-class Prompt:
+class StoreOutageGuard:
     """Answers by itself while the store is away, and where a request waits for it in vain.
 
     Args:

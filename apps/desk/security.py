@@ -28,7 +28,7 @@ HEADERS = {
 }
 
 
-class Guard:
+class DeskGuard:
     """Answers itself what may not be asked.
 
     Args:

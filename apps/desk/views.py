@@ -93,7 +93,7 @@ class ReviewView(_Shown):
     """Whether the recorded step gave way to it; a step of what a verifier accepted stays until better is verified."""
 
 
-class Item(_Shown):
+class DeskItem(_Shown):
     """A trajectory as a person looks at it."""
 
     trajectory_id: str
@@ -125,7 +125,7 @@ def steps_of(lake: Lake, trajectory: Trajectory) -> list[Step]:
     return sorted(lake.rows(Step, where), key=lambda step: step.step)
 
 
-def item_of(lake: Lake, name: str) -> Item:
+def item_of(lake: Lake, name: str) -> DeskItem:
     """A trajectory with its verdicts and reviews; raises UsageError if there is none."""
     trajectory = trajectory_of(lake, name)
     reviews = reviews_of(lake, name)
@@ -136,7 +136,7 @@ def item_of(lake: Lake, name: str) -> Item:
     decision = next((one for one in reversed(verdicts) if one.gate == DECISION), None)
     failure = f"{trajectory.failure_boundary}: {trajectory.failure_reason}" if trajectory.failure_boundary else ""
     shown = ("trajectory_id", "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "reward")
-    return Item(
+    return DeskItem(
         **{field: getattr(trajectory, field) for field in (*shown, "success", "termination")},
         revision=len(reviews),
         task=short_names([trajectory.task_id])[trajectory.task_id],

@@ -21,8 +21,8 @@ from starlette.types import ASGIApp
 
 from apps.desk.security import LOOPBACK
 from apps.osworld.forms import MOST_BYTES, fields_of
-from apps.osworld.machine import Machine, as_command
-from apps.sandboxes.guard import Guard
+from apps.osworld.machine import DesktopMachine, as_command
+from apps.sandboxes.guard import SandboxGuard
 from environments.desktop.boxed import AskFailed
 from schemas.failure import SandboxFailure, TrajectoryFailure
 
@@ -36,10 +36,10 @@ ABSENT = {
     "/setup/download_file": "the desktop has no network: fetch the file yourself, and send it to /setup/upload",
 }
 """What OSWorld's own server has and this one has not, and why."""
-Answers = Callable[[Machine, Request], Awaitable[Response]]
+Answers = Callable[[DesktopMachine, Request], Awaitable[Response]]
 
 
-def make_app(machine: Machine, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
+def make_app(machine: DesktopMachine, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
     """The server of one desktop.
 
     Args:
@@ -56,10 +56,10 @@ def make_app(machine: Machine, token: str | None = None, hosts: Iterable[str] = 
 
     routes = [_route(machine, path, method, answer) for path, (method, answer) in _ROUTES.items()]
     routes += [_route(machine, path, "POST", _absent(why)) for path, why in ABSENT.items()]
-    return Guard(Starlette(routes=routes, lifespan=running), token, hosts)
+    return SandboxGuard(Starlette(routes=routes, lifespan=running), token, hosts)
 
 
-def _route(machine: Machine, path: str, method: str, answer: Answers) -> Route:
+def _route(machine: DesktopMachine, path: str, method: str, answer: Answers) -> Route:
     async def answered(request: Request) -> Response:
         try:
             if int(request.headers.get("content-length") or 0) > MOST_BYTES:
@@ -80,7 +80,7 @@ def _failed(message: str, status: int) -> JSONResponse:
 
 
 def _absent(why: str) -> Answers:
-    async def answer(machine: Machine, request: Request) -> Response:
+    async def answer(machine: DesktopMachine, request: Request) -> Response:
         return _failed(why, 501)
 
     return answer
@@ -98,12 +98,12 @@ async def _form(request: Request) -> Mapping[str, bytes]:
     return fields_of(request.headers.get("content-type", ""), await request.body())
 
 
-async def _screenshot(machine: Machine, request: Request) -> Response:
+async def _screenshot(machine: DesktopMachine, request: Request) -> Response:
     _, png = await machine.box.content("look")
     return Response(png, media_type="image/png")
 
 
-async def _run(machine: Machine, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:
+async def _run(machine: DesktopMachine, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:
     """What OSWorld's server says of a command that ended; raises AskFailed for one that did not, or was none."""
     timeout_s = min(timeout_s, MOST_S)
     if isinstance(command, list):
@@ -119,13 +119,13 @@ async def _run(machine: Machine, command: list[str] | str, timeout_s: float, cwd
     }
 
 
-async def _execute(machine: Machine, request: Request) -> Response:
+async def _execute(machine: DesktopMachine, request: Request) -> Response:
     given = await _json(request)
     command = as_command(given.get("command"), bool(given.get("shell")))
     return JSONResponse(await _run(machine, command, float(given.get("timeout") or COMMAND_S)))
 
 
-async def _execute_verified(machine: Machine, request: Request) -> Response:
+async def _execute_verified(machine: DesktopMachine, request: Request) -> Response:
     """A command, and then a window that must be there or a command that must succeed, within a time."""
     given = await _json(request)
     output = await _run(machine, as_command(given.get("command"), bool(given.get("shell"))), COMMAND_S)
@@ -144,7 +144,7 @@ async def _execute_verified(machine: Machine, request: Request) -> Response:
     return JSONResponse(output)
 
 
-async def _run_python(machine: Machine, request: Request) -> Response:
+async def _run_python(machine: DesktopMachine, request: Request) -> Response:
     code = (await _json(request)).get("code")
     if not isinstance(code, str) or not code:
         raise ValueError("`code` is a Python script")
@@ -157,7 +157,7 @@ async def _run_python(machine: Machine, request: Request) -> Response:
     )
 
 
-async def _run_bash(machine: Machine, request: Request) -> Response:
+async def _run_bash(machine: DesktopMachine, request: Request) -> Response:
     given = await _json(request)
     script = given.get("script")
     if not isinstance(script, str) or not script:
@@ -167,7 +167,7 @@ async def _run_bash(machine: Machine, request: Request) -> Response:
     return JSONResponse({**output, "status": "success" if output["returncode"] == 0 else "error"})
 
 
-async def _launch(machine: Machine, request: Request) -> Response:
+async def _launch(machine: DesktopMachine, request: Request) -> Response:
     given = await _json(request)
     command = as_command(given.get("command"), bool(given.get("shell")))
     if isinstance(command, list):
@@ -178,7 +178,7 @@ async def _launch(machine: Machine, request: Request) -> Response:
     return PlainTextResponse(f"{shown} launched successfully")
 
 
-async def _accessibility(machine: Machine, request: Request) -> Response:
+async def _accessibility(machine: DesktopMachine, request: Request) -> Response:
     """The windows as OSWorld's tree has them: what is inside of them is not known here."""
     frames = "".join(
         f'<application name="{html.escape(one["classes"][-1] if one["classes"] else "")}">'
@@ -190,42 +190,42 @@ async def _accessibility(machine: Machine, request: Request) -> Response:
     return JSONResponse({"AT": f"<desktop-frame {spaces}>{frames}</desktop-frame>"})
 
 
-async def _terminal(machine: Machine, request: Request) -> Response:
+async def _terminal(machine: DesktopMachine, request: Request) -> Response:
     """OSWorld's own says nothing either where no terminal of GNOME is open."""
     assert machine.box
     return JSONResponse({"output": None, "status": "success"})
 
 
-async def _platform(machine: Machine, request: Request) -> Response:
+async def _platform(machine: DesktopMachine, request: Request) -> Response:
     return PlainTextResponse("Linux")
 
 
-async def _cursor(machine: Machine, request: Request) -> Response:
+async def _cursor(machine: DesktopMachine, request: Request) -> Response:
     at = await machine.box.ask("pointer")
     return JSONResponse([at["x"], at["y"]])
 
 
-async def _screen_size(machine: Machine, request: Request) -> Response:
+async def _screen_size(machine: DesktopMachine, request: Request) -> Response:
     config = machine.environment.config
     return JSONResponse({"width": config.width, "height": config.height})
 
 
-async def _window_size(machine: Machine, request: Request) -> Response:
+async def _window_size(machine: DesktopMachine, request: Request) -> Response:
     name = (await _form(request))["app_class_name"].decode()
     if (found := await machine.window(name, True, True) or await machine.window(name, True, False)) is None:
         return _failed(f"there is no window of {name}", 404)
     return JSONResponse({"width": found["width"], "height": found["height"]})
 
 
-async def _desktop_path(machine: Machine, request: Request) -> Response:
+async def _desktop_path(machine: DesktopMachine, request: Request) -> Response:
     return JSONResponse({"desktop_path": machine.box.home})
 
 
-async def _wallpaper(machine: Machine, request: Request) -> Response:
+async def _wallpaper(machine: DesktopMachine, request: Request) -> Response:
     return _failed("the desktop has no wallpaper", 404)
 
 
-async def _list_directory(machine: Machine, request: Request) -> Response:
+async def _list_directory(machine: DesktopMachine, request: Request) -> Response:
     path = str((await _json(request))["path"])
     listing = await _run(machine, ["python", "-c", _LISTS, path], COMMAND_S)
     if listing["returncode"]:
@@ -245,7 +245,7 @@ print(json.dumps(listed(os.path.expanduser(sys.argv[1]))))
 """
 
 
-async def _file(machine: Machine, request: Request) -> Response:
+async def _file(machine: DesktopMachine, request: Request) -> Response:
     path = (await _form(request))["file_path"].decode()
     try:
         _, content = await machine.box.content("read", path=path)
@@ -254,14 +254,14 @@ async def _file(machine: Machine, request: Request) -> Response:
     return Response(content, media_type="application/octet-stream")
 
 
-async def _upload(machine: Machine, request: Request) -> Response:
+async def _upload(machine: DesktopMachine, request: Request) -> Response:
     fields = await _form(request)
     path, content = fields["file_path"].decode(), fields["file_data"]
     await machine.box.ask("write", path=path, content=base64.b64encode(content).decode())
     return PlainTextResponse(f"File Uploaded: {len(content)} bytes")
 
 
-async def _open_file(machine: Machine, request: Request) -> Response:
+async def _open_file(machine: DesktopMachine, request: Request) -> Response:
     path = (await _json(request)).get("path")
     if not isinstance(path, str) or not path:
         raise ValueError("`path` is missing")
@@ -271,7 +271,7 @@ async def _open_file(machine: Machine, request: Request) -> Response:
 
 
 def _window_asked(wish: str, done: str) -> Answers:
-    async def answer(machine: Machine, request: Request) -> Response:
+    async def answer(machine: DesktopMachine, request: Request) -> Response:
         given = await _json(request)
         found = await machine.window(str(given["window_name"]), bool(given.get("by_class")), bool(given.get("strict")))
         if found is not None:
@@ -281,7 +281,7 @@ def _window_asked(wish: str, done: str) -> Answers:
     return answer
 
 
-async def _reset(machine: Machine, request: Request) -> Response:
+async def _reset(machine: DesktopMachine, request: Request) -> Response:
     given = await _json(request)
     task, seed = given.get("task"), given.get("seed")
     if not (task is None or isinstance(task, str)) or not (seed is None or (type(seed) is int and seed >= 0)):
@@ -289,7 +289,7 @@ async def _reset(machine: Machine, request: Request) -> Response:
     return JSONResponse({"instruction": await machine.reset(task, seed)})
 
 
-async def _outcome(machine: Machine, request: Request) -> Response:
+async def _outcome(machine: DesktopMachine, request: Request) -> Response:
     if (outcome := await machine.outcome()) is None:
         return _failed("no task of ours was started", 404)
     return JSONResponse({"done": outcome.done, "reward": outcome.reward})

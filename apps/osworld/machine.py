@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any
 
-from environments.desktop.boxed import AskFailed, Box
+from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.environment import DesktopEnvironment
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin, open_programs
 from environments.desktop.tasks.task import Command
@@ -19,7 +19,7 @@ OPENS = {
 """What opens a file, by the end of its name; a folder has none."""
 
 
-class Machine:
+class DesktopMachine:
     """A desktop with some programs, or with a task of ours set out on it.
 
     Args:
@@ -35,11 +35,11 @@ class Machine:
         self.environment = environment
         self._programs, self._task, self._seed = tuple(programs), task, seed
         self._sandbox: DesktopSandbox | None = None
-        self._box: Box | None = None
+        self._box: RunningDesktop | None = None
         self._changing = asyncio.Lock()
 
     @property
-    def box(self) -> Box:
+    def box(self) -> RunningDesktop:
         """The desktop; raises SandboxFailure where it died and no other was asked for."""
         box = self._sandbox.box if self._sandbox is not None else self._box
         if box is None or not box.alive:

@@ -13,7 +13,7 @@ from apps.desk.security import LOOPBACK
 from apps.desk.serve import listening_at
 from apps.interrupts import Interrupts
 from apps.osworld.app import make_app
-from apps.osworld.machine import Machine
+from apps.osworld.machine import DesktopMachine
 from apps.sandboxes.guard import token_named
 from environments.desktop.catalog import EXTRA
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
@@ -63,7 +63,7 @@ def serve_osworld(
     commands = [_command(one) for one in programs]
     environment.host()
     require_pyautogui()
-    machine = Machine(environment, commands, task, seed)
+    machine = DesktopMachine(environment, commands, task, seed)
     app = make_app(machine, token, (*LOOPBACK, host.lower()))
     with listening_at(host, port, "--port") as listening:
         shown = f"[{host}]" if ":" in host else host

@@ -3,7 +3,7 @@
 from rich.table import Table
 from rich.text import Text
 
-from apps.quality.gather import Quality, Result
+from apps.quality.gather import ExpectationResult, Quality
 from schemas.text import harmless
 from tasks.running.console import out
 
@@ -30,7 +30,7 @@ def print_quality(found: Quality) -> None:
             console.print(_failure(row), soft_wrap=True)
 
 
-def _failure(row: Result) -> Text:
+def _failure(row: ExpectationResult) -> Text:
     colour = "yellow" if row.severity == "warning" or row.overridden else "red"
     seen = f"the check itself broke: {row.error}" if row.error else row.observed
     text = f"  {row.label}  {row.table}: {row.expectation}"

@@ -15,7 +15,7 @@ ITERATIONS, FAILING = 100, 50
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class MeasureDrift:
     """How far a measure moved from the iterations before."""
 
     value: float
@@ -38,12 +38,12 @@ class Checked:
     overridden: int
     unexpected: int
     """Rows that broke one."""
-    drift: dict[str, Drift]
+    drift: dict[str, MeasureDrift]
     """By measure."""
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ExpectationResult:
     """What one expectation found: a row of `quality`, and who took it on."""
 
     iteration: int
@@ -77,7 +77,7 @@ class Quality:
     """The next `before`; None if none are older."""
     iterations: list[Checked]
     """The newest first."""
-    results: list[Result]
+    results: list[ExpectationResult]
     """Of one iteration all of them, else those that failed."""
 
 
@@ -112,13 +112,13 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
 
 def _found(
     iteration: int, drift: Sequence[Any] | None, results: Sequence[Any] | None, **counts: int
-) -> tuple[Checked, list[Result]]:
-    moved = {one["measure"]: Drift(one["value"], one["success"]) for one in drift or ()}
+) -> tuple[Checked, list[ExpectationResult]]:
+    moved = {one["measure"]: MeasureDrift(one["value"], one["success"]) for one in drift or ()}
     checked = Checked(iteration=iteration, label=label_of(iteration), drift=dict(sorted(moved.items())), **counts)
     return checked, [_result(**one) for one in results or ()]
 
 
-def _result(iteration: int, examples: str, **found: Any) -> Result:
+def _result(iteration: int, examples: str, **found: Any) -> ExpectationResult:
     rows = [one if isinstance(one, dict) else {"row": one} for one in json.loads(examples or "[]")]
     ids = list(dict.fromkeys(one["trajectory_id"] for one in rows if one.get("trajectory_id")))
-    return Result(iteration=iteration, label=label_of(iteration), examples=rows, trajectories=ids, **found)
+    return ExpectationResult(iteration=iteration, label=label_of(iteration), examples=rows, trajectories=ids, **found)

@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from apps.report.gather import EXPLORER, START, Choice, Collected, OnTask, Sieved, StageTime, label
+from apps.report.gather import EXPLORER, START, Choice, CollectedSuccess, OnTask, Sieved, StageTime, label
 from tasks.shared.status import IterationStatus
 
 Spec = dict[str, Any] | None
@@ -71,7 +71,7 @@ def success(iterations: Sequence[IterationStatus]) -> Spec:
     return _spec(alt.layer(*layers))
 
 
-def collected(rows: Sequence[Collected]) -> Spec:
+def collected(rows: Sequence[CollectedSuccess]) -> Spec:
     """P(V=1) of what was collected, by kind of policy."""
     if not rows:
         return None

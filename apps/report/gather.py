@@ -22,7 +22,7 @@ from tasks.promote.events import outcomes, rolled_back, standing
 from tasks.shared.paths import docs_folder
 from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
-from tasks.shared.training_ledger import Worth, learned_from_people
+from tasks.shared.training_ledger import LearnedWorth, learned_from_people
 
 START = "start"
 EXPLORER = "explorer"
@@ -31,7 +31,7 @@ FIXED = "policy, same tasks"
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedSuccess:
     """P(V=1) of what one kind of policy collected in an iteration, with its 95 % interval."""
 
     iteration: str
@@ -89,7 +89,7 @@ class Tagged(BaseModel):
     n: int
 
 
-class Thoughts(BaseModel):
+class ThoughtCounts(BaseModel):
     """What one author wrote, and how many tries it took."""
 
     author: str
@@ -131,10 +131,10 @@ class Overview:
     """Seconds that stages took, without the preparation."""
     between: float
     """Seconds between them."""
-    collected: list[Collected]
+    collected: list[CollectedSuccess]
     tasks: list[OnTask]
     funnel: list[Sieved]
-    thoughts: list[Thoughts]
+    thoughts: list[ThoughtCounts]
     curriculum: list[Choice]
     quality: Quality
     docs: dict[str, str]
@@ -144,7 +144,7 @@ class Overview:
     """The newest first."""
     standings: dict[str, str]
     """How each of them stands, in a word."""
-    people: list[Worth]
+    people: list[LearnedWorth]
     config: str
 
 
@@ -162,7 +162,7 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
         collected=collected(lake),
         tasks=tasks(lake),
         funnel=answers(lake, Sieved, "funnel"),
-        thoughts=answers(lake, Thoughts, "thought_counts"),
+        thoughts=answers(lake, ThoughtCounts, "thought_counts"),
         curriculum=curriculum(lake),
         quality=quality_of(lake, None),
         docs=data_docs(config, lake, page_folder),
@@ -188,7 +188,7 @@ def label(iteration: int) -> str:
     return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
 
 
-def collected(lake: Lake) -> list[Collected]:
+def collected(lake: Lake) -> list[CollectedSuccess]:
     """P(V=1 | iteration) of what was collected, by kind of policy; the policy's also at a fixed mix."""
     found = verified(lake)
     own = [(row, row.kind, row.at) for row in found]
@@ -197,7 +197,9 @@ def collected(lake: Lake) -> list[Collected]:
         for row in found
         if row.kind == "policy" and (mix := row.fixed_mix)
     ]
-    return [Collected(label(row.iteration), kind, at.n, at.mean, at.low, at.high) for row, kind, at in own + fixed]
+    return [
+        CollectedSuccess(label(row.iteration), kind, at.n, at.mean, at.low, at.high) for row, kind, at in own + fixed
+    ]
 
 
 def tasks(lake: Lake) -> list[OnTask]:
@@ -235,7 +237,7 @@ def curriculum(lake: Lake) -> list[Choice]:
     return sorted(named, key=lambda row: (-row.iteration, -row.weight, row.task))
 
 
-def people(lake: Lake) -> list[Worth]:
+def people(lake: Lake) -> list[LearnedWorth]:
     """What each policy learned from people and what it was worth, newest first, with short task names."""
     rows = [one.shown for one in reversed(learned_from_people(lake))]
     names = short_names(task for row in rows for task in row.tasks)

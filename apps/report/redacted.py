@@ -8,7 +8,7 @@ from curation.private import Secrets
 from curation.redaction import Redactor, typed
 from schemas.action import Action, from_json, to_json
 from schemas.observation import Element, elements_of
-from schemas.tables.reading import Reading
+from schemas.tables.reading import ScreenReading
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
@@ -56,6 +56,6 @@ class Shown:
 
 def _screens(lake: Lake, steps: Sequence[Step]) -> dict[str, list[Element]]:
     names = sorted({step.screenshot for step in steps})
-    listed = {row.sha256: row.elements for row in lake.rows(Reading, {"sha256": names})}
+    listed = {row.sha256: row.elements for row in lake.rows(ScreenReading, {"sha256": names})}
     listed |= {step.screenshot: step.elements for step in steps if step.elements != "[]"}
     return {name: elements_of(elements) for name, elements in listed.items()}

@@ -27,7 +27,7 @@ BUDGET_BYTES = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ActionPoint:
     """A point of an action, in pixels of the screen."""
 
     x: float
@@ -45,7 +45,7 @@ class Frame:
     height: int
     radius: float
     """Of a mark."""
-    marks: list[Mark]
+    marks: list[ActionPoint]
     thought: str
     action: str
     """For people."""
@@ -141,7 +141,7 @@ def _frame(step: Step, picture: str | None) -> Frame:
         height=height,
         radius=round(max(width, height) / 30, 1),
         marks=[
-            Mark(round(fields[x] * width, 1), round(fields[y] * height, 1))
+            ActionPoint(round(fields[x] * width, 1), round(fields[y] * height, 1))
             for x, y in (("x", "y"), ("to_x", "to_y"))
             if x in fields
         ],

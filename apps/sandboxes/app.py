@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from apps.desk.security import LOOPBACK
-from apps.sandboxes.guard import Guard
+from apps.sandboxes.guard import SandboxGuard
 from apps.sandboxes.serving import Serving
 from apps.sandboxes.session import CAPACITY, INVALID_JSON, SESSION, Message, WireSession
 from environments.openenv.wire import refused, schemas, text_of
@@ -72,7 +72,7 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
         with suppress(RuntimeError, WebSocketDisconnect):
             await socket.close()
 
-    return Guard(app, token, hosts)
+    return SandboxGuard(app, token, hosts)
 
 
 async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None:

@@ -37,7 +37,7 @@ def token_named(host: str, variable: str, usual: str) -> str | None:
     return token
 
 
-class Guard:
+class SandboxGuard:
     """Answers itself what may not be asked.
 
     Args:

@@ -48,7 +48,7 @@ OF_LAKE, AT = "flywheel.lake.", "lake "
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class WorkPool:
     """Where the runs of deployments work."""
 
     folder: Path
@@ -60,10 +60,10 @@ class Place:
     """What every deployment is given: `config` and `overrides`."""
 
 
-def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> Place:
+def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkPool:
     """Runs work in this folder and on this lake, with this config and these overrides of it."""
     named = str(config_file(config).absolute()) if config is not None else ""
-    return Place(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
+    return WorkPool(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
 
 
 @cache
@@ -80,7 +80,7 @@ def flow_at(entrypoint: str) -> Any:
     return getattr(import_module(module), name)
 
 
-def deploy(client: SyncPrefectClient, place: Place, pool: str = POOL, replace: bool = False) -> list[str]:
+def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace: bool = False) -> list[str]:
     """Puts every deployment on the server and returns their names.
 
     Args:
@@ -244,7 +244,7 @@ def _there(client: SyncPrefectClient, name: str) -> DeploymentResponse | None:
         return None
 
 
-def _require_ours(client: SyncPrefectClient, place: Place) -> None:
+def _require_ours(client: SyncPrefectClient, place: WorkPool) -> None:
     for name, there in deployments(client).items():
         lake, folder = lake_of(there), there.job_variables.get("working_dir") or there.path
         known = [one["entrypoint"] for one in described()]
@@ -270,7 +270,7 @@ def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
     return kind
 
 
-def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: Place, pool: str, kind: str) -> str:
+def _deploy(client: SyncPrefectClient, one: Mapping[str, Any], place: WorkPool, pool: str, kind: str) -> str:
     flow = flow_at(one["entrypoint"])
     there, variables = _there(client, one["name"]), dict(one["work_pool"]["job_variables"])
     variables["command"] = f"{sys.executable if kind == 'process' else 'python'} -P -m apps.deployed"

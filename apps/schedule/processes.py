@@ -17,7 +17,7 @@ from schemas.failure import FlywheelError
 PATIENCE_S = 120.0
 
 
-class Kept:
+class ServiceProcess:
     """A process that is kept while this one lives; what it prints goes to a file."""
 
     def __init__(self, name: str, module: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
@@ -57,7 +57,7 @@ class Kept:
         raise FlywheelError(f"The {self.name} ended with status {status}: {last} ({self.log}).")
 
 
-def end_all(kept: Sequence[Kept], patience_s: float = 7.0) -> None:
+def end_all(kept: Sequence[ServiceProcess], patience_s: float = 7.0) -> None:
     """Ends processes and all that they started, the first ones first: each is given time to end what it began.
 
     What is left after that is killed.
@@ -86,7 +86,7 @@ def _name_of(number: int) -> str:
         return f"signal {number}"
 
 
-def _below(one: Kept) -> list[psutil.Process]:
+def _below(one: ServiceProcess) -> list[psutil.Process]:
     try:
         return psutil.Process(one.process.pid).children(recursive=True)
     except psutil.NoSuchProcess:

@@ -16,7 +16,7 @@ from schemas.project_dir import home
 from tasks.running.console import out
 
 if TYPE_CHECKING:
-    from apps.schedule.processes import Kept
+    from apps.schedule.processes import ServiceProcess
 
 HOST = "127.0.0.1"
 POLL_S = 0.5
@@ -76,7 +76,7 @@ class _Parts:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        self.kept: list[Kept] = []
+        self.kept: list[ServiceProcess] = []
         self.api = ""
 
     def server(self, port: int) -> str:
@@ -129,10 +129,10 @@ class _Parts:
         pages.wait(lambda: "http" in pages.log.read_text())
         return f"{pages.log.read_text().split('dashboard ', 1)[-1].strip()}  (dashboard and review desk)"
 
-    def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> "Kept":
-        from apps.schedule.processes import Kept
+    def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> "ServiceProcess":
+        from apps.schedule.processes import ServiceProcess
 
-        made = Kept(name, words, self.folder / f"{name.replace(' ', '-').lower()}.log", environ)
+        made = ServiceProcess(name, words, self.folder / f"{name.replace(' ', '-').lower()}.log", environ)
         self.kept.insert(0, made)
         return made
 

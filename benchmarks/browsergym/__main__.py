@@ -40,7 +40,7 @@ from models.explorer import PageExplorer
 from models.policy import Context
 from schemas.action import Action
 from schemas.failure import FlywheelError, TrajectoryFailure
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from schemas.project_dir import home
 from tasks.running.console import bar as progress_bar
 
@@ -114,11 +114,11 @@ async def tried(pool: SandboxPool, ours: MiniwobEnvironment, name: str, seed: in
     explorer, task = PageExplorer(), ours.task(name)
     async with pool.lease(task, page_seed(seed)) as sandbox:
         seen = await sandbox.observe(elements=True)
-        way, turns = Way(seen.instruction), list[Turn]()
+        way, turns = Way(seen.instruction), list[PastStep]()
         while len(way.actions) < task.max_steps:
             (said,) = explorer.act([Context(seen.instruction, tuple(turns), seen, attempt)])
             assert said.action is not None
-            turns.append(Turn("", said.action_text, seen))
+            turns.append(PastStep("", said.action_text, seen))
             await sandbox.perform(said.action)
             outcome = await sandbox.verify(InPageReward())
             way.actions.append(said.action)

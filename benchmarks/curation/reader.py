@@ -13,8 +13,8 @@ from typing import Any
 
 from benchmarks.shared.arms import FIRST_TEST_SEED
 from benchmarks.shared.report import Bar, finish, options
-from curation.perception.agreement import Agreement, agreement
-from curation.perception.screen import Screen
+from curation.perception.agreement import WordRecall, agreement
+from curation.perception.screen import RecognisedScreen
 from environments.catalog import catalog
 from environments.pool import SandboxPool
 from environments.registry import environments_of
@@ -34,9 +34,11 @@ MORE = (
 def main() -> int:
     """Reads, compares, prints; exit code 1 if a bar is missed."""
     given = options(__doc__ or "")
-    reader, rows, whole = RapidReader(), list[dict[str, Any]](), Agreement()
+    reader, rows, whole = RapidReader(), list[dict[str, Any]](), WordRecall()
     for task, seen in asyncio.run(_look(given)):
-        screen = Screen(hashlib.sha256(seen.png).hexdigest(), seen.width, seen.height, seen.elements, "page", seen.png)
+        screen = RecognisedScreen(
+            hashlib.sha256(seen.png).hexdigest(), seen.width, seen.height, seen.elements, "page", seen.png
+        )
         started = time.process_time()
         found = agreement(screen, reader.read(seen.png))
         whole += found
@@ -63,7 +65,7 @@ def _json(names: list[str]) -> str:
     return "[" + ",".join(f'"{name}"' for name in names) + "]"
 
 
-def _row(task: str, found: Agreement, seconds: float) -> dict[str, Any]:
+def _row(task: str, found: WordRecall, seconds: float) -> dict[str, Any]:
     return {
         "task": task,
         "words": found.there,

@@ -8,7 +8,7 @@ from typing import Any
 
 from environments.desktop.sandbox import DesktopReward, DesktopSandbox
 from environments.desktop.tasks.editor import FILE
-from environments.desktop.tasks.task import Instance
+from environments.desktop.tasks.task import DesktopInstance
 from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, Type
 from schemas.observation import Outcome
 
@@ -53,7 +53,7 @@ Script = Callable[[Hand], Awaitable[None]]
 SAVE = Hotkey(key="ctrl s")
 
 
-def text_of(instance: Instance, path: str) -> str:
+def text_of(instance: DesktopInstance, path: str) -> str:
     """What is to be in a file in the end."""
     content = instance.goal.files[path]
     assert content is not None

@@ -4,13 +4,13 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from environments.games.sandbox import GameSandbox, Reading
+from environments.games.sandbox import GameSandbox, GameState
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.families.dialects import format_action
 from models.policy import Context
 from schemas.action import Action, Wait
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.tables.task import GuiTask
 
 
@@ -21,7 +21,7 @@ class Seen:
     sandbox: GameSandbox
     shown: Observation
     seed: int
-    turns: tuple[Turn, ...]
+    turns: tuple[PastStep, ...]
 
 
 Player = Callable[[Seen], Awaitable[Action | None]]
@@ -32,7 +32,7 @@ Player = Callable[[Seen], Awaitable[Action | None]]
 class Played:
     """A game that was played until it was over or its steps were used up."""
 
-    reading: Reading
+    reading: GameState
     reward: float
     success: bool
     actions: tuple[Action, ...]
@@ -66,7 +66,7 @@ def again(actions: Sequence[Action]) -> Player:
 async def play(pool: SandboxPool, task: GuiTask, seed: int, player: Player) -> Played:
     """Plays one game; raises TrajectoryFailure."""
     actions, pngs = list[Action](), list[bytes]()
-    turns: tuple[Turn, ...] = ()
+    turns: tuple[PastStep, ...] = ()
     async with pool.lease(task, seed) as sandbox:
         assert isinstance(sandbox, GameSandbox)
         for _ in range(task.max_steps):
@@ -77,7 +77,7 @@ async def play(pool: SandboxPool, task: GuiTask, seed: int, player: Player) -> P
                 break
             await sandbox.perform(action)
             actions.append(action)
-            turns = (*turns, Turn("", _written(action), shown))
+            turns = (*turns, PastStep("", _written(action), shown))
             if sandbox.reading.over:
                 break
         pngs.append((await sandbox.observe()).png)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from benchmarks.shared.report import add_options
 from learning.engines.fsdp.model import load_model
-from learning.parallel.packed_attention import Packed
+from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import build_random
 
 NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."
@@ -54,7 +54,7 @@ def language_pass(model: Any, lengths: list[int]) -> Callable[[], None]:
     device = model.device
     ids = torch.randint(0, 256, (1, sum(lengths)), device=device)
     positions = torch.cat([torch.arange(length) for length in lengths]).expand(3, 1, -1).to(device)
-    packed = Packed(tuple(accumulate(lengths, initial=0)))
+    packed = PackedDocuments(tuple(accumulate(lengths, initial=0)))
     stack = model.base_model.language_model
 
     def run() -> None:

@@ -24,7 +24,7 @@ from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
 from schemas.config import Config, config_of, load_config
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import last_iteration
 from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import job_of, pins_of, train_from
@@ -75,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
 def _arms(options: argparse.Namespace, start: Arm, begins: str, parent: str) -> list[Row]:
     """All arms of one training seed from one parent, trained once and measured."""
     lake, config = lake_of(start), load_config(start.config, start.overrides)
-    base = Recipe(f"continual-{begins}", parent, last_iteration(lake), pins_of(lake))
+    base = PolicyRecipe(f"continual-{begins}", parent, last_iteration(lake), pins_of(lake))
     steps = config.train.steps_first if begins == "nothing" else config.train.steps
     imitation, measured = _tokens(config, lake, base, supervised), config.suite.tasks
     usual = _with_ct(config, ARMS["relabelled"] or {})
@@ -109,14 +109,14 @@ def _arms(options: argparse.Namespace, start: Arm, begins: str, parent: str) -> 
     return rows
 
 
-def _train(config: Config, lake: Lake, recipe: Recipe) -> None:
+def _train(config: Config, lake: Lake, recipe: PolicyRecipe) -> None:
     """Trains a recipe, once."""
     if not lake.count("policies", {"policy_version": recipe.version}):
         train_from(config, lake, recipe)
 
 
-def _recipe(base: Recipe, version: str, parent: str) -> Recipe:
-    return Recipe(version, parent, base.iteration, base.pins, "intermediate")
+def _recipe(base: PolicyRecipe, version: str, parent: str) -> PolicyRecipe:
+    return PolicyRecipe(version, parent, base.iteration, base.pins, "intermediate")
 
 
 def _with_ct(config: Config, changes: Row, steps: int | None = None) -> Config:
@@ -130,7 +130,7 @@ def _supervised(config: Config, steps: int) -> Config:
     return config_of({**fields, "train": {**fields["train"], "steps_first": steps, "steps": steps}})
 
 
-def _tokens(config: Config, lake: Lake, recipe: Recipe, read: Any) -> float:
+def _tokens(config: Config, lake: Lake, recipe: PolicyRecipe, read: Any) -> float:
     """Tokens of an optimiser step: the mean over samples as they would come, times the batch."""
     with tempfile.TemporaryDirectory() as folder:
         job = job_of(config, lake, recipe, Path(folder), read(config, lake, recipe))

@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks.shared.report import Bar, finish, options
 from curation.intervals import mean_interval, paired
-from curation.promotion import Rule, better, look, not_worse
+from curation.promotion import PromotionRule, better, look, not_worse
 from schemas.config.sections import EvaluateConfig, PromoteConfig
 
 TASKS = 15
@@ -32,7 +32,7 @@ DISAGREE = (0.1, 0.2, 0.4)
 DIFFERENCES = (-0.08, -0.03, 0.0, 0.02, 0.05)
 
 
-def rules(chosen: PromoteConfig) -> dict[str, Rule]:
+def rules(chosen: PromoteConfig) -> dict[str, PromotionRule]:
     """The rules of a config."""
     sizes = (chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta)
     return {
@@ -43,7 +43,7 @@ def rules(chosen: PromoteConfig) -> dict[str, Rule]:
     }
 
 
-def simulated(rule: Rule, difference: float, disagree: float, times: int) -> dict[str, Any]:
+def simulated(rule: PromotionRule, difference: float, disagree: float, times: int) -> dict[str, Any]:
     """Shares of the outcomes, and the mean number of pairs."""
     dice, found, pairs = random.Random(0), Counter[str](), 0
     for _ in range(times):
@@ -56,7 +56,7 @@ def simulated(rule: Rule, difference: float, disagree: float, times: int) -> dic
     return {"disagree": disagree, "difference": difference, **shares, "pairs": round(pairs / times)}
 
 
-def _looks(rule: Rule, difference: float, disagree: float, dice: random.Random) -> Iterator[Any]:
+def _looks(rule: PromotionRule, difference: float, disagree: float, dice: random.Random) -> Iterator[Any]:
     wins, losses = (disagree + difference) / 2, (disagree - difference) / 2
     drawn = {pair: dice.random() for pair in PAIRS}
     new = {pair: value < wins for pair, value in drawn.items()}
@@ -64,13 +64,13 @@ def _looks(rule: Rule, difference: float, disagree: float, dice: random.Random) 
     yield from _shown(rule, new, old)
 
 
-def _shown(rule: Rule, new: Outcomes, old: Outcomes) -> Iterator[Any]:
+def _shown(rule: PromotionRule, new: Outcomes, old: Outcomes) -> Iterator[Any]:
     for seeds in [*range(BETWEEN, SEEDS, BETWEEN), SEEDS]:
         seen = [{pair: value for pair, value in one.items() if pair[1] < seeds} for one in (new, old)]
         yield look(rule, paired(*seen), seeds == SEEDS)
 
 
-def chained(rule: Rule, worse: float, candidates: int, times: int, disagree: float = 0.2) -> dict[str, Any]:
+def chained(rule: PromotionRule, worse: float, candidates: int, times: int, disagree: float = 0.2) -> dict[str, Any]:
     """What becomes of the champion after so many candidates that are each worse by so much than whom they challenge.
 
     Args:

@@ -23,7 +23,7 @@ from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.collect.stream import roll_out_and_train
 from tasks.running.run import run_of
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import version_of
 from tasks.shared.weights import load_policy
@@ -72,7 +72,7 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     config = load_config(arm.config, arm.overrides)
     lake = Lake.open(config.lake, create=False)
     iteration, parent = 1, reigning(start)
-    recipe = Recipe(version_of(iteration), parent, iteration, lake.versions())
+    recipe = PolicyRecipe(version_of(iteration), parent, iteration, lake.versions())
     shutil.rmtree(work_folder(lake, recipe.version))
     tasks, size = catalog(config), config.train.group.size
     shares = [groups // len(tasks) * size] * len(tasks)

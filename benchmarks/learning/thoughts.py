@@ -30,7 +30,7 @@ from tasks.evaluate import evaluation_of, perform
 from tasks.filter import filter_trajectories
 from tasks.prepare import INITIAL, prepare_lake
 from tasks.running.run import open_run
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import load_policy
 from tasks.think.think import think_again
@@ -87,7 +87,7 @@ def _made(config: Config, lake: Lake, name: str) -> Row:
     began, found = time.perf_counter(), think_again(config, lake, (0, 1))
     thinking, began = time.perf_counter() - began, time.perf_counter()
     if not lake.count("policies", {"policy_version": name}):
-        train_from(config, lake, Recipe(name, INITIAL, 0, pins_of(lake), "retrained"))
+        train_from(config, lake, PolicyRecipe(name, INITIAL, 0, pins_of(lake), "retrained"))
     steps = method_of(config.train).schedule(config.train, 1, "muon", True).steps
     asked, kept = sum(one.asked for one in found.kept_by_step), sum(one.kept for one in found.kept_by_step)
     return {

@@ -23,7 +23,7 @@ from models.policy import Context
 from models.random_vlm import build_random
 from models.vlm import VlmPolicy
 from schemas.config.sections import PolicyConfig
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 SCREEN = (640, 448)
 """280 tokens of Qwen3-VL."""
@@ -86,7 +86,7 @@ def contexts(steps: int, attempts: int) -> list[list[Context]]:
         task = number // attempts
         observed = [_screen(task if at == 0 else 100 * number + at) for at in range(steps)]
         turns = [
-            Turn(
+            PastStep(
                 f"I have seen screen {at} and click on what is next.", f"click(start_box='({100 + at},{number})')", one
             )
             for at, one in enumerate(observed)

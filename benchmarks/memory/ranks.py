@@ -26,7 +26,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.engines.fsdp.model import load_model, shard
 from learning.job import Job, read_job
 from learning.learner import Learner
-from learning.planning.memory import Recipe, predict
+from learning.planning.memory import MemoryRecipe, predict
 from schemas.config.memory import MemoryConfig
 
 STEPS = 2
@@ -58,9 +58,9 @@ def steps(learner: Learner, job: Job) -> list[Any]:
     return works
 
 
-def recipe_of(job: Job, works: list[Any], world: int) -> Recipe:
+def recipe_of(job: Job, works: list[Any], world: int) -> MemoryRecipe:
     """What the memory model is given: the largest of each that this rank met."""
-    return Recipe.of(
+    return MemoryRecipe.of(
         job.train,
         ranks=world,
         tokens=max(work[0] for work in works),

@@ -25,10 +25,10 @@ from learning.planning.balance import Ints
 from learning.planning.sequence_cost import ClusterCost, Group
 from learning.planning.sequence_mix import homogeneous
 from learning.planning.sequence_plan import cut
-from learning.planning.step_plan import Item, MicroBatch, Rules, plan_of, plan_step, predicted
+from learning.planning.step_plan import MicroBatch, Rules, SampleLengths, plan_of, plan_step, predicted
 from schemas.failure import PlanError
 
-Planner = Callable[[list[Item]], list[MicroBatch]]
+Planner = Callable[[list[SampleLengths]], list[MicroBatch]]
 TRIES = 24
 """Numbers of micro-batches that a homogeneous plan is tried with."""
 
@@ -67,7 +67,7 @@ def timed(learner: Learner, batch: PlannedBatch, marks: Marks) -> list[tuple[flo
 def best_homogeneous(cost: ClusterCost, rules: Rules, degree: int | None) -> Planner:
     """The quickest plan with one degree in all groups, the given one or the best; even cuts, as many as help."""
 
-    def made(items: list[Item]) -> list[MicroBatch]:
+    def made(items: list[SampleLengths]) -> list[MicroBatch]:
         lengths = np.array([item.tokens for item in items])
         degrees = [degree] if degree else [each for each in cost.degrees if cost.capacity(each) >= lengths.max()]
         found = []
@@ -116,7 +116,7 @@ def arms(engine: FsdpEngine) -> dict[str, dict[str, Planner]]:
     }
 
 
-def _with_screens_in_turn(plan: list[MicroBatch], items: list[Item], ranks: int) -> list[MicroBatch]:
+def _with_screens_in_turn(plan: list[MicroBatch], items: list[SampleLengths], ranks: int) -> list[MicroBatch]:
     """The same plan, every screen encoded where its sample came from: the sample's number modulo the ranks."""
     return [
         MicroBatch(batch.groups, tuple(sample % ranks for sample in batch.samples for _ in items[sample].screens))

@@ -16,15 +16,15 @@ from curation.converters.exchanged import (
     OWN,
     Exchanged,
     ExchangedStep,
-    Found,
     Metadata,
-    Place,
-    Refused,
+    RecordPlace,
+    RecordRefused,
     StepAbout,
+    StepAssessment,
     metadata_of,
     with_metadata,
 )
-from curation.converters.files import Source, Target, line_of, model_of
+from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
@@ -35,7 +35,7 @@ from schemas.text import Storable
 FILE = "agentnet.jsonl"
 
 
-class _Kept(BaseModel):
+class _AgentNetModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     @property
@@ -44,7 +44,7 @@ class _Kept(BaseModel):
         return self.model_extra or {}
 
 
-class _Value(_Kept):
+class _AgentNetValue(_AgentNetModel):
     code: Storable
     thought: Storable | None = None
     last_step_correct: bool | None = None
@@ -52,12 +52,12 @@ class _Value(_Kept):
     reflection: Storable | None = None
 
 
-class _Entry(_Kept):
+class _Entry(_AgentNetModel):
     image: str
-    value: _Value
+    value: _AgentNetValue
 
 
-class _Line(_Kept):
+class _Line(_AgentNetModel):
     task_id: Storable | int
     instruction: Storable | None = None
     traj: list[_Entry]
@@ -91,16 +91,16 @@ class AgentNet(Format):
         value = {"code": code, **({"thought": step.thought} if step.thought else {}), **kept.get("value", {}), **found}
         return {"index": number, "image": target.picture(step.screen), **kept.get("entry", {}), "value": value}
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per line."""
         for file in source.files(".jsonl"):
             for place, value in source.records(file):
                 try:
                     yield place, self._record(model_of(_Line, value, place), source, place)
-                except Refused as refused:
+                except RecordRefused as refused:
                     yield place, refused
 
-    def _record(self, line: _Line, source: Source, place: Place) -> Exchanged:
+    def _record(self, line: _Line, source: ImportSource, place: RecordPlace) -> Exchanged:
         unit = self.unit_of(line.flywheel, source, place)
         steps, off = list[ExchangedStep](), masks_of(line.others, len(line.traj), place, "step")
         pointer: Point | None = None
@@ -111,13 +111,13 @@ class AgentNet(Format):
         others = line.others
         asked = line.instruction or others.get("natural_language_task") or ""
         if not isinstance(asked, str) or not asked:
-            raise Refused(place, "instruction", "no instruction")
+            raise RecordRefused(place, "instruction", "no instruction")
         extra = {self.name: others} if others else {}
         record = Exchanged(str(line.task_id), asked, tuple(steps), line.task_completed, extra=extra)
         return with_metadata(from_export(record) if line.flywheel else record, line.flywheel, place)
 
     def _step(
-        self, entry: _Entry, unit: str, pointer: Point | None, source: Source, place: Place, where: str
+        self, entry: _Entry, unit: str, pointer: Point | None, source: ImportSource, place: RecordPlace, where: str
     ) -> tuple[ExchangedStep, Point | None]:
         screen = source.picture(entry.image, place, f"{where}.image")
         code, action, error = entry.value.code, None, None
@@ -130,7 +130,7 @@ class AgentNet(Format):
         except NoAction as unmapped:
             error, pointer = str(unmapped), pointer_after(code, fraction, pointer)
         except OutOfScreen as outside:
-            raise Refused(place, f"{where}.value.code", f"{outside}; --unit names another unit") from outside
+            raise RecordRefused(place, f"{where}.value.code", f"{outside}; --unit names another unit") from outside
         others = {key: value for key, value in entry.others.items() if key != "index"}
         same = action is not None and unit == self.unit and write_code(action, "agentnet") == code
         more = entry.value.others | ({} if unit == self.unit else {f"code_in_{unit}": code})
@@ -138,7 +138,7 @@ class AgentNet(Format):
         held = {key: value for key, value in kept.items() if value is not None}
         value = entry.value
         looked = (value.last_step_correct, value.last_step_redundant, value.reflection or "")
-        found = Found(*looked) if looked != (None, None, "") else None
+        found = StepAssessment(*looked) if looked != (None, None, "") else None
         extra = {self.name: held} if held else {}
         text = "" if action else code
         return ExchangedStep(screen, value.thought or "", action, text, error, found, extra=extra), pointer

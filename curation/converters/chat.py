@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from curation.converters.exchanged import (
-    Decided,
     Exchanged,
     ExchangedStep,
     Extra,
+    ImportedReview,
     Metadata,
     Picture,
-    Place,
-    Refused,
+    RecordPlace,
+    RecordRefused,
     StepAbout,
     with_metadata,
 )
@@ -51,7 +51,7 @@ _TOLD = {"thousandths": "thousandths of the screen", "resized_pixels": "pixels o
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ChatTurn:
     """One turn of a chat: a text or a screen."""
 
     role: str
@@ -66,14 +66,14 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ChatMessage:
     """A message of a row."""
 
     role: str
     parts: Sequence[str | None]
     """Its texts, and None for each placeholder of a picture."""
     field: str
-    """As `Turn.field`, without `content`; so are the others."""
+    """As `ChatTurn.field`, without `content`; so are the others."""
     masked: bool = False
     thought: str = ""
 
@@ -92,7 +92,7 @@ def is_masked(fields: Mapping[str, Any]) -> bool:
     return any(_is_off(fields.get(name)) for name in MASKS)
 
 
-def masks_of(row: Mapping[str, Any], messages: int, place: Place, what: str = "message") -> list[bool]:
+def masks_of(row: Mapping[str, Any], messages: int, place: RecordPlace, what: str = "message") -> list[bool]:
     """By message of a row, whether the row takes it out of training.
 
     Args:
@@ -110,7 +110,7 @@ def masks_of(row: Mapping[str, Any], messages: int, place: Place, what: str = "m
         items = items_of(value)
         if items and len(items) != messages:
             problem = f"{counted(len(items), 'value')} for {counted(messages, what)}: write one for each"
-            raise Refused(place, name, problem)
+            raise RecordRefused(place, name, problem)
         if items != []:
             off = [one or _is_off(value if items is None else items[at]) for at, one in enumerate(off)]
     return off
@@ -120,7 +120,7 @@ def _unwritten(value: object) -> object:
     """A list or an object that is written as a text of JSON; anything else as it is."""
     if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
         return value
-    inside: object = parsed(value.encode(), Place(""))
+    inside: object = parsed(value.encode(), RecordPlace(""))
     return cast(object, inside) if isinstance(inside, list | dict) else value
 
 
@@ -175,7 +175,7 @@ def split(text: str) -> list[str | None]:
     return [first, *(part for one in others for part in (None, one))]
 
 
-def check_row(row: object, wanted: Sequence[str], place: Place) -> None:
+def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
     """Check that a row holds a chat, and pictures only.
 
     Args:
@@ -191,11 +191,13 @@ def check_row(row: object, wanted: Sequence[str], place: Place) -> None:
     fields = {name: value for name, value in cast(Mapping[str, Any], row).items() if value is not None}
     for name in ("videos", "video", "audios", "audio"):
         if fields.get(name):
-            raise Refused(place, name, "a step shows pictures alone: put them in `images`, and leave this field out")
+            raise RecordRefused(
+                place, name, "a step shows pictures alone: put them in `images`, and leave this field out"
+            )
     if not any(name in fields for name in wanted):
         has = ", ".join(sorted(str(name)[:40] for name in fields)[:12]) or "nothing"
         what = f"it is missing; the row has {has}. Write the chat as `{wanted[0]}`, each of `role` and `content`"
-        raise Refused(place, wanted[0], what)
+        raise RecordRefused(place, wanted[0], what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +222,7 @@ class Writing:
         return system_text([self.action(action, screen) for action in SAMPLES], _TOLD[self.unit])
 
 
-def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[Turn]:
+def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[ChatTurn]:
     """The chat up to the screen of step `end`, with so many of the last screens.
 
     Args:
@@ -229,16 +231,16 @@ def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[T
         writing: how replies are written.
     """
     steps = record.steps[: end + 1]
-    turns = [Turn("system", writing.system(steps[0].screen)), Turn("user", record.instruction)]
+    turns = [ChatTurn("system", writing.system(steps[0].screen)), ChatTurn("user", record.instruction)]
     for number, step in enumerate(steps):
         if number > end - shown:
-            turns.append(Turn("user", screen=step.screen))
+            turns.append(ChatTurn("user", screen=step.screen))
         if number < end:
-            turns.append(Turn("assistant", writing.reply(step)))
+            turns.append(ChatTurn("assistant", writing.reply(step)))
     return turns
 
 
-def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) -> ExchangedStep:
+def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field: str) -> ExchangedStep:
     """The step that a reply to a screen is.
 
     Raises:
@@ -247,7 +249,9 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
     read = parse_reply(text, scale_of(unit, screen.width, screen.height))
     if read.action is None:
         if read.error and "or equal to" in read.error:
-            raise Refused(place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}")
+            raise RecordRefused(
+                place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
+            )
         return ExchangedStep(screen, text=text, error=read.error)
     if read.further:  # the screen that follows is the last one's, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
@@ -255,8 +259,8 @@ def read_reply(text: str, screen: Picture, unit: str, place: Place, field: str) 
 
 
 def turns_of(
-    messages: Sequence[Message], names: Sequence[str], read: Callable[[int], Picture], place: Place
-) -> list[Turn]:
+    messages: Sequence[ChatMessage], names: Sequence[str], read: Callable[[int], Picture], place: RecordPlace
+) -> list[ChatTurn]:
     """Fill the placeholders of messages with the pictures of their row, in order.
 
     Args:
@@ -269,43 +273,43 @@ def turns_of(
         Refused: a role that is none, two placeholders in a turn, one in a reply, more or fewer placeholders than
             pictures; names the turn, or the first picture that is left.
     """
-    turns, filled = list[Turn](), 0
+    turns, filled = list[ChatTurn](), 0
     for message in messages:
         if message.role not in ROLES:
             known = _SHARED.get(message.role)
             problem = f"{message.role[:80]!r} is none of {', '.join(ROLES)}" + (f"; write {known!r}" if known else "")
-            raise Refused(place, f"{message.field}.role", problem)
+            raise RecordRefused(place, f"{message.field}.role", problem)
         where, slots = f"{message.field}.content", sum(part is None for part in message.parts)
         if slots > 1:
-            raise Refused(place, where, f"{slots} screens in one turn; a step has one")
+            raise RecordRefused(place, where, f"{slots} screens in one turn; a step has one")
         if slots and message.role == "assistant":
-            raise Refused(place, where, "a screen in a reply")
+            raise RecordRefused(place, where, "a screen in a reply")
         if slots and filled == len(names):
             check_others(messages, place)
             problem = f"a screen of which `images` names no picture (it has {counted(filled, 'picture')})"
-            raise Refused(place, where, problem)
+            raise RecordRefused(place, where, problem)
         screen = read(filled) if slots else None
         filled += slots
         texts = [part for part in message.parts if part is not None]
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
-        turns.append(Turn(message.role, text, screen, message.masked, message.thought, where))
+        turns.append(ChatTurn(message.role, text, screen, message.masked, message.thought, where))
     if filled < len(names):
         check_others(messages, place)
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
-        raise Refused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
+        raise RecordRefused(place, f"images.{filled}", f"{counts}; {names[filled][:200]!r} is left over")
     return turns
 
 
-def check_others(messages: Iterable[Message], place: Place) -> None:
+def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
     """Raise Refused where a text of a row, whose pictures do not match, has a placeholder of a video or a sound."""
     for message in messages:
         found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
         if found:
             problem = f"a placeholder {found[0]}; a step shows one picture: name it, and put `<image>`"
-            raise Refused(place, f"{message.field}.content", problem)
+            raise RecordRefused(place, f"{message.field}.content", problem)
 
 
-def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[ExchangedStep]]:
+def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[str, list[ExchangedStep]]:
     """The instruction and the steps; replies to screens that are not shown any more are none.
 
     Raises:
@@ -316,7 +320,7 @@ def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[
     for turn in turns:
         if turn.screen is not None:
             if not answered:
-                raise Refused(place, turn.field, "two screens without a reply between them")
+                raise RecordRefused(place, turn.field, "two screens without a reply between them")
             screen, answered = turn.screen, False
         if turn.role == "user" and turn.text and not instruction:
             instruction = turn.text
@@ -327,18 +331,18 @@ def steps_of(turns: Sequence[Turn], unit: str, place: Place) -> tuple[str, list[
                 step = replace(step, thought=step.thought or turn.thought)
                 steps.append(replace(step, about=StepAbout(target=False)) if turn.masked else step)
     if not instruction:
-        raise Refused(place, _field(turns), "no turn of the user says what is asked")
+        raise RecordRefused(place, _field(turns), "no turn of the user says what is asked")
     if not answered:
-        raise Refused(place, _field(turns), "a screen without a reply")
+        raise RecordRefused(place, _field(turns), "a screen without a reply")
     return instruction, steps
 
 
-def _field(turns: Sequence[Turn]) -> str:
+def _field(turns: Sequence[ChatTurn]) -> str:
     return turns[0].field.partition(".")[0] if turns else "messages"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChatRow:
     """A row of a trajectory: its own step is the last of `record`."""
 
     record: Exchanged
@@ -350,12 +354,12 @@ class Part:
     """Whether its trajectory is whole elsewhere."""
 
 
-def joined(rows: Iterator[tuple[Place, Part | Refused]]) -> Read:
+def joined(rows: Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]) -> Read:
     """Trajectories of rows that follow each other, of each row its own step; a row without its predecessors is one of
     its own, with the steps that it shows, of which it teaches the last."""
-    place, held, wholes = Place(""), None, Wholes()
+    place, held, wholes = RecordPlace(""), None, Wholes()
     for at, part in rows:
-        if isinstance(part, Refused):
+        if isinstance(part, RecordRefused):
             yield at, part
             continue
         if part.copied:
@@ -366,7 +370,7 @@ def joined(rows: Iterator[tuple[Place, Part | Refused]]) -> Read:
             steps = (*held.record.steps, part.record.steps[-1])
             decided = (*held.record.decided, *part.record.decided)
             record = replace(held.record, steps=steps, after=part.record.after, decided=decided)
-            held = Part(record, held.key, part.step)
+            held = ChatRow(record, held.key, part.step)
         else:
             if held is not None:
                 yield place, held.record
@@ -391,8 +395,8 @@ def record_of(
     steps: Sequence[ExchangedStep],
     known: Metadata | None,
     kept: Extra,
-    place: Place,
-    decided: Sequence[Decided] = (),
+    place: RecordPlace,
+    decided: Sequence[ImportedReview] = (),
     exact: bool = False,
 ) -> Exchanged:
     """The trajectory of a row with what is known of it; of a row of one step, that is known of the row's last.
@@ -420,7 +424,7 @@ def record_of(
     return replace(whole, steps=(*whole.steps[:-1], *own))
 
 
-def key_of(known: Metadata | None, place: Place) -> tuple[str, int]:
+def key_of(known: Metadata | None, place: RecordPlace) -> tuple[str, int]:
     """What tells a row's trajectory from others, and which step it is."""
     if known is None or known.step is None or not known.trajectory.trajectory_id:
         return f"{place.file}:{place.line}", 0

@@ -195,7 +195,7 @@ class Picture:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StepAssessment:
     """What somebody found of a step's action, looking back at it; the fields have AgentNet's names."""
 
     last_step_correct: bool | None = None
@@ -228,7 +228,7 @@ class ExchangedStep:
     """What stood in the action's place where none could be read."""
     error: str | None = None
     """Why `action` is null, or why it could not be performed."""
-    found: Found | None = None
+    found: StepAssessment | None = None
     about: StepAbout = field(default_factory=StepAbout)
     extra: Extra = field(default_factory=dict[str, Any])
     better: str = ""
@@ -238,7 +238,7 @@ class ExchangedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class ImportedReview:
     """What a person decided elsewhere; fields as in `schemas.tables.review.Review`."""
 
     step: int | None
@@ -262,7 +262,7 @@ class Exchanged:
     after: Picture | None = None
     """The screen after the last step."""
     about: About = field(default_factory=About)
-    decided: tuple[Decided, ...] = ()
+    decided: tuple[ImportedReview, ...] = ()
     """What people decided on it elsewhere."""
     extra: Extra = field(default_factory=dict[str, Any])
 
@@ -283,10 +283,10 @@ class Exchanged:
         return replace(self, steps=tuple(_taught(one) for one in self.steps))
 
     @property
-    def decisions(self) -> tuple[Decided, ...]:
+    def decisions(self) -> tuple[ImportedReview, ...]:
         """What people decided on it elsewhere, the corrections that its steps came with included."""
         given = [(number, one.about.correction) for number, one in enumerate(self.steps)]
-        brought = [Decided(at, IMPORT, "correct", one.action, one.thought, "") for at, one in given if one]
+        brought = [ImportedReview(at, IMPORT, "correct", one.action, one.thought, "") for at, one in given if one]
         return (*brought, *self.decided)
 
     @property
@@ -319,7 +319,7 @@ def _taught(step: ExchangedStep) -> ExchangedStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RecordPlace:
     """Where a record stands in what is imported."""
 
     file: str
@@ -329,16 +329,16 @@ class Place:
     """What is counted: rows of Parquet, records of a JSON array, tasks of Label Studio."""
 
 
-class Refused(ValueError):
+class RecordRefused(ValueError):
     """A record that cannot be imported: the file, the line, the field, and what is wrong with it."""
 
-    def __init__(self, place: Place, field: str, problem: str) -> None:
+    def __init__(self, place: RecordPlace, field: str, problem: str) -> None:
         self.place, self.field, self.problem = place, field, problem
         line = "" if place.line is None else f", {place.counted} {place.line}"
         super().__init__(storable(f"{place.file}{line}{', ' if field else ''}{field}: {problem}"))
 
 
-def checked(record: Exchanged, place: Place) -> Exchanged:
+def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     """The record.
 
     Raises:
@@ -347,23 +347,27 @@ def checked(record: Exchanged, place: Place) -> Exchanged:
     """
     about, seed = record.about, record.about.seed
     if not record.steps:
-        raise Refused(place, "steps", "a trajectory without screenshots")
+        raise RecordRefused(place, "steps", "a trajectory without screenshots")
     if len(record.steps) > MOST_STEPS:
-        raise Refused(place, "steps", f"{len(record.steps)} steps, at most {MOST_STEPS} are taken")
+        raise RecordRefused(place, "steps", f"{len(record.steps)} steps, at most {MOST_STEPS} are taken")
     if seed is not None and not 0 <= seed < MOST_SEED:
-        raise Refused(place, f"{OWN}.trajectory.seed", f"seed {seed} measures policies and must not be trained on")
+        raise RecordRefused(
+            place, f"{OWN}.trajectory.seed", f"seed {seed} measures policies and must not be trained on"
+        )
     if about.continues and about.continues == about.trajectory_id:
-        raise Refused(place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} says that it continues itself")
+        raise RecordRefused(
+            place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} says that it continues itself"
+        )
     texts = {"name": record.name, "instruction": record.instruction}
     for number, step in enumerate(record.steps):
         texts |= {f"steps.{number}.thought": step.thought, f"steps.{number}.action": step.text}
     for where, text in texts.items():
         if len(text) > MOST_TEXT:
-            raise Refused(place, where, f"{len(text):,} characters, at most {MOST_TEXT:,} are taken")
+            raise RecordRefused(place, where, f"{len(text):,} characters, at most {MOST_TEXT:,} are taken")
     acted = {f"steps.{at}.action": one.action.model_dump() for at, one in enumerate(record.steps) if one.action}
     for where, held in {**texts, **acted}.items():
         if flaw := flaw_of(held):
-            raise Refused(place, ".".join(filter(None, (where, flaw[0]))), flaw[1])
+            raise RecordRefused(place, ".".join(filter(None, (where, flaw[0]))), flaw[1])
     return record
 
 
@@ -394,7 +398,7 @@ def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     return about.model_dump(mode="json", exclude_defaults=True)
 
 
-def with_metadata(record: Exchanged, known: Metadata | None, place: Place) -> Exchanged:
+def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace) -> Exchanged:
     """The record with what stood under `flywheel`; what the format itself says of the outcome counts.
 
     Raises:
@@ -404,7 +408,7 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: Place) -> Ex
         return record
     told, there = len(known.steps), len(record.steps)
     if told not in (0, there):
-        raise Refused(place, f"{OWN}.steps", f"it tells of {counted(told, 'step')}, and the record has {there}")
+        raise RecordRefused(place, f"{OWN}.steps", f"it tells of {counted(told, 'step')}, and the record has {there}")
     about = known.trajectory.model_copy(update={"extra": {}})
     success = known.trajectory.success if record.success is None else record.success
     steps = [

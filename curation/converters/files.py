@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
-from curation.converters.exchanged import Picture, Place, Refused, flaw_of
+from curation.converters.exchanged import Picture, RecordPlace, RecordRefused, flaw_of
 from schemas.failure import UsageError
 from schemas.picture import plain
 from schemas.problem import problem_of
@@ -39,7 +39,7 @@ CONTEXT = "__context"
 """The folder of what an import of our own needs and nobody trains on; readers of folders pass such names by."""
 
 
-class Source:
+class ImportSource:
     """A file or folder that is imported.
 
     Args:
@@ -89,37 +89,39 @@ class Source:
         """A file as messages name it."""
         return storable(str(file.relative_to(self.folder)) if file.is_relative_to(self.folder) else str(file))
 
-    def lines(self, file: Path) -> Iterator[tuple[Place, Any]]:
-        """The JSON value of every line that is not blank; a `Refused` where a line holds none."""
+    def lines(self, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
+        """The JSON value of every line that is not blank; a `RecordRefused` where a line holds none."""
         with file.open("rb") as content:
             number = 0
             while line := content.readline(MOST_BYTES + 1):
                 number += 1
-                place = Place(self.named(file), number)
+                place = RecordPlace(self.named(file), number)
                 if len(line) > MOST_BYTES:
-                    yield place, Refused(place, "", f"a line of more than {MOST_BYTES:,} bytes")
+                    yield place, RecordRefused(place, "", f"a line of more than {MOST_BYTES:,} bytes")
                     while line and not line.endswith(b"\n"):
                         line = content.readline(MOST_BYTES)
                 elif line.strip():
                     yield place, parsed(line, place)
 
-    def records(self, file: Path) -> Iterator[tuple[Place, Any]]:
+    def records(self, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
         """The records of a file of JSON: the values of its lines, or those of the one array or object that it is.
 
-        An array of messages is one record, a chat. A `Refused` stands in the place of what is no JSON.
+        An array of messages is one record, a chat. A `RecordRefused` stands in the place of what is no JSON.
         """
         first, more = self._first(file)
-        begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, Place(self.named(file), 1))
-        whole = isinstance(alone, Refused) or (begins == b"[" and not more)
-        place, value = self.document(file) if whole and begins in (b"[", b"{") else (Place(self.named(file)), None)
+        begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, RecordPlace(self.named(file), 1))
+        whole = isinstance(alone, RecordRefused) or (begins == b"[" and not more)
+        place, value = (
+            self.document(file) if whole and begins in (b"[", b"{") else (RecordPlace(self.named(file)), None)
+        )
         items = items_of(value)
         if items is not None and not (items and all("role" in fields_of(one) for one in items)):
-            yield from ((Place(place.file, number, "record"), one) for number, one in enumerate(items, 1))
-        elif isinstance(value, Refused) and begins == b"[":
-            place = Place(place.file, 1)
+            yield from ((RecordPlace(place.file, number, "record"), one) for number, one in enumerate(items, 1))
+        elif isinstance(value, RecordRefused) and begins == b"[":
+            place = RecordPlace(place.file, 1)
             problem = f"{value.problem}; an array is read as a whole: write one record a line"
-            yield place, Refused(place, "", problem)
-        elif value is None or isinstance(value, Refused):
+            yield place, RecordRefused(place, "", problem)
+        elif value is None or isinstance(value, RecordRefused):
             yield from self.lines(file)
         else:
             yield place, value
@@ -130,18 +132,18 @@ class Source:
             filled = (line for line in iter(lambda: content.readline(MOST_BYTES + 1), b"") if line.strip())
             return next(filled, b""), next(filled, None) is not None
 
-    def document(self, file: Path) -> tuple[Place, Any]:
-        """The JSON value of a whole file; a `Refused` where it holds none."""
-        place = Place(self.named(file))
+    def document(self, file: Path) -> tuple[RecordPlace, Any]:
+        """The JSON value of a whole file; a `RecordRefused` where it holds none."""
+        place = RecordPlace(self.named(file))
         if file.stat().st_size > MOST_BYTES:
-            return place, Refused(place, "", f"a file of more than {MOST_BYTES:,} bytes")
+            return place, RecordRefused(place, "", f"a file of more than {MOST_BYTES:,} bytes")
         return place, parsed(file.read_bytes(), place)
 
-    def picture(self, name: str, place: Place, field: str) -> Picture:
+    def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
         """The picture of this name; raises Refused as `picture_of` does, or if the name is empty or leads elsewhere or
         nowhere."""
         if not name:
-            raise Refused(place, field, "no screenshot: the name of the picture is empty")
+            raise RecordRefused(place, field, "no screenshot: the name of the picture is empty")
         if name not in self._pictures:
             content = _inline(name, place, field)
             content, called = (self._found(name, place, field), name) if content is None else (content, "")
@@ -151,32 +153,32 @@ class Source:
         self._pictures.move_to_end(name)
         return self._pictures[name]
 
-    def _found(self, name: str, place: Place, field: str) -> bytes:
+    def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
         for root in self._roots:
             try:
                 found = (root / name).resolve()
                 if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
-                    raise Refused(place, field, f"{name!r} leads out of the folder of pictures")
+                    raise RecordRefused(place, field, f"{name!r} leads out of the folder of pictures")
                 if found.is_file():
                     if found.stat().st_size > MOST_BYTES:
-                        raise Refused(place, field, f"{name!r} has more than {MOST_BYTES:,} bytes")
+                        raise RecordRefused(place, field, f"{name!r} has more than {MOST_BYTES:,} bytes")
                     return found.read_bytes()
-            except Refused:
+            except RecordRefused:
                 raise
             except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a lone surrogate, a loop
-                raise Refused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
-        raise Refused(place, field, f"there is no picture {name!r} in {' or '.join(map(str, self._roots))}")
+                raise RecordRefused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
+        raise RecordRefused(place, field, f"there is no picture {name!r} in {' or '.join(map(str, self._roots))}")
 
 
-def parsed(text: bytes, place: Place) -> Any:
-    """The value of JSON in UTF-8; a `Refused` where it is none."""
+def parsed(text: bytes, place: RecordPlace) -> Any:
+    """The value of JSON in UTF-8; a `RecordRefused` where it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        return Refused(place, "", f"no JSON: {error}")
+        return RecordRefused(place, "", f"no JSON: {error}")
 
 
-def _inline(name: str, place: Place, field: str) -> bytes | None:
+def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
     """The bytes of a data URL; None of the name of a file.
 
     Raises:
@@ -190,14 +192,14 @@ def _inline(name: str, place: Place, field: str) -> bytes | None:
                 raise ValueError("it is not in base64")
             return base64.b64decode("".join(content.split()), validate=True)
         except ValueError as error:
-            raise Refused(place, field, f"no picture in the data URL: {error}") from error
+            raise RecordRefused(place, field, f"no picture in the data URL: {error}") from error
     if rest.startswith("//"):
         problem = f"{name[:200]!r} is not fetched; save the picture below the folder, and put its name there"
-        raise Refused(place, field, problem)
+        raise RecordRefused(place, field, problem)
     return None
 
 
-def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Picture:
+def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -> Picture:
     """The picture that a file of a name holds; raises Refused if it is none, is cut, or is larger than a lake takes."""
     where = f" in {name[:200]!r}" if name else ""
     try:
@@ -206,28 +208,30 @@ def picture_of(content: bytes, place: Place, field: str, name: str = "") -> Pict
             with Image.open(io.BytesIO(content), formats=KINDS) as image:
                 width, height = image.size
                 if max(width, height) > MOST_SIDE or width * height > MOST_PIXELS:
-                    raise Refused(place, field, f"a picture of {width} x {height} pixels is larger than a lake takes")
+                    raise RecordRefused(
+                        place, field, f"a picture of {width} x {height} pixels is larger than a lake takes"
+                    )
                 image.load()
                 png, width, height = plain(content, KINDS)
-    except Refused:
+    except RecordRefused:
         raise
     except UnidentifiedImageError as error:  # whose own words name the buffer
-        raise Refused(place, field, f"no picture{where}: it is none of {', '.join(KINDS)}") from error
+        raise RecordRefused(place, field, f"no picture{where}: it is none of {', '.join(KINDS)}") from error
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError, EOFError, Warning) as error:
-        raise Refused(place, field, f"no picture{where}: {str(error)[:200]}") from error
+        raise RecordRefused(place, field, f"no picture{where}: {str(error)[:200]}") from error
     return Picture(png, width, height)
 
 
-def model_of(kind: type[M], value: Any, place: Place) -> M:
+def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
     """A record as its columns; raises Refused with the field that is not as it should be, or is none that is kept."""
-    if isinstance(value, Refused):
+    if isinstance(value, RecordRefused):
         raise value
     if flaw := flaw_of(value):
-        raise Refused(place, *flaw)
+        raise RecordRefused(place, *flaw)
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise Refused(place, *problem_of(error)) from error
+        raise RecordRefused(place, *problem_of(error)) from error
 
 
 def fields_of(value: object) -> dict[str, Any]:

@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from curation.converters.exchanged import Exchanged, Metadata, Place, Refused, checked
-from curation.converters.files import Source, Target
+from curation.converters.exchanged import Exchanged, Metadata, RecordPlace, RecordRefused, checked
+from curation.converters.files import ImportSource, Target
 from curation.converters.units import UNITS
 from schemas.failure import UsageError
 from schemas.registry import Registry
 
-Read = Iterator[tuple[Place, Exchanged | Refused]]
+Read = Iterator[tuple[RecordPlace, Exchanged | RecordRefused]]
 
 
 class Format(ABC):
@@ -61,18 +61,20 @@ class Format(ABC):
         """Writes trajectories, a few at a time in memory."""
 
     @abstractmethod
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """Every record of a source, as it comes, or why it is refused; a few at a time in memory."""
 
-    def read(self, source: Source) -> Read:
+    def read(self, source: ImportSource) -> Read:
         """As `records`, every record checked."""
         for place, found in self.records(source):
             try:
-                yield place, found if isinstance(found, Refused) else checked(found, place)
-            except Refused as refused:
+                yield place, found if isinstance(found, RecordRefused) else checked(found, place)
+            except RecordRefused as refused:
                 yield place, refused
 
-    def unit_of(self, known: Metadata | None, source: Source, place: Place, usual: str | None = None) -> str:
+    def unit_of(
+        self, known: Metadata | None, source: ImportSource, place: RecordPlace, usual: str | None = None
+    ) -> str:
         """The unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
 
         Raises:
@@ -83,9 +85,9 @@ class Format(ABC):
             problem = (
                 f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.theirs or self.units)}"
             )
-            raise Refused(place, "flywheel.unit", problem)
+            raise RecordRefused(place, "flywheel.unit", problem)
         if unit not in UNITS:
-            raise Refused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")
+            raise RecordRefused(place, "flywheel.unit", f"there is no unit {unit[:80]!r}; one of {', '.join(UNITS)}")
         return unit
 
 

@@ -18,19 +18,19 @@ from urllib.parse import unquote
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from curation.converters.chat import Part, joined, key_of, record_of
+from curation.converters.chat import ChatRow, joined, key_of, record_of
 from curation.converters.exchanged import (
     OWN,
-    Decided,
     Exchanged,
     ExchangedStep,
+    ImportedReview,
     Metadata,
     Picture,
-    Place,
-    Refused,
+    RecordPlace,
+    RecordRefused,
     metadata_of,
 )
-from curation.converters.files import Source, Target, fields_of, items_of, line_of, model_of
+from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
@@ -75,7 +75,7 @@ XML = f"""<View>
 """
 
 
-class _Open(BaseModel):
+class _LabelStudioModel(BaseModel):
     """An object whose fields may be null, as ones that are not there, and which may have others."""
 
     model_config = ConfigDict(extra="allow")
@@ -92,7 +92,7 @@ class _Open(BaseModel):
 Percent = Annotated[float | None, BeforeValidator(numeric)]
 
 
-class _Value(_Open):
+class _LabelStudioValue(_LabelStudioModel):
     x: Percent = None
     y: Percent = None
     width: Percent = None
@@ -105,15 +105,15 @@ class _Value(_Open):
     choices: list[str] = []
 
 
-class _Result(_Open):
+class _Result(_LabelStudioModel):
     id: int | str | None = None
     type: str
     from_name: str = ""
     image_rotation: Percent = None
-    value: _Value
+    value: _LabelStudioValue
 
 
-class _Answer(_Open):
+class _Answer(_LabelStudioModel):
     id: int | str | None = None
     completed_by: int | str | dict[str, Any] | None = None
     was_cancelled: bool = False
@@ -122,7 +122,7 @@ class _Answer(_Open):
     result: list[_Result] = []
 
 
-class _Data(_Open):
+class _Data(_LabelStudioModel):
     image: str
     instruction: Storable | None = None
     text: Storable | None = None
@@ -131,7 +131,7 @@ class _Data(_Open):
     flywheel: Metadata | None = None
 
 
-class _Task(_Open):
+class _LabelStudioTask(_LabelStudioModel):
     data: _Data
     annotations: list[_Answer] = Field([], validation_alias=AliasChoices("annotations", "completions"))
     """Called completions before Label Studio 1.0."""
@@ -171,34 +171,34 @@ class LabelStudio(Format):
         prediction = {"model_version": version, "result": _results(step)}
         return {"data": data, "predictions": kept.get("predictions", [prediction]), **kept.get("task", {})}
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per run of tasks of it; tasks of others are one step each."""
         return joined(self._parts(source))
 
-    def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
+    def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         for file in source.files(".json"):
             whole, value = source.document(file)
             tasks = items_of(value)
             if tasks is None:
-                problem = Refused(whole, "", "no list of tasks; export them as JSON")
-                yield whole, value if isinstance(value, Refused) else problem
+                problem = RecordRefused(whole, "", "no list of tasks; export them as JSON")
+                yield whole, value if isinstance(value, RecordRefused) else problem
                 continue
             for number, task in enumerate(tasks, 1):
-                place = Place(whole.file, number, "task")
+                place = RecordPlace(whole.file, number, "task")
                 try:
                     _check_whole(task, place)
-                    yield place, self._part(model_of(_Task, task, place), source, place)
-                except Refused as refused:
+                    yield place, self._part(model_of(_LabelStudioTask, task, place), source, place)
+                except RecordRefused as refused:
                     yield place, refused
 
-    def _part(self, task: _Task, source: Source, place: Place) -> Part:
+    def _part(self, task: _LabelStudioTask, source: ImportSource, place: RecordPlace) -> ChatRow:
         data, known = task.data, task.data.flywheel
         about = known.trajectory if known else None
         home = about is not None and source.stored(about.lake, about.trajectory_id)
         screen = UNREAD if home else _screen(data.image, source, place)
         asked = data.instruction or data.text
         if not asked:
-            raise Refused(place, "data.instruction", "no instruction")
+            raise RecordRefused(place, "data.instruction", "no instruction")
         answers = [one for one in task.annotations if not (one.was_cancelled or one.skipped)]
         own = _recorded(data, screen)
         key, number = key_of(known, place)
@@ -213,28 +213,28 @@ class LabelStudio(Format):
             kept = task.model_dump(mode="json", exclude_unset=True, exclude={"data": {"image"}})
             fields = {"data": kept.pop("data"), "predictions": kept.pop("predictions", []), "task": kept}
             step = ExchangedStep(screen, own.thought, own.action, own.text, own.error, extra={self.name: fields})
-            return Part(record_of(self.name, asked, [step], None, {}, place), key, number)
+            return ChatRow(record_of(self.name, asked, [step], None, {}, place), key, number)
         rest = [one for one in (_rest(answer) for answer in answers) if one["result"]]
         if rest:
             own = replace(own, extra={self.name: {"task": {"annotations": rest}}})
-        return Part(record_of(self.name, asked, [own], known, {}, place, decided, exact=True), key, number)
+        return ChatRow(record_of(self.name, asked, [own], known, {}, place, decided, exact=True), key, number)
 
 
-def _check_whole(task: object, place: Place) -> None:
+def _check_whole(task: object, place: RecordPlace) -> None:
     """Check that a task is one of the export `JSON`; raises Refused for one of `JSON_MIN`, which is flat."""
     fields = fields_of(task)
     if fields and "data" not in fields:
         problem = "it is missing, as in JSON_MIN, which leaves out what a step is known by: export the answers as JSON"
-        raise Refused(place, "data", problem)
+        raise RecordRefused(place, "data", problem)
 
 
-def _check_answered(answers: Sequence[_Answer], place: Place) -> None:
+def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
     """Check that no answer holds regions alone that no action is read from; raises Refused for the first one."""
     for at, answer in enumerate(answers):
         for number, region in enumerate(answer.result):
             if region.type in REGIONS:
                 problem = f"{region.type!r} says no point: answer with a key point or a rectangle"
-                raise Refused(place, f"annotations.{at}.result.{number}.type", problem)
+                raise RecordRefused(place, f"annotations.{at}.result.{number}.type", problem)
 
 
 def _rest(answer: _Answer) -> dict[str, Any]:
@@ -273,7 +273,9 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
     return ExchangedStep(screen, thought, read.action, "" if read.action else data.action, read.error)
 
 
-def _decided(answer: _Answer, own: ExchangedStep, written: str, step: int, place: Place) -> Iterator[Decided]:
+def _decided(
+    answer: _Answer, own: ExchangedStep, written: str, step: int, place: RecordPlace
+) -> Iterator[ImportedReview]:
     """What one person's answer says of a step.
 
     Args:
@@ -292,18 +294,18 @@ def _decided(answer: _Answer, own: ExchangedStep, written: str, step: int, place
     if other or (thought is not None and thought != own.thought and (action or own.action) is not None):
         meant = action or own.action
         assert meant is not None
-        yield Decided(step, person, "correct", to_json(meant), own.thought if thought is None else thought, note)
+        yield ImportedReview(step, person, "correct", to_json(meant), own.thought if thought is None else thought, note)
     words = [word for result in answer.result if result.from_name == "decision" for word in result.value.choices]
     for name in words:
         word = KNOWN.get(name)
         if word is None:
-            raise Refused(place, "annotations.result.value.choices", f"{name!r} is none of {', '.join(WORDS)}")
-        yield Decided(step if word == "error_step" else None, person, word, None, None, note)
+            raise RecordRefused(place, "annotations.result.value.choices", f"{name!r} is none of {', '.join(WORDS)}")
+        yield ImportedReview(step if word == "error_step" else None, person, word, None, None, note)
     if not words and not other and note:
-        yield Decided(step, person, "note", None, None, note)
+        yield ImportedReview(step, person, "note", None, None, note)
 
 
-def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: Place) -> Action | None:
+def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: RecordPlace) -> Action | None:
     """The action that an answer gives beside the recorded one; None where it gives none.
 
     An answer begins as a copy of what was recorded, so only what differs from that came from a person: of the text's
@@ -318,18 +320,18 @@ def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, 
         return typed
     for ends in (False, True):
         if sum((label == END) == ends for label, _, _ in marks) > 1:
-            raise Refused(place, "annotations.result.value", "several new points, of which an action has one")
+            raise RecordRefused(place, "annotations.result.value", "several new points, of which an action has one")
     shown = _pointed(marks, typed or own.action, place)
     if typed is not None and _moved(shown, typed):
         problem = f"the text says {format_action(typed)}, the point {format_action(shown)}"
-        raise Refused(place, "annotations.result.value", problem)
+        raise RecordRefused(place, "annotations.result.value", problem)
     return shown
 
 
-def _read(text: str, place: Place) -> Action:
+def _read(text: str, place: RecordPlace) -> Action:
     read = parse_reply(text)
     if read.action is None:
-        raise Refused(place, "annotations.result.value.text", f"{read.error}")
+        raise RecordRefused(place, "annotations.result.value.text", f"{read.error}")
     return read.action
 
 
@@ -340,7 +342,7 @@ def _marks_of(action: Action | None) -> list[Mark]:
     return [(str(label), fields[x], fields[y]) for x, y, label in places if x in fields]
 
 
-def _marks(answer: _Answer, screen: Picture, place: Place) -> list[Mark]:
+def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
     """The points of an answer: key points, and the centres of rectangles.
 
     Raises:
@@ -352,27 +354,27 @@ def _marks(answer: _Answer, screen: Picture, place: Place) -> list[Mark]:
     for region in (one for one in answer.result if one.type in (*POINTS, *BOXES)):
         if (region.image_rotation or 0) % 360:
             problem = f"a region of a picture turned by {region.image_rotation:g} degrees; answer it upright"
-            raise Refused(place, "annotations.result.image_rotation", problem)
+            raise RecordRefused(place, "annotations.result.image_rotation", problem)
         value = region.value
         if value.x is None or value.y is None:
-            raise Refused(place, "annotations.result.value", f"a region of type {region.type} without x and y")
+            raise RecordRefused(place, "annotations.result.value", f"a region of type {region.type} without x and y")
         x, y = (value.x, value.y) if region.type in POINTS else _centre(value, value.x, value.y, screen)
         try:
             x, y = fraction_of(x, y, "percent", screen.width, screen.height)
         except ValueError as error:
-            raise Refused(place, "annotations.result.value.x", str(error)) from error
+            raise RecordRefused(place, "annotations.result.value.x", str(error)) from error
         named = (*value.keypointlabels, *value.rectanglelabels, *labels.get(region.id, ()))
         label = next(iter(named), LABELS[0])
         if label not in (*LABELS, END) and region.type in POINTS:
             problem = (
                 f"{label[:80]!r} is no action: label the point as one of {', '.join((*LABELS, END))}, or not at all"
             )
-            raise Refused(place, "annotations.result.value.keypointlabels", problem)
+            raise RecordRefused(place, "annotations.result.value.keypointlabels", problem)
         marks.append((label if label in (*LABELS, END) else LABELS[0], x, y))
     return marks
 
 
-def _centre(value: _Value, x: float, y: float, screen: Picture) -> tuple[float, float]:
+def _centre(value: _LabelStudioValue, x: float, y: float, screen: Picture) -> tuple[float, float]:
     """The centre of a rectangle in percent; its corner is where the rectangle is turned around, clockwise.
 
     Source: label-studio-sdk 2.1.3, `converter/utils.py`, `convert_annotation_to_yolo_obb`.
@@ -389,7 +391,7 @@ def _near(one: Mark, other: Mark) -> bool:
     return one[0] == other[0] and max(abs(one[1] - other[1]), abs(one[2] - other[2])) <= ROUNDED
 
 
-def _pointed(marks: Sequence[Mark], action: Action | None, place: Place) -> Action:
+def _pointed(marks: Sequence[Mark], action: Action | None, place: RecordPlace) -> Action:
     """An action with its points moved; raises Refused where that is none."""
     fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
     for label, x, y in sorted(marks, key=lambda mark: mark[0] == END):
@@ -402,7 +404,7 @@ def _pointed(marks: Sequence[Mark], action: Action | None, place: Place) -> Acti
     try:
         return action_of(fields)
     except ValidationError as error:
-        raise Refused(place, "annotations.result", named_problem(error)) from error
+        raise RecordRefused(place, "annotations.result", named_problem(error)) from error
 
 
 def _moved(one: Action, other: Action) -> bool:
@@ -436,7 +438,7 @@ def _person(answer: _Answer) -> str:
     return f"label-studio {plain}"[:60].strip()
 
 
-def _screen(image: str, source: Source, place: Place) -> Picture:
+def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
     """The picture of a task; a local or an uploaded file is also found by its path there, or by its file's name alone.
 
     Source: label-studio-sdk 2.1.2, `_extensions/label_studio_tools/core/utils/io.py`, `get_local_path`.
@@ -445,14 +447,16 @@ def _screen(image: str, source: Source, place: Place) -> Picture:
     for name in names[:-1]:
         try:
             return source.picture(name, place, "data.image")
-        except Refused:
+        except RecordRefused:
             pass
     try:
         return source.picture(names[-1], place, "data.image")
-    except Refused as refused:
+    except RecordRefused as refused:
         if len(names) == 1:
             raise
-        raise Refused(place, "data.image", f"there is no picture of {image[:200]!r} by any of its names") from refused
+        raise RecordRefused(
+            place, "data.image", f"there is no picture of {image[:200]!r} by any of its names"
+        ) from refused
 
 
 def _names(image: str) -> list[str]:

@@ -20,9 +20,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
-from curation.converters.chat import Part, joined, key_of, record_of
-from curation.converters.exchanged import OWN, Exchanged, ExchangedStep, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import Source, Target, model_of
+from curation.converters.chat import ChatRow, joined, key_of, record_of
+from curation.converters.exchanged import (
+    OWN,
+    Exchanged,
+    ExchangedStep,
+    Metadata,
+    Picture,
+    RecordPlace,
+    RecordRefused,
+    metadata_of,
+)
+from curation.converters.files import ImportSource, Target, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lerobot_stats import Stats
 from curation.converters.parquet import IMAGE, image_of, json_of, picture_in, read_rows
@@ -122,7 +131,7 @@ class LeRobot(Format):
             **counts,
         }
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per episode.
 
         Raises:
@@ -130,19 +139,19 @@ class LeRobot(Format):
         """
         return joined(self._parts(source))
 
-    def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
+    def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         for folder in _folders(source):
             yield from self._parts_of(source, folder)
 
-    def _parts_of(self, source: Source, folder: Path) -> Iterator[tuple[Place, Part | Refused]]:
+    def _parts_of(self, source: ImportSource, folder: Path) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         key = _screen_key(folder)
         tasks, lengths = _tasks(folder), _lengths(folder)
-        held: list[tuple[Place, _Frame, Part]] = []
+        held: list[tuple[RecordPlace, _Frame, ChatRow]] = []
         for place, value in _data(source, folder):
             try:
                 frame = model_of(_Frame, value, place)
                 part = self._part(frame, key, tasks, source, place)
-            except Refused as refused:
+            except RecordRefused as refused:
                 yield place, refused
                 continue
             if held and frame.episode_index != held[-1][1].episode_index:
@@ -151,14 +160,16 @@ class LeRobot(Format):
             held.append((place, frame, part))
         yield from _whole(held, lengths)
         for episode in lengths:
-            place = Place("meta/episodes")
-            yield place, Refused(place, "episode_index", f"no frame of episode {episode} can be read in data/")
+            place = RecordPlace("meta/episodes")
+            yield place, RecordRefused(place, "episode_index", f"no frame of episode {episode} can be read in data/")
 
-    def _part(self, frame: _Frame, key: str, tasks: dict[int, str], source: Source, place: Place) -> Part:
+    def _part(
+        self, frame: _Frame, key: str, tasks: dict[int, str], source: ImportSource, place: RecordPlace
+    ) -> ChatRow:
         cell = (frame.model_extra or {}).get(key)
         screen = picture_in(cell, source, place, key)
         if frame.task_index not in tasks:
-            raise Refused(place, "task_index", f"meta/tasks.parquet has no task {frame.task_index}")
+            raise RecordRefused(place, "task_index", f"meta/tasks.parquet has no task {frame.task_index}")
         step = _step(frame, screen)
         known = frame.flywheel
         others = {name: one for name, one in (frame.model_extra or {}).items() if name not in {key, *SCHEMA.names}}
@@ -167,7 +178,7 @@ class LeRobot(Format):
         foreign = (f"{place.file}:{frame.episode_index}", frame.frame_index)
         named = known is not None and known.trajectory.trajectory_id
         own, number = key_of(known, place) if named else foreign
-        return Part(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
+        return ChatRow(record_of(self.name, tasks[frame.task_index], [step], known, {}, place), own, number)
 
 
 def _size(record: Exchanged) -> str:
@@ -176,18 +187,20 @@ def _size(record: Exchanged) -> str:
     return MIXED if len(sizes) > 1 else "{}x{}".format(*sizes.pop())
 
 
-def _folders(source: Source) -> list[Path]:
+def _folders(source: ImportSource) -> list[Path]:
     """The data set of the folder, or those of the folders in it."""
     inner = sorted(file.parent.parent for file in source.folder.glob("*/meta/info.json"))
     return inner if inner and not (source.folder / "meta").exists() else [source.folder]
 
 
-def _data(source: Source, folder: Path) -> Iterator[tuple[Place, Any]]:
+def _data(source: ImportSource, folder: Path) -> Iterator[tuple[RecordPlace, Any]]:
     for file in sorted((folder / "data").glob("chunk-*/file-*.parquet")):
         yield from read_rows(source, file)
 
 
-def _whole(held: list[tuple[Place, _Frame, Part]], lengths: dict[int, int]) -> Iterator[tuple[Place, Part | Refused]]:
+def _whole(
+    held: list[tuple[RecordPlace, _Frame, ChatRow]], lengths: dict[int, int]
+) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
     """The frames of one episode, or that some are missing: what is left would be a trajectory with holes. What was
     found is taken out of `lengths`."""
     if not held:
@@ -195,10 +208,13 @@ def _whole(held: list[tuple[Place, _Frame, Part]], lengths: dict[int, int]) -> I
     place, frame, _ = held[0]
     episode, length = frame.episode_index, lengths.pop(frame.episode_index, None)
     if length is None:
-        yield place, Refused(place, "episode_index", f"meta/episodes has no episode {episode}, or it begins twice")
+        yield (
+            place,
+            RecordRefused(place, "episode_index", f"meta/episodes has no episode {episode}, or it begins twice"),
+        )
     elif [one.frame_index for _, one, _ in held] != list(range(length)):
         problem = f"{len(held)} frames of episode {episode} can be read in turn, and it has {length}"
-        yield place, Refused(place, "frame_index", problem)
+        yield place, RecordRefused(place, "frame_index", problem)
     else:
         yield from ((place, part) for place, _, part in held)
 

@@ -11,7 +11,7 @@ their own (`copied`), and the whole of it, for an import, into the folder `CONTE
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from curation.converters.exchanged import Exchanged, Place, Refused
+from curation.converters.exchanged import Exchanged, RecordPlace, RecordRefused
 from schemas.action import from_json
 
 
@@ -67,8 +67,8 @@ class Wholes:
         if not whole(record) or any(corrected(record)):
             self._names.add(f"{about.lake}/{about.trajectory_id}")
 
-    def missing(self, record: Exchanged, place: Place) -> Refused | None:
+    def missing(self, record: Exchanged, place: RecordPlace) -> RecordRefused | None:
         """What is wrong with a copy whose trajectory was not read."""
         problem = "a copy of a step whose trajectory is not here: import the whole folder that was exported"
         there = f"{record.about.lake}/{record.about.trajectory_id}" in self._names
-        return None if there else Refused(place, "flywheel.copied", problem)
+        return None if there else RecordRefused(place, "flywheel.copied", problem)

@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curation.converters.exchanged import Picture, Place, Refused
-from curation.converters.files import MOST_BYTES, Source, Target, picture_of
+from curation.converters.exchanged import Picture, RecordPlace, RecordRefused
+from curation.converters.files import MOST_BYTES, ImportSource, Target, picture_of
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
@@ -72,21 +72,21 @@ def image_of(picture: Picture) -> dict[str, Any]:
     return {"bytes": picture.png, "path": f"{picture.sha256}.png"}
 
 
-def read_rows(source: Source, file: Path) -> Iterator[tuple[Place, Any]]:
-    """The rows of a file with their places, a few at a time; a `Refused` where it cannot be read on."""
+def read_rows(source: ImportSource, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
+    """The rows of a file with their places, a few at a time; a `RecordRefused` where it cannot be read on."""
     number = 0
     try:
         with pq.ParquetFile(file) as opened:
             for batch in opened.iter_batches(TOGETHER):
                 for row in batch.to_pylist():
                     number += 1
-                    yield Place(source.named(file), number, "row"), row
+                    yield RecordPlace(source.named(file), number, "row"), row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        place = Place(source.named(file), number + 1, "row")
-        yield place, Refused(place, "", f"no Parquet: {str(error)[:200]}")
+        place = RecordPlace(source.named(file), number + 1, "row")
+        yield place, RecordRefused(place, "", f"no Parquet: {str(error)[:200]}")
 
 
-def rows_of_any(source: Source) -> Iterator[tuple[Place, Any]]:
+def rows_of_any(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
     """The rows of all Parquet files and the records of all files of JSON of a source."""
     for file in source.files(".parquet", ".jsonl"):
         yield from read_rows(source, file) if file.suffix == ".parquet" else source.records(file)
@@ -98,16 +98,16 @@ def name_of(cell: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def picture_in(cell: Any, source: Source, place: Place, field: str) -> Picture:
+def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) -> Picture:
     """The picture of a cell: bytes, or a name below the source's folder; raises Refused where there is none."""
     content = cell.get("bytes") if isinstance(cell, dict) else None
     name = name_of(cell)
     if isinstance(content, bytes):
         if len(content) > MOST_BYTES:
-            raise Refused(place, field, f"a picture of more than {MOST_BYTES:,} bytes")
+            raise RecordRefused(place, field, f"a picture of more than {MOST_BYTES:,} bytes")
         return picture_of(content, place, field, name or "")
     if name is None:
-        raise Refused(place, field, "neither the bytes nor the name of a picture")
+        raise RecordRefused(place, field, "neither the bytes nor the name of a picture")
     return source.picture(name, place, field)
 
 

@@ -11,13 +11,13 @@ from curation.converters.exchanged import (
     OWN,
     About,
     Correction,
-    Decided,
     Exchanged,
     ExchangedStep,
-    Found,
+    ImportedReview,
     Picture,
     Sampled,
     StepAbout,
+    StepAssessment,
 )
 from curation.pictures import difference_hash
 from models.families.dialects import format_action, format_reply
@@ -52,14 +52,14 @@ class Import:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class ImportedRows:
     """The rows of one imported trajectory."""
 
     trajectory: Trajectory
     steps: list[Step]
     screenshots: list[Screenshot]
     reflections: list[Reflection]
-    decided: tuple[Decided, ...]
+    decided: tuple[ImportedReview, ...]
     """What people decided on it elsewhere."""
 
 
@@ -68,7 +68,7 @@ def exchanged_of(
     trajectory: Trajectory,
     steps: Sequence[Step],
     pictures: Mapping[str, Picture],
-    found: Mapping[int, Found],
+    found: Mapping[int, StepAssessment],
     corrections: Mapping[int, Correction] | None = None,
     withheld: bool = False,
     targets: Collection[int] | None = None,
@@ -110,7 +110,11 @@ def exchanged_of(
 
 
 def _exchanged(
-    step: Step, picture: Picture, found: Found | None, correction: Correction | None, targets: Collection[int] | None
+    step: Step,
+    picture: Picture,
+    found: StepAssessment | None,
+    correction: Correction | None,
+    targets: Collection[int] | None,
 ) -> ExchangedStep:
     extra = json.loads(step.extra or "{}")
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
@@ -145,7 +149,7 @@ def _sampled(step: Step) -> Sampled | None:
     return Sampled(step.raw_text, tuple(step.token_ids), logprobs)
 
 
-def rows_of(record: Exchanged, of: Import) -> Rows:
+def rows_of(record: Exchanged, of: Import) -> ImportedRows:
     """The rows of an imported trajectory, its id and seed derived from what it holds.
 
     Its replies are stored as those of demonstrations are: in thousandths of the screen, in the first dialect.
@@ -182,7 +186,7 @@ def rows_of(record: Exchanged, of: Import) -> Rows:
         extra=_json({**extra, NAME: record.name}),
     )
     shown = [step.screen for step in record.steps] + ([record.after] if record.after else [])
-    return Rows(
+    return ImportedRows(
         trajectory,
         [_row(trajectory, record, number) for number in range(len(record.steps))],
         list({picture.sha256: _screenshot(picture, of.iteration) for picture in shown}.values()),
@@ -249,7 +253,7 @@ def _screenshot(picture: Picture, iteration: int) -> Screenshot:
     )
 
 
-def _reflection(trajectory: Trajectory, number: int, found: Found | None, of: Import) -> Reflection | None:
+def _reflection(trajectory: Trajectory, number: int, found: StepAssessment | None, of: Import) -> Reflection | None:
     if found is None:
         return None
     return Reflection(

@@ -16,19 +16,19 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from curation.converters.chat import MARKS, Part, joined, key_of, masks_of, record_of
+from curation.converters.chat import MARKS, ChatRow, joined, key_of, masks_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import (
     OWN,
     Exchanged,
     ExchangedStep,
     Metadata,
-    Place,
-    Refused,
+    RecordPlace,
+    RecordRefused,
     StepAbout,
     metadata_of,
 )
-from curation.converters.files import CONTEXT, Source, Target, line_of, model_of
+from curation.converters.files import CONTEXT, ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
 from curation.converters.tokens import for_trainers, plain, plain_between
@@ -66,7 +66,7 @@ class _Turn(BaseModel):
     value: Storable
 
 
-class _Row(BaseModel):
+class _ScaleCuaRow(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     image: str | list[str]
@@ -118,25 +118,28 @@ class ScaleCua(Format):
             OWN: metadata_of(record, self.name, self.unit, step=number, copied=copied),
         }
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per run of rows."""
-        return ((place, one if isinstance(one, Refused) else _closed(one)) for place, one in joined(self._rows(source)))
+        return (
+            (place, one if isinstance(one, RecordRefused) else _closed(one))
+            for place, one in joined(self._rows(source))
+        )
 
-    def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
+    def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         for file in source.files(".jsonl"):
             for place, value in source.records(file):
                 try:
-                    yield place, self._part(model_of(_Row, value, place), source, place)
-                except Refused as refused:
+                    yield place, self._part(model_of(_ScaleCuaRow, value, place), source, place)
+                except RecordRefused as refused:
                     yield place, refused
 
-    def _part(self, row: _Row, source: Source, place: Place) -> Part:
+    def _part(self, row: _ScaleCuaRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         name, human, answer = _one_of_each(row, place)
         begin = human.find(_TASK)
         previous = _PREVIOUS.search(human, begin)
         if begin < 0 or previous is None:
-            raise Refused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
+            raise RecordRefused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         instruction = human[begin + len(_TASK) : previous.start()]
         if known is not None and human.startswith(ASK):  # which is written here
             instruction = _BROKEN_HEADING.sub(r"\1", instruction)
@@ -152,7 +155,7 @@ class ScaleCua(Format):
         except NoAction as unmapped:
             error = str(unmapped)
         except OutOfScreen as outside:
-            raise Refused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
+            raise RecordRefused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
         kept: dict[str, Any] = {}
         if operation != code or _is_answer(action, code):  # what they say in words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
@@ -167,22 +170,22 @@ class ScaleCua(Format):
         named = known is not None and known.trajectory.trajectory_id
         key, number = key_of(known, place) if named else (instruction, before)
         copied = known is not None and known.copied
-        return Part(record_of(self.name, instruction, [step], known, {}, place), key, number, copied)
+        return ChatRow(record_of(self.name, instruction, [step], known, {}, place), key, number, copied)
 
 
-def _one_of_each(row: _Row, place: Place) -> tuple[str, str, str]:
+def _one_of_each(row: _ScaleCuaRow, place: RecordPlace) -> tuple[str, str, str]:
     """The picture's name, the question and the answer of a row; raises Refused where there are more, or a placeholder
     without a picture, of which all but the first would be left out."""
     names = [row.image] if isinstance(row.image, str) else row.image
     if len(names) != 1:
         left = f"; {names[1][:200]!r} is left over" if names else ""
-        raise Refused(place, "image", f"{counted(len(names), 'picture')}, a step has one screen{left}")
+        raise RecordRefused(place, "image", f"{counted(len(names), 'picture')}, a step has one screen{left}")
     for who in ("human", "gpt"):
         if (turns := sum(one.who == who for one in row.conversations)) > 1:
-            raise Refused(place, "conversations", f"{turns} turns of `{who}`, a row is one step")
+            raise RecordRefused(place, "conversations", f"{turns} turns of `{who}`, a row is one step")
     human = next((one.value for one in row.conversations if one.who == "human"), "")
     if (slots := human.count(IMAGE)) > 1:
-        raise Refused(place, "conversations.0.value", f"{slots} placeholders for 1 picture")
+        raise RecordRefused(place, "conversations.0.value", f"{slots} placeholders for 1 picture")
     return names[0], human, next((one.value for one in row.conversations if one.who == "gpt"), "")
 
 

@@ -19,8 +19,8 @@ from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
     SHOWN,
-    Message,
-    Turn,
+    ChatMessage,
+    ChatTurn,
     Writing,
     calls_of,
     chat_of,
@@ -35,8 +35,8 @@ from curation.converters.chat import (
     thought_of,
     turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import CONTEXT, Source, Target, fields_of, items_of, model_of
+from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
+from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, items_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
@@ -51,7 +51,7 @@ SCHEMA = pa.schema([("messages", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, p
 STEPS = pa.schema([("prompt", MESSAGES), ("completion", MESSAGES), ("images", pa.list_(IMAGE)), (OWN, pa.string())])
 
 
-class _Message(BaseModel):
+class _TrlMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     role: str
@@ -63,14 +63,14 @@ def _object(value: Any) -> Any:
     return from_json(value) if isinstance(value, str) else value
 
 
-class _Row(BaseModel):
+class _TrlRow(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    messages: list[_Message] | None = None
-    prompt: list[_Message] | None = None
-    completion: list[_Message] | None = None
-    chosen: list[_Message] | None = None
-    rejected: list[_Message] | None = None
+    messages: list[_TrlMessage] | None = None
+    prompt: list[_TrlMessage] | None = None
+    completion: list[_TrlMessage] | None = None
+    chosen: list[_TrlMessage] | None = None
+    rejected: list[_TrlMessage] | None = None
     label: Any = None
     """True or false says whether the last reply is a desirable one; anything else is a class."""
     images: list[Any] | None = None
@@ -101,7 +101,7 @@ class Trl(Format):
     def _completion(self, one: Lesson) -> dict[str, Any]:
         writing, shown = Writing(self.unit, self.dialect), for_trainers(one.record)
         turns = chat_of(shown, one.step, SHOWN, writing)
-        reply = Turn("assistant", writing.reply(shown.steps[-1]))
+        reply = ChatTurn("assistant", writing.reply(shown.steps[-1]))
         return {
             "prompt": [_message(turn) for turn in turns],
             "completion": [_message(reply)],
@@ -112,7 +112,7 @@ class Trl(Format):
     def _row(self, record: Exchanged) -> dict[str, Any]:
         writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
         last = len(record.steps) - 1
-        turns = [*chat_of(shown, last, last + 1, writing), Turn("assistant", writing.reply(shown.steps[last]))]
+        turns = [*chat_of(shown, last, last + 1, writing), ChatTurn("assistant", writing.reply(shown.steps[last]))]
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
         came = kept.get("row", {}).get("messages") or ()
@@ -125,15 +125,15 @@ class Trl(Format):
             OWN: json_of(metadata),
         }
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per row."""
         wholes = Wholes()
         for place, value in rows_of_any(source):
             try:
                 check_row(value, WANTED, place)
-                row = model_of(_Row, value, place)
+                row = model_of(_TrlRow, value, place)
                 record = self._record(row, source, place)
-            except Refused as refused:
+            except RecordRefused as refused:
                 yield place, refused
                 continue
             if row.flywheel is None or not row.flywheel.copied:
@@ -142,7 +142,7 @@ class Trl(Format):
             elif missing := wholes.missing(record, place):
                 yield place, missing
 
-    def _record(self, row: _Row, source: Source, place: Place) -> Exchanged:
+    def _record(self, row: _TrlRow, source: ImportSource, place: RecordPlace) -> Exchanged:
         unit = self.unit_of(row.flywheel, source, place)
         said = _messages(row, place)
         cells = _cells(row, said)
@@ -170,7 +170,7 @@ def _card(completions: bool) -> str:
     return f"---\nconfigs:\n{configs}---\n"
 
 
-def _message(turn: Turn) -> dict[str, Any]:
+def _message(turn: ChatTurn) -> dict[str, Any]:
     part = {"type": "image", "text": None} if turn.screen else {"type": "text", "text": turn.text}
     return {"role": turn.role, "content": [part]}
 
@@ -210,7 +210,7 @@ class _Cell:
 class _Said:
     """A message as it was read."""
 
-    message: Message
+    message: ChatMessage
     own: tuple[_Cell | None, ...] = ()
     """For each placeholder the picture that its part holds; None where it is the next one of the row's."""
 
@@ -219,7 +219,7 @@ class _Said:
         return replace(self, message=replace(self.message, masked=self.message.masked or off))
 
 
-def _messages(row: _Row, place: Place) -> list[_Said]:
+def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
     """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
     context. Where the row names as many pictures as parts are placeholders, it names theirs."""
     used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
@@ -228,7 +228,7 @@ def _messages(row: _Row, place: Place) -> list[_Said]:
     pictures = len(row.images) if row.images is not None else int(row.image is not None)
     tagged = not parts or pictures not in (len(parts), len(parts) - own)
 
-    def said(name: str, messages: list[_Message] | None) -> list[_Said]:
+    def said(name: str, messages: list[_TrlMessage] | None) -> list[_Said]:
         read = [_read(one, f"{name}.{at}", place, tagged) for at, one in enumerate(messages or [])]
         return [replace(one, own=(None,) * len(one.own)) for one in read] if pictures == len(parts) else read
 
@@ -244,7 +244,7 @@ def _messages(row: _Row, place: Place) -> list[_Said]:
     return [one.masked(off) for one, off in zip(every, masks_of(row.model_extra or {}, len(every), place), strict=True)]
 
 
-def _placed(messages: list[Message], pictures: int, place: Place) -> list[Message]:
+def _placed(messages: list[ChatMessage], pictures: int, place: RecordPlace) -> list[ChatMessage]:
     """The messages; where none has a placeholder, the first of the user has one for each picture, as TRL puts them."""
     first = next((at for at, message in enumerate(messages) if message.role == "user"), None)
     if first is None or any(None in message.parts for message in messages):
@@ -255,7 +255,7 @@ def _placed(messages: list[Message], pictures: int, place: Place) -> list[Messag
     return [*messages[:first], asked, *messages[first + 1 :]]
 
 
-def _cells(row: _Row, said: list[_Said]) -> list[_Cell]:
+def _cells(row: _TrlRow, said: list[_Said]) -> list[_Cell]:
     """The pictures of a row in the order of their placeholders, of which some hold their own; then those that are
     left."""
     left = [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
@@ -267,7 +267,7 @@ def _cells(row: _Row, said: list[_Said]) -> list[_Cell]:
     return [*cells, *left]
 
 
-def _every(row: _Row) -> list[_Message]:
+def _every(row: _TrlRow) -> list[_TrlMessage]:
     """All messages of a row, of which some are no part of the trajectory."""
     lists = (row.messages, row.prompt, row.completion, row.chosen, row.rejected)
     return [message for messages in lists for message in messages or ()]
@@ -278,7 +278,7 @@ def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _read(message: _Message, field: str, place: Place, tagged: bool) -> _Said:
+def _read(message: _TrlMessage, field: str, place: RecordPlace, tagged: bool) -> _Said:
     """A message.
 
     Args:
@@ -302,9 +302,9 @@ def _read(message: _Message, field: str, place: Place, tagged: bool) -> _Said:
             parts += [text] if whole_text else split(text)
             own += [None] * (parts.count(None) - len(own))
         else:
-            raise Refused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
+            raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
-    return _Said(Message(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own))
+    return _Said(ChatMessage(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own))
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:

@@ -16,9 +16,9 @@ from curation.converters.chat import (
     CHAT_UNITS,
     SHOWN,
     SLOT,
-    Message,
-    Part,
-    Turn,
+    ChatMessage,
+    ChatRow,
+    ChatTurn,
     Writing,
     chat_of,
     check_row,
@@ -33,8 +33,8 @@ from curation.converters.chat import (
     thought_of,
     turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import Source, Target, items_of, line_of, model_of
+from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
+from curation.converters.files import ImportSource, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
 from curation.converters.tokens import for_trainers, plain, plain_between
@@ -46,17 +46,17 @@ SCREEN = "<|vision_start|><|image_pad|><|vision_end|>"
 HEADING = "## User Instruction\n"
 
 
-class _Message(BaseModel):
+class _UiTarsMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     role: Literal["system", "user", "assistant"]
     content: Storable
 
 
-class _Row(BaseModel):
+class _UiTarsRow(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    messages: list[_Message]
+    messages: list[_UiTarsMessage]
     images: list[str] = []
     flywheel: Metadata | None = None
 
@@ -93,8 +93,8 @@ class UiTars(Format):
             }
         writing, shown = Writing(self.unit, self.dialect), for_trainers(record)
         system, asked, *rest = chat_of(shown, number, SHOWN, writing)
-        opening = Turn("user", f"{system.text}\n\n{HEADING}{asked.text}")
-        turns = [opening, *rest, Turn("assistant", writing.reply(shown.steps[number]))]
+        opening = ChatTurn("user", f"{system.text}\n\n{HEADING}{asked.text}")
+        turns = [opening, *rest, ChatTurn("assistant", writing.reply(shown.steps[number]))]
         learnt = len(turns) if copied or record.is_target(number) else None
         messages = [
             {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learnt)}
@@ -106,21 +106,21 @@ class UiTars(Format):
             OWN: metadata,
         }
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per row, or per rows of one trajectory of a flywheel."""
         return joined(self._rows(source))
 
-    def _rows(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
+    def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         for file in source.files(".jsonl", ".json"):
             for place, value in source.records(file):
                 try:
                     row = _row(value)
                     check_row(row, ("messages",), place)
-                    yield place, self._part(model_of(_Row, row, place), source, place)
-                except Refused as refused:
+                    yield place, self._part(model_of(_UiTarsRow, row, place), source, place)
+                except RecordRefused as refused:
                     yield place, refused
 
-    def _part(self, row: _Row, source: Source, place: Place) -> Part:
+    def _part(self, row: _UiTarsRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
         off = masks_of(row.model_extra or {}, len(row.messages), place)
         messages = [_read(one, f"messages.{at}", off[at]) for at, one in enumerate(row.messages)]
@@ -136,7 +136,7 @@ class UiTars(Format):
         key, step = key_of(known, place)
         instruction = prompt.split(HEADING, 1)[-1].strip() if kept else prompt.split(HEADING, 1)[-1]
         copied = known is not None and known.copied
-        return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
+        return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
 def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _row(value: Any) -> Any:
     return value if messages is None else {"messages": messages}
 
 
-def _read(message: _Message, field: str, off: bool) -> Message:
+def _read(message: _UiTarsMessage, field: str, off: bool) -> ChatMessage:
     """A message; a reply has no placeholders.
 
     Args:
@@ -170,7 +170,7 @@ def _read(message: _Message, field: str, off: bool) -> Message:
     """
     reply, given = message.role == "assistant", message.model_extra or {}
     parts = [reply_of(message.content, given)] if reply else split(message.content)
-    return Message(message.role, parts, field, off or is_masked(given), thought_of(given))
+    return ChatMessage(message.role, parts, field, off or is_masked(given), thought_of(given))
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:

@@ -17,9 +17,9 @@ from curation.converters.chat import (
     MARKS,
     SHOWN,
     SLOT,
-    Message,
-    Part,
-    Turn,
+    ChatMessage,
+    ChatRow,
+    ChatTurn,
     Writing,
     chat_of,
     check_row,
@@ -34,8 +34,8 @@ from curation.converters.chat import (
     thought_of,
     turns_of,
 )
-from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Place, Refused, metadata_of
-from curation.converters.files import CONTEXT, Source, Target, fields_of, model_of
+from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, RecordPlace, RecordRefused, metadata_of
+from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
@@ -56,32 +56,32 @@ SCHEMA = pa.schema(
 )
 
 
-class _Open(BaseModel):
+class _VerlModel(BaseModel):
     model_config = ConfigDict(extra="allow")
 
 
-class _Message(_Open):
+class _VerlMessage(_VerlModel):
     role: str
     content: Storable
 
 
-class _Reward(_Open):
+class _VerlReward(_VerlModel):
     style: Storable | None = None
     ground_truth: Storable
 
 
-class _Info(_Open):
+class _Info(_VerlModel):
     split: Storable | None = None
     index: Annotated[int, Field(ge=-(2**63), lt=2**63)] | None = None
     flywheel: Json[Metadata] | None = None
 
 
-class _Row(_Open):
+class _VerlRow(_VerlModel):
     data_source: Storable | None = None
     ability: Storable | None = None
-    prompt: list[_Message]
+    prompt: list[_VerlMessage]
     images: list[Any] = []
-    reward_model: _Reward
+    reward_model: _VerlReward
     extra_info: _Info | None = None
 
 
@@ -148,19 +148,19 @@ class Verl(Format):
             "extra_info": {"split": info.get("split"), "index": info.get("index", index), OWN: json_of(metadata)},
         }
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per row, or per rows of one trajectory of a flywheel."""
         return joined(self._parts(source))
 
-    def _parts(self, source: Source) -> Iterator[tuple[Place, Part | Refused]]:
+    def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
         for place, value in rows_of_any(source):
             try:
                 check_row(value, ("prompt",), place)
-                yield place, self._part(model_of(_Row, value, place), source, place)
-            except Refused as refused:
+                yield place, self._part(model_of(_VerlRow, value, place), source, place)
+            except RecordRefused as refused:
                 yield place, refused
 
-    def _part(self, row: _Row, source: Source, place: Place) -> Part:
+    def _part(self, row: _VerlRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known = row.extra_info.flywheel if row.extra_info else None
         unit = self.unit_of(known, source, place)
         prompt = [_read(one, f"prompt.{at}") for at, one in enumerate(row.prompt)]
@@ -170,21 +170,21 @@ class Verl(Format):
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
         off = masks_of(row.model_extra or {}, len(prompt) + 1, place)
-        reply = Turn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
+        reply = ChatTurn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}
         if known is None:
             kept = {"row": row.model_dump(mode="json", exclude={"images"}, exclude_unset=True), "unit": unit}
         key, step = key_of(known, place)
         copied = known is not None and known.copied
-        return Part(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
+        return ChatRow(record_of(self.name, instruction, steps, known, kept, place), key, step, copied)
 
 
-def _read(message: _Message, field: str) -> Message:
+def _read(message: _VerlMessage, field: str) -> ChatMessage:
     """A message of a prompt, all of which is context."""
     given = message.model_extra or {}
     parts = split(reply_of(message.content, given))
-    return Message(message.role, parts, field, masked=True, thought=thought_of(given))
+    return ChatMessage(message.role, parts, field, masked=True, thought=thought_of(given))
 
 
 def _came(record: Exchanged) -> bool:

@@ -38,7 +38,7 @@ class TaskFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _ComparedStep:
     """One step, as far as it is compared."""
 
     action: Mapping[str, Any]
@@ -49,19 +49,21 @@ class _Done:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _AcceptedTrajectory:
     """One accepted trajectory, as far as it is compared."""
 
     trajectory_id: str
     group_id: str | None
-    steps: Sequence[_Done]
+    steps: Sequence[_ComparedStep]
 
 
 @dataclass(slots=True)
 class Accepted:
     """The accepted trajectories of earlier iterations and, so far, of this one."""
 
-    _seen: dict[tuple[str, str], list[_Seen]] = field(default_factory=dict[tuple[str, str], list[_Seen]])
+    _seen: dict[tuple[str, str], list[_AcceptedTrajectory]] = field(
+        default_factory=dict[tuple[str, str], list[_AcceptedTrajectory]]
+    )
 
     def add(self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> None:
         """Notes an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
@@ -125,27 +127,27 @@ def asked(task_id: str, instruction: str) -> tuple[str, str]:
     return (environment, " ".join(instruction.split()).lower()) if environment == IMPORTED else (task_id, instruction)
 
 
-def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Seen:
+def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _AcceptedTrajectory:
     way = [steps[at] for at in shortest_way([step.screenshot for step in steps])]
     done = [
-        _Done(
+        _ComparedStep(
             json.loads(step.action or "{}"), step.screenshot, looks.get(step.screenshot),
             step.next_screenshot, looks.get(step.next_screenshot or ""),
         )
         for step in way
         if step is way[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")
     ]  # fmt: skip
-    return _Seen(trajectory.trajectory_id, trajectory.group_id, done)
+    return _AcceptedTrajectory(trajectory.trajectory_id, trajectory.group_id, done)
 
 
-def _is_copy(one: Sequence[_Done], other: Sequence[_Done], alike: _Alike, distance: float) -> bool:
+def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike: _Alike, distance: float) -> bool:
     """Whether the longer of two does what the shorter does, in order, and is idle besides.
 
     The last step of each is never idle: it was rewarded, whatever it showed.
     """
     short, long = sorted((one, other), key=len)
 
-    def same(one: _Done, two: _Done) -> bool:
+    def same(one: _ComparedStep, two: _ComparedStep) -> bool:
         does = _does_the_same(one.action, two.action, distance)
         return does and alike(one.screen, one.look, two.screen, two.look)
 
@@ -160,7 +162,7 @@ def _is_copy(one: Sequence[_Done], other: Sequence[_Done], alike: _Alike, distan
     return len(short) - 1 in reached
 
 
-def _is_idle(step: _Done, alike: _Alike) -> bool:
+def _is_idle(step: _ComparedStep, alike: _Alike) -> bool:
     waits = step.action.get("type") == "wait"
     return waits or alike(step.screen, step.look, step.next_screen, step.next_look)
 

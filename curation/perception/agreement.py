@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from curation.perception.screen import Screen
+from curation.perception.screen import RecognisedScreen
 from schemas.observation import Element
 
 NEAR = 0.03
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class WordRecall:
     """Words found and missed, over any number of screens."""
 
     there: int = 0
@@ -28,10 +28,10 @@ class Agreement:
     right: int = 0
     """Those of them that stand in a name at their place."""
 
-    def __add__(self, other: "Agreement") -> "Agreement":
+    def __add__(self, other: "WordRecall") -> "WordRecall":
         """Both together."""
         sums = ((getattr(self, name) + getattr(other, name)) for name in ("there", "found", "read", "right"))
-        return Agreement(*sums)
+        return WordRecall(*sums)
 
     @property
     def recall(self) -> float:
@@ -44,7 +44,7 @@ class Agreement:
         return self.right / max(1, self.read)
 
 
-def agreement(screen: Screen, lines: Sequence[Element]) -> Agreement:
+def agreement(screen: RecognisedScreen, lines: Sequence[Element]) -> WordRecall:
     """Of one screen; words of names that can be read count, and lines within an element whose whole text is known."""
     known = [one for one in screen.elements if screen.legible(one)]
     there = [(word, one) for one in known for word in words(one.name)]
@@ -53,7 +53,7 @@ def agreement(screen: Screen, lines: Sequence[Element]) -> Agreement:
     read = [(word, line) for line in lines for word in words(line.name) if _within_any(line, texts)]
     found = sum(any(word in words(line.name) and _near(line, one) for line in lines) for word, one in there)
     right = sum(any(word in words(one.name) and _near(line, one) for one in texts) for word, line in read)
-    return Agreement(len(there), found, len(read), right)
+    return WordRecall(len(there), found, len(read), right)
 
 
 def words(text: str) -> Counter[str]:

@@ -1,6 +1,6 @@
 """Dense caption: a whole screen in words, element by element, in the order in which people read."""
 
-from curation.perception.screen import MAX_NAME, Perceived, Screen, at
+from curation.perception.screen import MAX_NAME, Perceived, RecognisedScreen, at
 from schemas.observation import Element, elements_of
 from schemas.tables.step import Step
 
@@ -12,7 +12,7 @@ ROW = 0.03
 """Of the screen's height: what begins within it stands in one row."""
 
 
-def captions(screen: Screen, most: int) -> list[Perceived]:
+def captions(screen: RecognisedScreen, most: int) -> list[Perceived]:
     """One, where there is something to tell."""
     shown = sorted((one for one in screen.elements if tellable(screen, one)), key=_reading_order)
     if not shown:
@@ -23,7 +23,7 @@ def captions(screen: Screen, most: int) -> list[Perceived]:
     return [Perceived(screen.pick(WORDINGS, "caption"), f"{'; '.join(listed)}.")]
 
 
-def tellable(screen: Screen, element: Element) -> bool:
+def tellable(screen: RecognisedScreen, element: Element) -> bool:
     """Whether words can say what it is: by its name, or by a kind that people know at sight."""
     return screen.legible(element) or element.kind in KNOWN_AT_SIGHT
 
@@ -31,7 +31,7 @@ def tellable(screen: Screen, element: Element) -> bool:
 def listed_elements(step: Step) -> list[Element]:
     """The elements of a step's screen that words can say something of."""
     elements = elements_of(step.elements)
-    screen = Screen(step.screenshot, step.screen_width, step.screen_height, tuple(elements), "page")
+    screen = RecognisedScreen(step.screenshot, step.screen_width, step.screen_height, tuple(elements), "page")
     return [one for one in elements if tellable(screen, one)]
 
 

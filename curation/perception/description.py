@@ -1,7 +1,7 @@
 """Element description: what is at a place, what it looks like, where it is and what it is for."""
 
 from curation.perception.colours import colour
-from curation.perception.screen import Perceived, Screen, at
+from curation.perception.screen import Perceived, RecognisedScreen, at
 from schemas.observation import Element
 
 WORDINGS = (
@@ -25,7 +25,7 @@ USES = {
 """By kind; other kinds are not described."""
 
 
-def descriptions(screen: Screen, most: int) -> list[Perceived]:
+def descriptions(screen: RecognisedScreen, most: int) -> list[Perceived]:
     """One each of at most so many elements."""
     chosen = screen.drawn(screen.known, most, "description")
     return [
@@ -34,7 +34,7 @@ def descriptions(screen: Screen, most: int) -> list[Perceived]:
     ]
 
 
-def described(screen: Screen, element: Element) -> str:
+def described(screen: RecognisedScreen, element: Element) -> str:
     """Kind, name, colour, place and use in two sentences at most."""
     looks = colour(screen.png, element)
     noun = " ".join(part for part in (looks, screen.called(element)) if part)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont
 
-from curation.perception.screen import Perceived, Screen
+from curation.perception.screen import Perceived, RecognisedScreen
 from schemas.observation import Element
 from schemas.picture import rgb_of
 
@@ -19,7 +19,7 @@ PEN, PAPER = (200, 0, 160), (255, 255, 255)
 Box = tuple[int, int, int, int]
 
 
-def marks(screen: Screen, most: int) -> list[Perceived]:
+def marks(screen: RecognisedScreen, most: int) -> list[Perceived]:
     """At most so many questions about one picture; none where fewer than two elements can be marked."""
     marked = placed(screen, screen.drawn(screen.known, MOST, "marks")) if screen.png else []
     if len(marked) < 2:
@@ -35,7 +35,7 @@ def marks(screen: Screen, most: int) -> list[Perceived]:
     return found
 
 
-def placed(screen: Screen, elements: Sequence[Element]) -> list[tuple[Element, Box]]:
+def placed(screen: RecognisedScreen, elements: Sequence[Element]) -> list[tuple[Element, Box]]:
     """The elements beside which a label fits, each with its label's box in pixels: on a plain piece of the picture, so
     that it hides nothing, and off the other ones."""
     picture = rgb_of(screen.png)
@@ -54,7 +54,7 @@ def placed(screen: Screen, elements: Sequence[Element]) -> list[tuple[Element, B
     return found
 
 
-def draw(screen: Screen, marked: Sequence[tuple[Element, Box]]) -> bytes:
+def draw(screen: RecognisedScreen, marked: Sequence[tuple[Element, Box]]) -> bytes:
     """The PNG of the screen with a box around each element and its number, from 1, on its label."""
     picture = rgb_of(screen.png)
     pen = ImageDraw.Draw(picture)
@@ -69,12 +69,12 @@ def draw(screen: Screen, marked: Sequence[tuple[Element, Box]]) -> bytes:
     return out.getvalue()
 
 
-def scale(screen: Screen) -> float:
+def scale(screen: RecognisedScreen) -> float:
     """How much larger labels are than on a screen of `SIZE`."""
     return max(1.0, screen.height / SIZE / 2)
 
 
-def _pixels(screen: Screen, element: Element) -> Box:
+def _pixels(screen: RecognisedScreen, element: Element) -> Box:
     left, top, right, bottom = element.box
     return (
         round(left * screen.width),

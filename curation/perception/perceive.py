@@ -10,17 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import zip_longest
 
-from curation.annotation import MOST_TARGETS, Decision, annotation, grounding_annotations
+from curation.annotation import MOST_TARGETS, TrajectoryRoute, annotation, grounding_annotations
 from curation.perception.caption import captions
 from curation.perception.description import descriptions
 from curation.perception.marks import marks
 from curation.perception.question import questions
-from curation.perception.screen import Perceived, Screen
+from curation.perception.screen import Perceived, RecognisedScreen
 from schemas.action import Click, to_json
 from schemas.tables.annotation import Annotation, Kind
 from schemas.tables.step import Step
 
-Maker = Callable[[Screen, int], list[Perceived]]
+Maker = Callable[[RecognisedScreen, int], list[Perceived]]
 MAKERS: Mapping[Kind, Maker] = {
     "description": descriptions,
     "caption": captions,
@@ -36,7 +36,7 @@ class Chosen:
     A screen is known by its first step; those whose sha256 is least are kept, which is a draw that needs no state.
     """
 
-    decisions: Mapping[str, Decision]
+    decisions: Mapping[str, TrajectoryRoute]
     """By trajectory; what is in quarantine or failed by its environment shows nothing that is learnt from."""
     most: int
     steps: dict[str, tuple[Step, Step | None]] = field(default_factory=dict[str, tuple[Step, Step | None]])
@@ -58,7 +58,7 @@ class Chosen:
 
 
 def perceive(
-    screen: Screen, step: Step, kinds: Collection[str], most: int, now: datetime
+    screen: RecognisedScreen, step: Step, kinds: Collection[str], most: int, now: datetime
 ) -> tuple[list[Annotation], list[bytes]]:
     """Every kind that is asked for, of one screen, and the pictures that were drawn for it; what stands where too, of a
     screen that was read off its pixels."""
@@ -79,7 +79,7 @@ def picture_name(png: bytes) -> str:
     return hashlib.sha256(png).hexdigest()
 
 
-def _row(step: Step, kind: Kind, screen: Screen, one: Perceived, now: datetime, number: int) -> Annotation:
+def _row(step: Step, kind: Kind, screen: RecognisedScreen, one: Perceived, now: datetime, number: int) -> Annotation:
     place = None if one.place is None else to_json(Click(x=one.place[0], y=one.place[1]))
     made = annotation(step, kind, screen.author, one.answer, place, now, number)
     drawn = {} if one.picture is None else {"before": screen.digest, "after": picture_name(one.picture)}

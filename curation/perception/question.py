@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import islice, zip_longest
 
-from curation.perception.screen import LEAST_WIDTH, MARGIN, Perceived, Screen
+from curation.perception.screen import LEAST_WIDTH, MARGIN, Perceived, RecognisedScreen
 from schemas.observation import Element
 
 COUNTED = {"button": "buttons", "text field": "text fields", "checkbox": "checkboxes", "radio": "radio buttons"}
@@ -14,17 +14,24 @@ ABSENT = ("Delete", "Archive", "Print", "Refresh", "Sign out", "Upload")
 """Names that are asked for where there is none such."""
 
 
-def questions(screen: Screen, most: int) -> list[Perceived]:
+def questions(screen: RecognisedScreen, most: int) -> list[Perceived]:
     """At most so many: the first of each sort, then the second; which sort begins is the screen's own."""
     if screen.author == "page":
-        sorts: tuple[Callable[[Screen], Iterator[Perceived]], ...] = (counts, presence, values, checks, order, written)
+        sorts: tuple[Callable[[RecognisedScreen], Iterator[Perceived]], ...] = (
+            counts,
+            presence,
+            values,
+            checks,
+            order,
+            written,
+        )
     else:  # who reads pixels knows words, and neither kinds nor what was overlooked
         sorts = (order, written)
     in_turn = zip_longest(*(sort(screen) for sort in screen.turned(sorts, "sorts")))
     return list(islice((one for several in in_turn for one in several if one), most))
 
 
-def counts(screen: Screen) -> Iterator[Perceived]:
+def counts(screen: RecognisedScreen) -> Iterator[Perceived]:
     """How many there are of a kind."""
     found = Counter(element.kind for element in screen.elements)
     for kind in screen.turned([kind for kind in COUNTED if 0 < found[kind] <= MOST_COUNTED], "count"):
@@ -32,7 +39,7 @@ def counts(screen: Screen) -> Iterator[Perceived]:
         yield Perceived(wording.replace("{kinds}", COUNTED[kind]), f"{found[kind]}.")
 
 
-def presence(screen: Screen) -> Iterator[Perceived]:
+def presence(screen: RecognisedScreen) -> Iterator[Perceived]:
     """Whether there is a thing of a name; every second time there is none."""
     there = [one for one in screen.named if one.kind in ("button", "link", "tab", "checkbox", "radio")]
     names = {one.name.casefold() for one in screen.elements}
@@ -43,7 +50,7 @@ def presence(screen: Screen) -> Iterator[Perceived]:
         yield Perceived(f'Is there a {element.kind} "{name}"?', "No." if missing else "Yes.")
 
 
-def values(screen: Screen) -> Iterator[Perceived]:
+def values(screen: RecognisedScreen) -> Iterator[Perceived]:
     """What a field holds, where all of it can be seen."""
     for element in screen.drawn([one for one in screen.known if one.kind in ("text field", "select")], 2, "value"):
         wide = (element.box[2] - element.box[0]) * screen.width
@@ -53,13 +60,13 @@ def values(screen: Screen) -> Iterator[Perceived]:
             yield Perceived(_about(asked, screen, element), answer)
 
 
-def checks(screen: Screen) -> Iterator[Perceived]:
+def checks(screen: RecognisedScreen) -> Iterator[Perceived]:
     """Whether something is checked."""
     for element in screen.drawn([one for one in screen.named if one.kind in ("checkbox", "radio")], 2, "check"):
         yield Perceived(_about("Is the {thing} checked?", screen, element), "Yes." if element.value else "No.")
 
 
-def order(screen: Screen) -> Iterator[Perceived]:
+def order(screen: RecognisedScreen) -> Iterator[Perceived]:
     """Which of two is further left, or higher up."""
     chosen = screen.drawn(screen.named, 4, "order")
     for one, other in zip(chosen[::2], chosen[1::2], strict=False):
@@ -73,7 +80,7 @@ def order(screen: Screen) -> Iterator[Perceived]:
                 break
 
 
-def written(screen: Screen) -> Iterator[Perceived]:
+def written(screen: RecognisedScreen) -> Iterator[Perceived]:
     """What is written at a place."""
     there = [one for one in screen.named if one.kind in ("button", "link", "tab", "text")]
     for number, element in enumerate(screen.drawn(there, 2, "written")):
@@ -82,5 +89,5 @@ def written(screen: Screen) -> Iterator[Perceived]:
         yield Perceived(wording, f'"{element.name}"', (x, y))
 
 
-def _about(wording: str, screen: Screen, element: Element) -> str:
+def _about(wording: str, screen: RecognisedScreen, element: Element) -> str:
     return wording.replace("{thing}", screen.called(element))

@@ -30,7 +30,7 @@ _SIDES = {"x": ("left", "middle", "right"), "y": ("upper", "middle", "lower")}
 
 
 @dataclass(frozen=True)
-class Screen:
+class RecognisedScreen:
     """One screen and the elements that are on it."""
 
     digest: str

@@ -12,11 +12,11 @@ from typing import Any, cast
 
 from curation.synthesis.guard import guards, left_out, side_effects
 from curation.synthesis.leaks import HeldOut, leak
-from curation.synthesis.maker import Proposal
+from curation.synthesis.maker import ProposedTask
 from curation.synthesis.reward import RewardMaker, Unreadable
 from curation.synthesis.search import MAX_STEPS, searched
 from schemas.walk import Layout
-from schemas.world import Check, State, World, canonical, score
+from schemas.world import FieldCheck, State, World, canonical, score
 
 REASONS = (
     "malformed", "held out", "wording", "known", "unreadable", "golden", "initial", "near miss", "few near misses",
@@ -26,13 +26,13 @@ REASONS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class AcceptanceDecision:
     """What is decided of a proposal."""
 
     reason: str = ""
     """One of `REASONS`; empty where it is accepted."""
     detail: str = ""
-    checks: tuple[Check, ...] = ()
+    checks: tuple[FieldCheck, ...] = ()
     """The reward maker's, and the house's own (`curation.synthesis.guard`)."""
     asked: tuple[str, ...] = ()
     """Ids of the environment's own tasks whose fields the reward maker's checks ask for."""
@@ -52,7 +52,7 @@ class Decision:
 
 
 def decide(
-    proposal: Proposal,
+    proposal: ProposedTask,
     world: World,
     reward: RewardMaker[Any],
     held: HeldOut,
@@ -60,7 +60,7 @@ def decide(
     least: int,
     layout: Layout | None = None,
     max_steps: int = MAX_STEPS,
-) -> Decision:
+) -> AcceptanceDecision:
     """The decision on a proposal that needs no rollout.
 
     Args:
@@ -74,16 +74,16 @@ def decide(
         max_steps: the highest limit that a task may have.
     """
     if wrong := _malformed(proposal, world):
-        return Decision("malformed", wrong)
+        return AcceptanceDecision("malformed", wrong)
     reason, detail = leak(proposal.instruction, proposal.parents, held)
     if reason:
-        return Decision(reason, detail)
+        return AcceptanceDecision(reason, detail)
     if identity(proposal.environment, proposal.instruction) in known:
-        return Decision("known", "a task asks for the same in the same words")
+        return AcceptanceDecision("known", "a task asks for the same in the same words")
     try:
         checks = reward.checks(proposal.instruction, world)
     except Unreadable as error:
-        return Decision("unreadable", str(error))
+        return AcceptanceDecision("unreadable", str(error))
     asked = tuple(f"{proposal.environment}/{name}" for name in world.asked(checks, proposal.initial))
     decision = replace(_scored(proposal, checks, world, least), asked=asked)
     reason, detail = leak("", asked, held)
@@ -97,7 +97,9 @@ def identity(environment: str, instruction: str) -> str:
     return f"{environment}|{' '.join(instruction.casefold().split())}"
 
 
-def solvable(decision: Decision, solved: int, tries: int, failed: int, least: float, most: float) -> Decision:
+def solvable(
+    decision: AcceptanceDecision, solved: int, tries: int, failed: int, least: float, most: float
+) -> AcceptanceDecision:
     """The decision with what rolling it out says.
 
     Args:
@@ -118,7 +120,9 @@ def solvable(decision: Decision, solved: int, tries: int, failed: int, least: fl
     return replace(decision, reason="", detail=detail)
 
 
-def _limited(proposal: Proposal, decision: Decision, world: World, layout: Layout | None, max_steps: int) -> Decision:
+def _limited(
+    proposal: ProposedTask, decision: AcceptanceDecision, world: World, layout: Layout | None, max_steps: int
+) -> AcceptanceDecision:
     """An accepting decision with the task's limit; one that turns it away where the search fails or is longer."""
     found = None
     if world.site is not None and layout is not None:
@@ -130,7 +134,7 @@ def _limited(proposal: Proposal, decision: Decision, world: World, layout: Layou
     return replace(decision, max_steps=max(proposal.max_steps, found.limit))
 
 
-def _malformed(proposal: Proposal, world: World) -> str:
+def _malformed(proposal: ProposedTask, world: World) -> str:
     if proposal.problem:
         return proposal.problem
     if not 0 < len(proposal.instruction) <= 2000:
@@ -143,7 +147,7 @@ def _malformed(proposal: Proposal, world: World) -> str:
     return ""
 
 
-def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: int) -> Decision:
+def _scored(proposal: ProposedTask, read: tuple[FieldCheck, ...], world: World, least: int) -> AcceptanceDecision:
     initial, golden = proposal.initial, proposal.golden
     checks = (*read, *guards(read, initial, golden, world))
     named = list({canonical(one): one for one in proposal.near_misses if one != golden}.values())
@@ -161,12 +165,12 @@ def _scored(proposal: Proposal, read: tuple[Check, ...], world: World, least: in
     elif len(named) < least:
         reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
     near_misses, left, beside = scores
-    return Decision(
+    return AcceptanceDecision(
         reason, detail, checks, (), score(checks, golden), score(checks, initial), near_misses, left, beside
     )
 
 
-def _there_already(checks: Sequence[Check], initial: State, world: World) -> str:
+def _there_already(checks: Sequence[FieldCheck], initial: State, world: World) -> str:
     """A text or a flag that holds what is asked for at the start, where a state in which nothing was done does not: an
     answer box that is filled in already, an answer that was handed in; empty if there is none."""
     named = {one.name for one in world.fields if one.kind in ("text", "flag")}

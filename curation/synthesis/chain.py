@@ -7,7 +7,7 @@ entity is described instead of named: `the product whose maker is the maker whos
 import random
 from collections.abc import Iterator
 
-from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.making import asked, goal_for, proposal, site_in, start
 from curation.synthesis.obfuscate import MOST_TRIED, ObfuscateOptions, described
 from curation.synthesis.reference import Linked, Ref, unique
@@ -22,13 +22,13 @@ class ChainOptions(ObfuscateOptions):
     """At most so many links are followed."""
 
 
-class Chain(Maker[ChainOptions]):
+class Chain(TaskMaker[ChainOptions]):
     """Opens, answers and fills the cart at the end of a chain."""
 
     version = "2"
     section = ChainOptions
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """Forwards and backwards in turn."""
         site, failed, turn = site_in(material), 0, 0
         linking = [one for one in site.entities if one.links]

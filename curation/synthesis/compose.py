@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import permutations
 
-from curation.synthesis.goal import Goal, agree
-from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
+from curation.synthesis.goal import MakerGoal, agree
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, TaskMaker, drawn
 from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
 from curation.synthesis.vary import verbs_of
 from schemas.config.section import Section
@@ -15,17 +15,17 @@ from schemas.world import State, in_turn
 MOST_TRIED = 100
 
 
-class Compose(Maker[Section]):
+class Compose(TaskMaker[Section]):
     """Two parents; those that fail first."""
 
     version = "3"
     needs_site = False
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """Pairs, each drawn anew."""
         return self._joined(material, chance) if material.world.site else self._in_turn(material, chance)
 
-    def _joined(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def _joined(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         failed = 0
         while material.parents and failed < MOST_TRIED:
             parents = [drawn(material.parents, chance) for _ in range(2)]
@@ -37,16 +37,16 @@ class Compose(Maker[Section]):
                 page = near(site_in(material), goals, chance)
                 yield proposal(self, material, goals, start(material, page), names, chance)
 
-    def _goals(self, material: Material, parent: Parent, chance: random.Random) -> Sequence[Goal]:
+    def _goals(self, material: MakerInputs, parent: Parent, chance: random.Random) -> Sequence[MakerGoal]:
         if parent.goals:
             return parent.goals
-        site, goals = site_in(material), list[Goal]()
+        site, goals = site_in(material), list[MakerGoal]()
         for verb in verbs_of(material, parent):
             entity = subject(verb, site, chance)
             goals.append(goal_for(verb, site, entity, named(entity), chance))
         return goals
 
-    def _in_turn(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def _in_turn(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """Pairs of the environment's own tasks that no other one shares its words with, those that fail most first."""
         words = Counter(material.world.parts.values())
         own = {name: text for name, text in material.world.parts.items() if words[text] == 1}
@@ -61,7 +61,7 @@ class Compose(Maker[Section]):
             others = [name for name in own if name not in parts][:1]
             wrong = [" ".join(names) for names in (parts[::-1], *([parts[0], name] for name in others))]
             undone = ([1.0], [1.0, 0.0], [0.0], [0.0, 1.0], [1.0, -1.0])
-            yield Proposal(
+            yield ProposedTask(
                 maker=self.name,
                 version=self.version,
                 environment=material.environment,

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
-from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.reward import RewardMaker, Unreadable
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.problem import problem_of
-from schemas.world import Check, World
+from schemas.world import FieldCheck, World
 
 RULES = (
     "You invent tasks for an agent that uses a graphical interface. You get the fields of its state, some of its "
@@ -38,7 +38,7 @@ SHOWN = 40
 """Pages that the maker of tasks is shown."""
 
 
-class EndpointOptions(Section):
+class MakerEndpointOptions(Section):
     """`synthesis.options.endpoint`, and of the reward maker `synthesis.options.reward`."""
 
     url: str = Field(min_length=1)
@@ -55,7 +55,7 @@ class EndpointOptions(Section):
     max_tokens: Count = 1024
 
 
-class _Task(BaseModel):
+class _EndpointTask(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     instruction: str
@@ -65,28 +65,28 @@ class _Task(BaseModel):
     parents: list[str] = []
 
 
-class _Reward(BaseModel):
+class _ProposedReward(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    checks: Annotated[list[Check], Field(min_length=1, max_length=20)]
+    checks: Annotated[list[FieldCheck], Field(min_length=1, max_length=20)]
 
 
-class EndpointMaker(Maker[EndpointOptions]):
+class EndpointMaker(TaskMaker[MakerEndpointOptions]):
     """Asks a served model for tasks."""
 
-    section = EndpointOptions
+    section = MakerEndpointOptions
     needs_site = False
 
     def require(self) -> None:
         """Asks the server whether it is there and takes the key."""
         _client(self.options, self.name).require()
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """One for each answer; a server that does not answer ends them."""
         client = _client(self.options, "endpoint")
         while True:
             seed = chance.randrange(2**31)
-            empty = Proposal(self.name, self.version, material.environment, f"answer {seed}", {}, {}, (), (), 1)
+            empty = ProposedTask(self.name, self.version, material.environment, f"answer {seed}", {}, {}, (), (), 1)
             try:
                 body = _body(self.options, RULES, _prompt(material, random.Random(seed)), seed)
                 yield self._read(material, client.chat(body)["text"], empty)
@@ -94,9 +94,9 @@ class EndpointMaker(Maker[EndpointOptions]):
                 yield replace(empty, problem=f"no answer: {failure}")
                 return
 
-    def _read(self, material: Material, text: str, empty: Proposal) -> Proposal:
+    def _read(self, material: MakerInputs, text: str, empty: ProposedTask) -> ProposedTask:
         try:
-            found = _Task.model_validate_json(text)
+            found = _EndpointTask.model_validate_json(text)
         except ValidationError as error:
             return replace(empty, problem=_wrong(error))
         if strange := set(found.parents) - {one.task_id for one in material.parents}:
@@ -114,21 +114,21 @@ class EndpointMaker(Maker[EndpointOptions]):
         )
 
 
-class EndpointReward(RewardMaker[EndpointOptions]):
+class EndpointReward(RewardMaker[MakerEndpointOptions]):
     """Asks a served model for rewards."""
 
-    section = EndpointOptions
+    section = MakerEndpointOptions
 
     def require(self) -> None:
         """Asks the server whether it is there and takes the key."""
         _client(self.options, "reward").require()
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
         """What it answers."""
         asked = json.dumps({"instruction": instruction, **_schema(world), "pages": _pages(world)})
         try:
             text = _client(self.options, "reward").chat(_body(self.options, REWARD_RULES, asked, 0))["text"]
-            found = _Reward.model_validate_json(text).checks
+            found = _ProposedReward.model_validate_json(text).checks
         except NoAnswer as failure:
             raise Unreadable(f"no answer: {failure}") from failure
         except ValidationError as error:
@@ -139,7 +139,7 @@ class EndpointReward(RewardMaker[EndpointOptions]):
         return tuple(found)
 
 
-def _prompt(material: Material, chance: random.Random) -> str:
+def _prompt(material: MakerInputs, chance: random.Random) -> str:
     pages = _pages(material.world)
     tasks = {one.task_id: one.instruction for one in material.parents}
     shown = chance.sample(pages, min(SHOWN, len(pages)))
@@ -155,7 +155,7 @@ def _pages(world: World) -> list[dict[str, Any]]:
     return [one.model_dump() for one in world.site.entities] if world.site else []
 
 
-def _body(options: EndpointOptions, rules: str, asked: str, seed: int) -> dict[str, Any]:
+def _body(options: MakerEndpointOptions, rules: str, asked: str, seed: int) -> dict[str, Any]:
     return {
         "model": options.model,
         "messages": [{"role": "system", "content": rules}, {"role": "user", "content": asked}],
@@ -171,6 +171,6 @@ def _wrong(error: ValidationError) -> str:
     return f"{where[:80] or 'answer'}: {problem}"
 
 
-def _client(options: EndpointOptions, name: str) -> OpenAIClient:
+def _client(options: MakerEndpointOptions, name: str) -> OpenAIClient:
     section = f"synthesis.options.{name}"
     return OpenAIClient(Endpoint(section, options.url, options.key_variable, options.timeout_s, options.retries))

@@ -19,7 +19,7 @@ and an answer ends the task."""
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class MakerGoal:
     """One thing that is asked for."""
 
     verb: str
@@ -36,7 +36,7 @@ class Goal:
     """Of a note."""
 
 
-def sentence(site: Site, goal: Goal) -> str:
+def sentence(site: Site, goal: MakerGoal) -> str:
     """The words."""
     named = ref_text(site, goal.ref) if goal.ref else ""
     match goal.verb:
@@ -50,23 +50,23 @@ def sentence(site: Site, goal: Goal) -> str:
             return f'Write "{goal.text}" as the note.'
 
 
-def instruction(site: Site, goals: Sequence[Goal]) -> str:
+def instruction(site: Site, goals: Sequence[MakerGoal]) -> str:
     """All of them, an answer last."""
     return " ".join(sentence(site, goal) for goal in in_order(goals))
 
 
-def in_order(goals: Sequence[Goal]) -> tuple[Goal, ...]:
+def in_order(goals: Sequence[MakerGoal]) -> tuple[MakerGoal, ...]:
     """Goals in the order in which they are asked for."""
     return tuple(sorted(goals, key=lambda goal: VERBS.index(goal.verb)))
 
 
-def agree(goals: Sequence[Goal]) -> bool:
+def agree(goals: Sequence[MakerGoal]) -> bool:
     """Whether they can all be had at once: at most one of each verb, and no page to be open where an answer ends it."""
     verbs = [goal.verb for goal in goals]
     return len(set(verbs)) == len(verbs) and not {"open", "answer"} <= set(verbs)
 
 
-def changes(site: Site, goal: Goal) -> State:
+def changes(site: Site, goal: MakerGoal) -> State:
     """What it comes to in the state."""
     match goal.verb:
         case "open":
@@ -79,7 +79,7 @@ def changes(site: Site, goal: Goal) -> State:
             return {"note": goal.text}
 
 
-def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[Goal]) -> State:
+def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal]) -> State:
     """The state in which all of them are reached."""
     state = dict(initial)
     for goal in goals:
@@ -87,7 +87,9 @@ def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[Goal]) -> Sta
     return state
 
 
-def near_misses(site: Site, initial: Mapping[str, Any], goals: Sequence[Goal], chance: random.Random) -> list[State]:
+def near_misses(
+    site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal], chance: random.Random
+) -> list[State]:
     """States that are nearly the golden one: each change left out alone, and for each goal what fits nearly as well."""
     whole, found = golden(site, initial, goals), list[State]()
     for goal in goals:
@@ -97,7 +99,7 @@ def near_misses(site: Site, initial: Mapping[str, Any], goals: Sequence[Goal], c
     return list(kept.values())
 
 
-def _wrong(site: Site, goal: Goal, chance: random.Random) -> list[State]:
+def _wrong(site: Site, goal: MakerGoal, chance: random.Random) -> list[State]:
     if goal.verb == "note":
         return [{"note": goal.text + "s"}, {"note": goal.text[:-1]}]
     right = entity_of(site, goal.entity)
@@ -114,7 +116,7 @@ def _wrong(site: Site, goal: Goal, chance: random.Random) -> list[State]:
     return [{"answer": value, "submitted": True} for value in wrong[:NEAR]]
 
 
-def _alike(site: Site, goal: Goal, right: Entity, chance: random.Random) -> list[Entity]:
+def _alike(site: Site, goal: MakerGoal, right: Entity, chance: random.Random) -> list[Entity]:
     """Other entities of its kind, those first that meet most of its conditions."""
     conditions = goal.ref.conditions if goal.ref and goal.ref.kind == right.kind else ()
     others = [one for one in site.of_kind(right.kind) if one.key != right.key]
@@ -127,14 +129,14 @@ def entity_of(site: Site, key: str) -> Entity:
     return next(one for one in site.entities if one.key == key)
 
 
-def to_data(goals: Sequence[Goal]) -> list[dict[str, Any]]:
+def to_data(goals: Sequence[MakerGoal]) -> list[dict[str, Any]]:
     """Goals as JSON."""
     return [asdict(goal) for goal in goals]
 
 
-def from_data(data: Sequence[Mapping[str, Any]]) -> tuple[Goal, ...]:
+def from_data(data: Sequence[Mapping[str, Any]]) -> tuple[MakerGoal, ...]:
     """Goals from such JSON."""
-    return tuple(Goal(**_with(one, ref=_ref(one["ref"]))) for one in data)
+    return tuple(MakerGoal(**_with(one, ref=_ref(one["ref"]))) for one in data)
 
 
 def _ref(data: Mapping[str, Any] | None) -> Ref | None:

@@ -7,10 +7,10 @@ those come near misses that nobody has to think of, and the checks that hold the
 
 from collections.abc import Collection, Iterable, Mapping
 
-from schemas.world import Check, State, World, canonical
+from schemas.world import FieldCheck, State, World, canonical
 
 
-def guards(checks: Collection[Check], initial: State, golden: State, world: World) -> tuple[Check, ...]:
+def guards(checks: Collection[FieldCheck], initial: State, golden: State, world: World) -> tuple[FieldCheck, ...]:
     """That fields which are not to change have not: of those that the environment does not leave free, and that the
     reward does not read anyway."""
     return tuple(one for one in world.guards(checks, initial) if not _changes(one.field, initial, golden))
@@ -46,7 +46,7 @@ def side_effects(golden: State, world: World) -> list[State]:
 
 def _changes(name: str, initial: State, golden: State) -> bool:
     """Whether a check tells the two apart."""
-    return not Check(field=name, value=golden[name]).holds(initial)
+    return not FieldCheck(field=name, value=golden[name]).holds(initial)
 
 
 def _but_one(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[str, int]]:

@@ -4,21 +4,21 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 
-from curation.synthesis.goal import Goal, entity_of
-from curation.synthesis.maker import Maker, Material, Proposal, drawn
+from curation.synthesis.goal import MakerGoal, entity_of
+from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker, drawn
 from curation.synthesis.making import asked, goal_for, named, proposal, site_in, start, subject
 from curation.synthesis.obfuscate import MOST_TRIED, ObfuscateOptions, described
 from curation.synthesis.vary import verbs_of
 from schemas.world import Site, State
 
 
-class Harden(Maker[ObfuscateOptions]):
+class Harden(TaskMaker[ObfuscateOptions]):
     """Makes a parent harder in one way at a time: the way is drawn."""
 
     version = "2"
     section = ObfuscateOptions
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """From the environment's own tasks and from made ones; those that fail first."""
         site, failed = site_in(material), 0
         while material.parents and failed < MOST_TRIED:
@@ -30,13 +30,13 @@ class Harden(Maker[ObfuscateOptions]):
             if harder:
                 yield proposal(self, material, *harder, [parent.task_id], chance)
 
-    def _drawn(self, site: Site, verb: str, chance: random.Random) -> Goal:
+    def _drawn(self, site: Site, verb: str, chance: random.Random) -> MakerGoal:
         entity = subject(verb, site, chance)
         return goal_for(verb, site, entity, named(entity), chance)
 
     def _harder(
-        self, site: Site, goals: list[Goal], initial: State, chance: random.Random
-    ) -> tuple[list[Goal], State] | None:
+        self, site: Site, goals: list[MakerGoal], initial: State, chance: random.Random
+    ) -> tuple[list[MakerGoal], State] | None:
         way = chance.choice(("farther", "described", "distracted"))
         if way == "distracted":
             if not any(goal.verb == "cart" for goal in goals) or initial["cart"]:
@@ -49,7 +49,7 @@ class Harden(Maker[ObfuscateOptions]):
             return (changed, initial) if any(described) else None
         return goals, initial
 
-    def _described(self, site: Site, goal: Goal, chance: random.Random) -> Goal | None:
+    def _described(self, site: Site, goal: MakerGoal, chance: random.Random) -> MakerGoal | None:
         if goal.ref is None or not goal.ref.title:
             return None
         ref = described(site, entity_of(site, goal.entity), self.options, chance)

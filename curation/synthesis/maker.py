@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from curation.synthesis.goal import Goal
+from curation.synthesis.goal import MakerGoal
 from schemas.config.section import Section
 from schemas.registry import Registry, options_of
 from schemas.walk import Layout
@@ -27,7 +27,7 @@ class Parent:
     task_id: str
     instruction: str
     max_steps: int = 10
-    goals: tuple[Goal, ...] = ()
+    goals: tuple[MakerGoal, ...] = ()
     """Of a made one."""
     initial: Mapping[str, Any] | None = None
     failures: int = 0
@@ -36,7 +36,7 @@ class Parent:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class MakerInputs:
     """What a maker works with."""
 
     environment: str
@@ -52,7 +52,7 @@ class Material:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedTask:
     """A task somebody proposes."""
 
     maker: str
@@ -68,7 +68,7 @@ class Proposal:
     max_steps: int = 0
     """Its limit where its maker knows one; 0 where the cost of the search decides (`curation.synthesis.search`)."""
     tags: tuple[str, ...] = ()
-    goals: tuple[Goal, ...] = ()
+    goals: tuple[MakerGoal, ...] = ()
     """Where its maker has them; what was made from it is then made from these."""
     problem: str = ""
     """Why it is none: what a model answered could not be read."""
@@ -90,7 +90,7 @@ class Proposal:
         return f"{self.environment}/{self.template}"
 
 
-class Maker(ABC, Generic[Options]):
+class TaskMaker(ABC, Generic[Options]):
     """Proposes tasks.
 
     Args:
@@ -109,7 +109,7 @@ class Maker(ABC, Generic[Options]):
         self.name, self.options = name, options
 
     @abstractmethod
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """Proposals, as many as are asked for; an iterator that ends has no more. The same chance, the same ones."""
 
     def require(self) -> None:
@@ -117,9 +117,9 @@ class Maker(ABC, Generic[Options]):
         return
 
 
-MAKERS: Registry[Maker[Any]] = Registry(
+MAKERS: Registry[TaskMaker[Any]] = Registry(
     "synthesis.makers",
-    Maker,
+    TaskMaker,
     {
         "compose": "curation.synthesis.compose:Compose",
         "vary": "curation.synthesis.vary:Vary",
@@ -131,7 +131,7 @@ MAKERS: Registry[Maker[Any]] = Registry(
 )
 
 
-def maker_of(name: str, given: Mapping[str, Any]) -> Maker[Any]:
+def maker_of(name: str, given: Mapping[str, Any]) -> TaskMaker[Any]:
     """The maker of this name or dotted path with its options; raises UsageError."""
     kind = MAKERS.class_of(name)
     return kind(name, options_of(kind.section, given, f"synthesis.options.{name}"))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from curation.synthesis.maker import Maker, maker_of
+from curation.synthesis.maker import TaskMaker, maker_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
@@ -11,7 +11,7 @@ REWARD = "reward"
 """The name under which the reward maker's own keys stand."""
 
 
-def makers_of(config: SynthesisConfig) -> tuple[list[Maker[Any]], RewardMaker[Any]]:
+def makers_of(config: SynthesisConfig) -> tuple[list[TaskMaker[Any]], RewardMaker[Any]]:
     """The makers, in the config's order, and the reward maker.
 
     Raises:

@@ -4,8 +4,8 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from curation.synthesis.goal import Goal, entity_of, golden, in_order, instruction, near_misses
-from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.goal import MakerGoal, entity_of, golden, in_order, instruction, near_misses
+from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.reference import Ref
 from schemas.world import Entity, Site, State
 
@@ -13,17 +13,17 @@ TEXTS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring t
 
 
 def proposal(
-    maker: Maker[Any],
-    material: Material,
-    goals: Sequence[Goal],
+    maker: TaskMaker[Any],
+    material: MakerInputs,
+    goals: Sequence[MakerGoal],
     initial: State,
     parents: Sequence[str],
     chance: random.Random,
-) -> Proposal:
+) -> ProposedTask:
     """A proposal for these goals."""
     site, ordered = site_in(material), in_order(goals)
     roots = [material.root(goal.verb) for goal in ordered]
-    return Proposal(
+    return ProposedTask(
         maker=maker.name,
         version=maker.version,
         environment=material.environment,
@@ -37,13 +37,13 @@ def proposal(
     )
 
 
-def site_in(material: Material) -> Site:
+def site_in(material: MakerInputs) -> Site:
     """The world's site; only worlds that have one are handed to makers that need it."""
     assert material.world.site is not None
     return material.world.site
 
 
-def start(material: Material, page: str, **others: Any) -> State:
+def start(material: MakerInputs, page: str, **others: Any) -> State:
     """The state in which nothing was done, with a page open."""
     return {**material.world.start, "page": page, **others}
 
@@ -53,13 +53,13 @@ def named(entity: Entity) -> Ref:
     return Ref(title=entity.title)
 
 
-def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Random) -> Goal:
+def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Random) -> MakerGoal:
     """A goal of this verb about an entity."""
     if verb == "note":
-        return Goal("note", text=chance.choice(TEXTS))
+        return MakerGoal("note", text=chance.choice(TEXTS))
     if verb == "answer":
-        return Goal("answer", entity.key, ref, attribute=chance.choice(asked(entity, ref)))
-    return Goal(verb, entity.key, ref, count=chance.choice((1, 2, 3)) if verb == "cart" else 1)
+        return MakerGoal("answer", entity.key, ref, attribute=chance.choice(asked(entity, ref)))
+    return MakerGoal(verb, entity.key, ref, count=chance.choice((1, 2, 3)) if verb == "cart" else 1)
 
 
 def asked(entity: Entity, ref: Ref) -> list[str]:
@@ -68,7 +68,7 @@ def asked(entity: Entity, ref: Ref) -> list[str]:
     return sorted(set(entity.values) - used)
 
 
-def near(site: Site, goals: Sequence[Goal], chance: random.Random) -> str:
+def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
     """A page from which the first of the goals is a click or two away: the cart where only a note is asked for, the
     page of what is meant unless that is to be opened, or one that is linked to it."""
     meant = [goal for goal in in_order(goals) if goal.entity]

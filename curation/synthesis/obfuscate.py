@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from curation.synthesis.maker import Maker, Material, Proposal
+from curation.synthesis.maker import MakerInputs, ProposedTask, TaskMaker
 from curation.synthesis.making import asked, goal_for, proposal, site_in, start
 from curation.synthesis.reference import Condition, Linked, Ref, attribute_of, exactly, meant, unique, vaguely
 from schemas.config.section import Count, Section, Share
@@ -29,13 +29,13 @@ class ObfuscateOptions(Section):
     """An attribute is dropped whose value tells more than this share of what would single an entity out of its kind."""
 
 
-class Obfuscate(Maker[ObfuscateOptions]):
+class Obfuscate(TaskMaker[ObfuscateOptions]):
     """Opens, answers and fills the cart by description."""
 
     version = "2"
     section = ObfuscateOptions
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """An entity, a description of it, and something to do with it, from the page that lists everything."""
         site, failed = site_in(material), 0
         while failed < MOST_TRIED:

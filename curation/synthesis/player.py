@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from curation.synthesis.words import Ask, Meant
-from schemas.walk import Item, Layout, Listing
+from schemas.walk import Layout, Listing, PageItem
 from schemas.world import Site
 
 Move = tuple[str, int | str]
@@ -22,12 +22,12 @@ CART = "Cart"
 _COUNTED = re.compile(r"(.+) \(\d+\)")
 
 
-class Lost(Exception):
+class PlayerLost(Exception):
     """The player has looked everywhere, or does not see what it needs."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _SeenPage:
     """What a page of an entity showed."""
 
     kind: str
@@ -50,13 +50,13 @@ class Player:
         kinds = dict.fromkeys(one.of for one in site.attributes)
         self._about = {kind: {one.name for one in site.about(kind)} for kind in kinds}
         self._relations, self._goods, self._layout = site.relations, site.goods, layout
-        self._items: Sequence[Item] = ()
+        self._items: Sequence[PageItem] = ()
         self._at = ""
         self._links: dict[str, list[str]] = {}
         """Names of links by the name of a page that was open."""
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenPage] = {}
 
-    def play(self, sentences: Iterable[Ask]) -> Generator[Move, Sequence[Item], None]:
+    def play(self, sentences: Iterable[Ask]) -> Generator[Move, Sequence[PageItem], None]:
         """Yields steps and is sent what the screen shows after each; begins by being sent what it shows at first.
 
         Raises:
@@ -74,7 +74,7 @@ class Player:
                 case _:
                     yield from self._note(ask)
 
-    def _open(self, ask: Ask) -> Generator[Move, Sequence[Item], str]:
+    def _open(self, ask: Ask) -> Generator[Move, Sequence[PageItem], str]:
         """Opens the page that a sentence is about; returns its title."""
         assert ask.meant is not None
         kinds = {
@@ -83,17 +83,17 @@ class Player:
         }
         title = yield from self._find(ask.meant, kinds.get(ask.verb, self._about), ())
         if title is None:
-            raise Lost(f"no page is {ask.meant.text}")
+            raise PlayerLost(f"no page is {ask.meant.text}")
         yield from self._go(title)
         return title
 
-    def _answer(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+    def _answer(self, ask: Ask) -> Generator[Move, Sequence[PageItem], None]:
         title = yield from self._open(ask)
         value = self._seen[title].values.get(ask.attribute)
         yield from self._click("button", f"Use {value}")
         yield from self._click("button", "Hand in")
 
-    def _fill(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+    def _fill(self, ask: Ask) -> Generator[Move, Sequence[PageItem], None]:
         title = yield from self._open(ask)
         for _ in range(ask.count):
             yield from self._click("button", "Add to cart")
@@ -113,7 +113,7 @@ class Player:
                     return next(place for place in count(at) if self._items[place][:2] == ("button", button))
         return None
 
-    def _note(self, ask: Ask) -> Generator[Move, Sequence[Item], None]:
+    def _note(self, ask: Ask) -> Generator[Move, Sequence[PageItem], None]:
         yield from self._go(CART)
         place = self._place("text field", "Note")
         held = self._items[place].value
@@ -124,7 +124,7 @@ class Player:
 
     def _find(
         self, meant: Meant, kinds: Collection[str], but: Collection[str]
-    ) -> Generator[Move, Sequence[Item], str | None]:
+    ) -> Generator[Move, Sequence[PageItem], str | None]:
         """The title of what is meant and is none of `but`, which may not have been opened; None where there is none.
 
         Args:
@@ -152,7 +152,7 @@ class Player:
                 return found
         return (yield from self._searched(meant, but))
 
-    def _listed(self, title: str, kinds: Collection[str]) -> Generator[Move, Sequence[Item], str | None]:
+    def _listed(self, title: str, kinds: Collection[str]) -> Generator[Move, Sequence[PageItem], str | None]:
         """Opens listings until one links to a title."""
         while title not in self._ways():
             fitting = [name for name in self._listings() if self._layout.listings[name].kind in kinds]
@@ -167,7 +167,7 @@ class Player:
         seen = [name for name in self._links.get(self._layout.home, ()) if name in self._layout.listings]
         return seen or list(self._layout.listings)
 
-    def _searched(self, meant: Meant, but: Collection[str]) -> Generator[Move, Sequence[Item], str | None]:
+    def _searched(self, meant: Meant, but: Collection[str]) -> Generator[Move, Sequence[PageItem], str | None]:
         """Goes through the listings that can list what is meant."""
         listings = [name for name in self._listings() if _may_list(self._layout.listings[name], meant)]
         while True:
@@ -181,7 +181,7 @@ class Player:
 
     def _first(
         self, titles: Iterable[str], meant: Meant, but: Collection[str]
-    ) -> Generator[Move, Sequence[Item], str | None]:
+    ) -> Generator[Move, Sequence[PageItem], str | None]:
         """The first of some titles that is what is meant; those whose pages were opened before take no step."""
         left = [title for title in dict.fromkeys(titles) if title not in but]
         while left:
@@ -191,7 +191,7 @@ class Player:
                 return title
         return None
 
-    def _is(self, title: str, meant: Meant) -> Generator[Move, Sequence[Item], bool]:
+    def _is(self, title: str, meant: Meant) -> Generator[Move, Sequence[PageItem], bool]:
         """Whether a title is what is meant; opens its page where it was not open before."""
         if meant.title:
             return title == meant.title
@@ -210,13 +210,13 @@ class Player:
         end = seen.links.get(meant.relation)
         return end is not None and (yield from self._is(end, meant.end))
 
-    def _go(self, name: str) -> Generator[Move, Sequence[Item], None]:
+    def _go(self, name: str) -> Generator[Move, Sequence[PageItem], None]:
         """Opens a page by the shortest way that was seen."""
         for link in self._ways().get(name, ()):
             place = next(at for at, one in enumerate(self._items) if one.kind == "link" and _plain(one.name) == link)
             yield from self._act(("click", place))
         if self._at != name:
-            raise Lost(f"no way leads to {name}")
+            raise PlayerLost(f"no way leads to {name}")
 
     def _nearest(self, names: Sequence[str]) -> str:
         """Of names of links the first one with the shortest way."""
@@ -238,23 +238,23 @@ class Player:
         """What a page links to by the layout alone."""
         return (CART, *self._layout.listings) if name == self._layout.home else (self._layout.home, CART)
 
-    def _act(self, move: Move) -> Generator[Move, Sequence[Item], None]:
+    def _act(self, move: Move) -> Generator[Move, Sequence[PageItem], None]:
         clicked = self._items[move[1]] if move[0] == "click" and isinstance(move[1], int) else None
         items = yield move
         if clicked is not None and clicked.kind == "link":
             self._at = _plain(clicked.name)
         self._look(items)
 
-    def _click(self, kind: str, name: str) -> Generator[Move, Sequence[Item], None]:
+    def _click(self, kind: str, name: str) -> Generator[Move, Sequence[PageItem], None]:
         yield from self._act(("click", self._place(kind, name)))
 
     def _place(self, kind: str, name: str) -> int:
         for at, one in enumerate(self._items):
             if (one.kind, one.name) == (kind, name):
                 return at
-        raise Lost(f"the screen shows no {kind} {name!r}")
+        raise PlayerLost(f"the screen shows no {kind} {name!r}")
 
-    def _look(self, items: Sequence[Item]) -> None:
+    def _look(self, items: Sequence[PageItem]) -> None:
         """Takes in what the screen shows."""
         self._items = items
         heading = next(at for at, one in enumerate(items) if one.kind == "heading")
@@ -266,9 +266,9 @@ class Player:
         if about:
             self._seen[title] = self._page(items, about[1])
 
-    def _page(self, items: Sequence[Item], kind: str) -> _Seen:
+    def _page(self, items: Sequence[PageItem], kind: str) -> _SeenPage:
         """What a page of an entity says: a text `name: value`, a text `relation:` before its link, other links."""
-        seen = _Seen(kind if kind in self._about else self._goods, {}, {})
+        seen = _SeenPage(kind if kind in self._about else self._goods, {}, {})
         back: list[str] = []
         relation = ""
         for one in items:
@@ -283,7 +283,7 @@ class Player:
                     relation = ""
                 else:
                     back.append(one.name)
-        return _Seen(seen.kind, seen.values, seen.links, tuple(back))
+        return _SeenPage(seen.kind, seen.values, seen.links, tuple(back))
 
 
 def _may_list(listing: Listing, meant: Meant) -> bool:

@@ -11,23 +11,23 @@ from pydantic import JsonValue
 from curation.synthesis.reward import RewardMaker, Unreadable
 from curation.synthesis.words import Ask, Meant, asks
 from schemas.config.section import Section
-from schemas.world import Check, Entity, Site, World
+from schemas.world import Entity, FieldCheck, Site, World
 
 _TURNS = re.compile(r"Do (\d) tasks one after the other: ")
 
 
-class Reader(RewardMaker[Section]):
+class SentenceReader(RewardMaker[Section]):
     """Reads the sentences that our own makers write; whoever writes otherwise needs another reward maker."""
 
     version = "4"
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
         """One or two checks for each sentence; of tasks one after the other, which they are and that all are done."""
         turns = _TURNS.match(instruction)
         if turns and world.parts:
             names = _parts(instruction[turns.end() :], int(turns[1]), world)
             done = list[JsonValue]([1.0] * len(names))
-            return Check(field="parts", value=" ".join(names)), Check(field="rewards", value=done)
+            return FieldCheck(field="parts", value=" ".join(names)), FieldCheck(field="rewards", value=done)
         if world.site is None:
             raise Unreadable("there are no pages, and the words name no tasks one after the other")
         return _looked_up(world.site, asks(world.site, instruction))
@@ -45,8 +45,8 @@ def _parts(words: str, count: int, world: World) -> list[str]:
     return [names[0] for _, names in fitting]
 
 
-def _looked_up(site: Site, sentences: Iterable[Ask]) -> tuple[Check, ...]:
-    found: dict[str, Check] = {}
+def _looked_up(site: Site, sentences: Iterable[Ask]) -> tuple[FieldCheck, ...]:
+    found: dict[str, FieldCheck] = {}
     for ask in sentences:
         for check in _checks(site, ask):
             if check.field in found:
@@ -55,21 +55,21 @@ def _looked_up(site: Site, sentences: Iterable[Ask]) -> tuple[Check, ...]:
     return tuple(found.values())
 
 
-def _checks(site: Site, ask: Ask) -> list[Check]:
+def _checks(site: Site, ask: Ask) -> list[FieldCheck]:
     if ask.meant is None:
-        return [Check(field="note", value=ask.text, exact=True)]
+        return [FieldCheck(field="note", value=ask.text, exact=True)]
     fitting = _entities(site, ask.meant)
     if len(fitting) != 1:
         raise Unreadable(f"{ask.meant.text!r} fits {len(fitting)} pages, not one")
     (entity,) = fitting
     if ask.verb == "open":
-        return [Check(field="page", value=entity.key)]
+        return [FieldCheck(field="page", value=entity.key)]
     if ask.verb == "cart":
-        return [Check(field="cart", value={entity.key: ask.count})]
+        return [FieldCheck(field="cart", value={entity.key: ask.count})]
     if ask.attribute not in entity.values:
         raise Unreadable(f"{entity.title} has no {ask.attribute}")
     value = str(entity.values[ask.attribute])
-    return [Check(field="answer", value=value), Check(field="submitted", value=True)]
+    return [FieldCheck(field="answer", value=value), FieldCheck(field="submitted", value=True)]
 
 
 def _entities(site: Site, meant: Meant) -> list[Entity]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from schemas.config.section import Section
 from schemas.registry import Registry, options_of
-from schemas.world import Check, World
+from schemas.world import FieldCheck, World
 
 Options = TypeVar("Options", bound=Section)
 
@@ -34,7 +34,7 @@ class RewardMaker(ABC, Generic[Options]):
         self.name, self.options = name, options
 
     @abstractmethod
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
         """The reward of a task with this instruction; raises Unreadable."""
 
     def require(self) -> None:
@@ -46,7 +46,7 @@ REWARDS: Registry[RewardMaker[Any]] = Registry(
     "synthesis.reward",
     RewardMaker,
     {
-        "reader": "curation.synthesis.reader:Reader",
+        "reader": "curation.synthesis.reader:SentenceReader",
         "endpoint": "curation.synthesis.endpoint:EndpointReward",
     },
 )

@@ -4,11 +4,11 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from curation.synthesis.player import Lost, Player
+from curation.synthesis.player import Player, PlayerLost
 from curation.synthesis.reward import Unreadable
 from curation.synthesis.words import Ask, asks
-from schemas.walk import Layout, Walk
-from schemas.world import Check, Site, State, score
+from schemas.walk import Layout, PageWalk
+from schemas.world import FieldCheck, Site, State, score
 
 TRIES = 12
 """Trajectories, each of another seed, in which the player searches."""
@@ -21,7 +21,7 @@ MAX_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Search:
+class PlaySearch:
     """What playing a task came to."""
 
     limit: int = 0
@@ -34,8 +34,8 @@ class Search:
 
 
 def searched(
-    site: Site, layout: Layout, instruction: str, initial: State, checks: Sequence[Check], max_steps: int
-) -> Search | None:
+    site: Site, layout: Layout, instruction: str, initial: State, checks: Sequence[FieldCheck], max_steps: int
+) -> PlaySearch | None:
     """Plays a task in trajectories of several seeds; None where the player cannot read its words.
 
     Args:
@@ -60,13 +60,13 @@ def searched(
         walk = layout.walk(initial, seed)
         try:
             steps = steps_of(Player(blind, layout), walk, sentences, rewarded, int((max_steps - SLACK) / MARGIN))
-        except Lost as error:
-            return Search(reason="search", problem=str(error))
+        except PlayerLost as error:
+            return PlaySearch(reason="search", problem=str(error))
         if steps is None:
             problem = "played as they are written, the words end in a state that is not rewarded"
-            return Search(reason="contradiction", problem=problem)
+            return PlaySearch(reason="contradiction", problem=problem)
         longest = max(longest, steps)
-    return Search(math.ceil(longest * MARGIN) + SLACK)
+    return PlaySearch(math.ceil(longest * MARGIN) + SLACK)
 
 
 def vocabulary(site: Site) -> Site:
@@ -75,7 +75,7 @@ def vocabulary(site: Site) -> Site:
 
 
 def steps_of(
-    player: Player, walk: Walk, sentences: Iterable[Ask], done: Callable[[State], bool], max_steps: int
+    player: Player, walk: PageWalk, sentences: Iterable[Ask], done: Callable[[State], bool], max_steps: int
 ) -> int | None:
     """The steps after which a player is done; None where it ends before.
 
@@ -104,4 +104,4 @@ def steps_of(
             walk.clear()
         else:
             walk.type(str(what))
-    raise Lost(f"a search takes more than {max_steps} steps")
+    raise PlayerLost(f"a search takes more than {max_steps} steps")

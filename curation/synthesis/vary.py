@@ -3,23 +3,23 @@
 import random
 from collections.abc import Iterator
 
-from curation.synthesis.goal import Goal
-from curation.synthesis.maker import Maker, Material, Parent, Proposal, drawn
+from curation.synthesis.goal import MakerGoal
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, TaskMaker, drawn
 from curation.synthesis.making import goal_for, named, near, proposal, site_in, start, subject
 from schemas.config.section import Section
 
 
-class Vary(Maker[Section]):
+class Vary(TaskMaker[Section]):
     """The parent's verbs with other targets, counts and texts; everything is asked for by name."""
 
     version = "2"
 
-    def propose(self, material: Material, chance: random.Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
         """From the environment's own tasks and from made ones; those that fail first."""
         site = site_in(material)
         while material.parents:
             parent = drawn(material.parents, chance)
-            goals = list[Goal]()
+            goals = list[MakerGoal]()
             for verb in verbs_of(material, parent):
                 entity = subject(verb, site, chance)
                 goals.append(goal_for(verb, site, entity, named(entity), chance))
@@ -27,7 +27,7 @@ class Vary(Maker[Section]):
             yield proposal(self, material, goals, start(material, page), [parent.task_id], chance)
 
 
-def verbs_of(material: Material, parent: Parent) -> list[str]:
+def verbs_of(material: MakerInputs, parent: Parent) -> list[str]:
     """What a parent asks for."""
     own = [verb for verb in material.world.roots if parent.task_id == material.root(verb)]
     return own or [goal.verb for goal in parent.goals]

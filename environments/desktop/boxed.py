@@ -32,7 +32,7 @@ class AskFailed(Exception):
     """The desktop could not do what it was asked; it goes on."""
 
 
-class Box:
+class RunningDesktop:
     """One running desktop. Made by `start`, ended by `close`."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: str | None) -> None:
@@ -43,7 +43,7 @@ class Box:
         self._drain: asyncio.Task[bytes] | None = None
 
     @classmethod
-    async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "Box":
+    async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "RunningDesktop":
         """A desktop with an X server and a window manager, and nothing else but settings in its home.
 
         Raises:

@@ -53,7 +53,7 @@ class State:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class DesktopGoal:
     """What is to be there in the end."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Goal:
     clipboard: str | None = None
 
 
-def unmet(goal: Goal, start: Mapping[str, bytes], state: State) -> list[str]:
+def unmet(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> list[str]:
     """What a state lacks of a goal, in words; nothing if it is reached.
 
     Args:
@@ -76,7 +76,7 @@ def unmet(goal: Goal, start: Mapping[str, bytes], state: State) -> list[str]:
     return [*_files(goal, start, state), *_windows(goal, state), *_clipboard(goal, state)]
 
 
-def expected(goal: Goal, start: Mapping[str, bytes]) -> dict[str, bytes]:
+def expected(goal: DesktopGoal, start: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files that are to be there in the end, with all of their folders."""
     wanted = {**start, **{path: content for path, content in goal.files.items() if content is not None}}
     gone = [path for path, content in goal.files.items() if content is None]
@@ -93,7 +93,7 @@ def _folders(path: str) -> Iterator[str]:
     yield from ("/".join(parts[:end]) + "/" for end in range(1, len(parts) + 1))
 
 
-def _files(goal: Goal, start: Mapping[str, bytes], state: State) -> Iterator[str]:
+def _files(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> Iterator[str]:
     wanted = expected(goal, start)
     yield from (f"{path} is not there" for path in sorted(wanted.keys() - state.files.keys()))
     yield from (f"{path} is there" for path in sorted(state.files.keys() - wanted.keys()))
@@ -125,7 +125,7 @@ def _pixels(content: bytes) -> tuple[tuple[int, int], bytes] | None:
         return None
 
 
-def _windows(goal: Goal, state: State) -> Iterator[str]:
+def _windows(goal: DesktopGoal, state: State) -> Iterator[str]:
     for title, want in goal.windows.items():
         found = [one for one in state.windows if one.title.startswith(title)]
         if want == "closed":
@@ -153,6 +153,6 @@ def _in_half(window: Window, right: bool, state: State) -> bool:
     return inside and not window.minimised and not window.maximised
 
 
-def _clipboard(goal: Goal, state: State) -> Iterator[str]:
+def _clipboard(goal: DesktopGoal, state: State) -> Iterator[str]:
     if goal.clipboard is not None and state.clipboard.strip() != goal.clipboard.strip():
         yield "the clipboard does not hold what it is to hold"

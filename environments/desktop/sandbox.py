@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from importlib.resources import files as files_of
 from typing import TYPE_CHECKING
 
-from environments.desktop.boxed import AskFailed, Box
+from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.events import events_of
-from environments.desktop.goal import File, Goal, State, Window, unmet
-from environments.desktop.tasks.task import Command, DesktopTask, Instance, in_home
+from environments.desktop.goal import DesktopGoal, File, State, Window, unmet
+from environments.desktop.tasks.task import Command, DesktopInstance, DesktopTask, in_home
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -46,12 +46,12 @@ class DesktopSandbox(Sandbox):
     def __init__(self, config: "DesktopConfig", templates: Mapping[str, DesktopTask]) -> None:
         super().__init__(config)
         self._config, self._templates = config, templates
-        self._opened: Box | None = None
+        self._opened: RunningDesktop | None = None
         self._instruction = ""
-        self.instance = Instance((), Goal())
+        self.instance = DesktopInstance((), DesktopGoal())
 
     @property
-    def box(self) -> Box:
+    def box(self) -> RunningDesktop:
         """The desktop; raises SandboxFailure before the start."""
         if self._opened is None:
             raise SandboxFailure("the sandbox is not started")
@@ -111,12 +111,12 @@ class DesktopReward(Verifier):
         return Outcome(done=reached, reward=float(reached))
 
 
-async def begin(config: "DesktopConfig") -> Box:
+async def begin(config: "DesktopConfig") -> RunningDesktop:
     """A desktop with its settings and no program; raises SandboxFailure, or FlywheelError without bubblewrap."""
-    return await Box.start(config.width, config.height, config.isolation, _settings())
+    return await RunningDesktop.start(config.width, config.height, config.isolation, _settings())
 
 
-async def open_programs(box: Box, programs: tuple[Command, ...]) -> None:
+async def open_programs(box: RunningDesktop, programs: tuple[Command, ...]) -> None:
     """Opens programs, one after another, and waits until all is quiet; raises SandboxFailure."""
     for command in programs:
         try:

@@ -24,7 +24,7 @@ _ACTIONS: TypeAdapter[Action] = TypeAdapter(Action)
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GameState:
     """What a game says of itself."""
 
     over: bool
@@ -47,7 +47,7 @@ class GameSandbox(DocumentSandbox):
         super().__init__(browser, config)
         self._games = games
         self._game: GameTask | None = None
-        self.reading = Reading(over=False, score=0.0, level=None)
+        self.reading = GameState(over=False, score=0.0, level=None)
 
     @property
     def game(self) -> GameTask:
@@ -85,7 +85,7 @@ class GameSandbox(DocumentSandbox):
         over, score, level = answer
         if isinstance(score, bool) or not isinstance(score, int | float):
             raise TrajectoryFailure("verifier", f"{self._file.name}: score, {self.game.reads.score}, is {score!r}")
-        self.reading = Reading(over, float(score), level)
+        self.reading = GameState(over, float(score), level)
         return over, self.reward
 
 

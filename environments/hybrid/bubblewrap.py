@@ -39,7 +39,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SandboxLimits:
     """What one jail may use."""
 
     memory_mib: int = 256
@@ -76,7 +76,7 @@ def owner() -> tuple[int, int] | None:
 class Bubblewrap:
     """One running jail. Made by `start`, ended by `close`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, limits: Limits, stdin: int, stdout: int) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, limits: SandboxLimits, stdin: int, stdout: int) -> None:
         self._process = process
         self._init = 0
         self.limits = limits
@@ -94,7 +94,7 @@ class Bubblewrap:
         """The same of those that are gone."""
 
     @classmethod
-    async def start(cls, limits: Limits, script: str, *arguments: str) -> "Bubblewrap":
+    async def start(cls, limits: SandboxLimits, script: str, *arguments: str) -> "Bubblewrap":
         """Starts a jail in which bash runs a script.
 
         Raises:
@@ -274,7 +274,7 @@ def _left(stdout: int) -> bytes | None:
         return None
 
 
-def _arguments(limits: Limits, tell: int, filter_: int, passwd: int) -> Iterator[str]:
+def _arguments(limits: SandboxLimits, tell: int, filter_: int, passwd: int) -> Iterator[str]:
     """bubblewrap's options; what it mounts is made in this order."""
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
     yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
@@ -311,7 +311,7 @@ _ENVIRONMENT = {
 }
 
 
-def _limited(limits: Limits) -> str:
+def _limited(limits: SandboxLimits) -> str:
     """The limits of each process, taken on before the script."""
     kib = limits.memory_mib << 10
     bounds = {

@@ -11,11 +11,11 @@ from pydantic import Field, model_validator
 from environments.bubblewrap import bubblewrap
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
-from environments.hybrid.bubblewrap import INSTALL, Limits
+from environments.hybrid.bubblewrap import INSTALL, SandboxLimits
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.tasks.catalog import TEMPLATES
 from environments.hybrid.tasks.task import Template
-from environments.hybrid.terminal import Terminal
+from environments.hybrid.terminal import TerminalSession
 from environments.sandbox import Sandbox
 from schemas.check import Probe
 from schemas.config.section import Count, Positive
@@ -47,9 +47,9 @@ class HybridConfig(ChromiumConfig):
         return self
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> SandboxLimits:
         """Of each jail."""
-        return Limits(self.memory_mib, self.disk_mib, processes=self.processes, cpu_s=self.cpu_s)
+        return SandboxLimits(self.memory_mib, self.disk_mib, processes=self.processes, cpu_s=self.cpu_s)
 
 
 class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
@@ -96,7 +96,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
         return f"{version}; a jail starts and runs Python"
 
     async def _tried(self) -> None:
-        terminal = await Terminal.open(self.config.limits, self.config.command_s)
+        terminal = await TerminalSession.open(self.config.limits, self.config.command_s)
         try:
             ran = await terminal.run("python3 -I -S -c 'print(6 * 7)'")
         finally:

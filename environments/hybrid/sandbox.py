@@ -19,11 +19,11 @@ from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
-from environments.hybrid.bubblewrap import DISKS, WORK, Limits, owner
+from environments.hybrid.bubblewrap import DISKS, WORK, SandboxLimits, owner
 from environments.hybrid.files import Files
 from environments.hybrid.snapshot import Snapshot
-from environments.hybrid.tasks.task import Instance, Template, Trial
-from environments.hybrid.terminal import Terminal
+from environments.hybrid.tasks.task import HybridInstance, Template, Trial
+from environments.hybrid.terminal import TerminalSession
 from environments.hybrid.trial import answers_of
 from environments.hybrid.web import page_of
 from environments.hybrid.workspace import Workspace
@@ -57,18 +57,18 @@ class HybridSandbox(BrowserSandbox):
         browser: Browser,
         config: ChromiumConfig,
         templates: Mapping[str, Template],
-        limits: Limits,
+        limits: SandboxLimits,
         command_s: float,
     ) -> None:
         super().__init__(browser, config)
         self._templates = templates
         self._jail_limits, self._command_s = limits, command_s
-        self._terminal: Terminal | None = None
+        self._terminal: TerminalSession | None = None
         self._workspace: Workspace | None = None
         self._disks: dict[str, Files] = {}
         """By their place in the jail."""
         self._instruction = ""
-        self._instance: Instance | None = None
+        self._instance: HybridInstance | None = None
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
         """By path of a program, what was tried with it, and what it answered."""
         self.concluded: act.Finished | act.CallUser | None = None
@@ -86,7 +86,7 @@ class HybridSandbox(BrowserSandbox):
         return _page_kind()
 
     @property
-    def instance(self) -> Instance:
+    def instance(self) -> HybridInstance:
         """The task that was started; raises SandboxFailure if none was."""
         if self._instance is None:
             raise SandboxFailure("the sandbox is not started")
@@ -155,7 +155,7 @@ class HybridSandbox(BrowserSandbox):
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._instruction, instance = self._templates[task.template].instance(task.template, seed)
         opening = self._open((HERE / "workspace.html").as_uri(), "world.__workspace.ready()")
-        shell = asyncio.ensure_future(Terminal.open(self._jail_limits, self._command_s))
+        shell = asyncio.ensure_future(TerminalSession.open(self._jail_limits, self._command_s))
         try:
             await opening
         finally:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from environments.hybrid.tasks.task import Goal
+from environments.hybrid.tasks.task import HybridGoal
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Snapshot:
     """By path of a program, what its function answered to the cases of its trial."""
 
 
-def misses(goal: Goal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[str]:
+def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[str]:
     """What is not as the goal says, one by one; nothing where all of it is.
 
     Args:

@@ -19,7 +19,7 @@ import shlex
 import signal
 from dataclasses import dataclass
 
-from environments.hybrid.bubblewrap import START_S, WORK, Bubblewrap, Limits, ready
+from environments.hybrid.bubblewrap import START_S, WORK, Bubblewrap, SandboxLimits, ready
 from environments.hybrid.supervisor import SUPERVISOR
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
 from schemas.text import harmless
@@ -68,7 +68,7 @@ class _TooMuch(Exception):
     """The command writes without end."""
 
 
-class Terminal:
+class TerminalSession:
     """Made by `open`, ended by `close`."""
 
     def __init__(self, jail: Bubblewrap, command_s: float) -> None:
@@ -81,7 +81,7 @@ class Terminal:
         self._unread, self._output = b"", bytearray()
 
     @classmethod
-    async def open(cls, limits: Limits, command_s: float) -> "Terminal":
+    async def open(cls, limits: SandboxLimits, command_s: float) -> "TerminalSession":
         """A shell in a jail of its own, whose commands have `command_s` seconds each.
 
         Raises:

@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from environments.hybrid.bubblewrap import Limits, owner
+from environments.hybrid.bubblewrap import SandboxLimits, owner
 from environments.hybrid.files import Files
 from environments.hybrid.tasks.task import Trial
-from environments.hybrid.terminal import Terminal
+from environments.hybrid.terminal import TerminalSession
 from schemas.failure import ActionFailure
 
 TRIAL_S = 5.0
@@ -33,7 +33,7 @@ json.dump(answers, open("/tmp/answers.json", "w"))
 """JSON writes a tuple as a list, which it is not equal to, so it is told apart before."""
 
 
-async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Limits) -> tuple[Any, ...]:
+async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: SandboxLimits) -> tuple[Any, ...]:
     """What the program's function answers to the trial's cases; nothing where its test fails, or where it has no answer
     to all of them.
 
@@ -45,7 +45,7 @@ async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Limits)
     Raises:
         SandboxFailure: no jail starts, or it is killed.
     """
-    terminal = await Terminal.open(limits, TRIAL_S)
+    terminal = await TerminalSession.open(limits, TRIAL_S)
     try:
         work, temporary = (Files(disk, owner()) for disk in terminal.jail.disks[:2])
         for path, content in sources.items():

@@ -38,16 +38,16 @@ Block = str | Link | Download | Upload | tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class WebPage:
+class HybridPage:
     """One page."""
 
     title: str
     blocks: tuple[Block, ...] = ()
 
 
-Web = Mapping[str, WebPage]
+Web = Mapping[str, HybridPage]
 """Pages by their address, `HOME` among them."""
-NOTHING: Web = {HOME: WebPage("Home", ("There are no pages here. The files are on the left.",))}
+NOTHING: Web = {HOME: HybridPage("Home", ("There are no pages here. The files are on the left.",))}
 
 
 def address(page: str) -> str:

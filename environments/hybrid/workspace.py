@@ -5,7 +5,7 @@ system. What the page shows and what a click does there is decided here; the pag
 from typing import Any
 
 from environments.hybrid.files import Files, relative
-from environments.hybrid.terminal import Ran, Terminal
+from environments.hybrid.terminal import Ran, TerminalSession
 from environments.hybrid.web import HOME, Download, Link, Upload, Web, address, page_of
 
 SHOWN_LINES = 200
@@ -20,7 +20,7 @@ class Workspace:
     """The state of one, and what can be done in it; every method that does something returns why it came to nothing,
     or None."""
 
-    def __init__(self, files: Files, terminal: Terminal, web: Web) -> None:
+    def __init__(self, files: Files, terminal: TerminalSession, web: Web) -> None:
         self.files, self.terminal, self.web = files, terminal, web
         self.page = HOME
         self.opened: str | None = None
@@ -66,7 +66,7 @@ class Workspace:
         self._status = error or ""
 
     async def run(self, command: str) -> str | None:
-        """Runs a command in the terminal; raises as `Terminal.run` does."""
+        """Runs a command in the terminal; raises as `TerminalSession.run` does."""
         before = self.terminal.folder
         ran = await self.terminal.run(command)
         self._say(before, command, ran)

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from environments.openenv.client import Answer, Fields, Lost, WireClient
+from environments.openenv.client import Fields, ServerLost, StepResponse, WireClient
 
 T = TypeVar("T")
 WAIT_S = 60.0
@@ -31,20 +31,20 @@ class BlockingClient:
         self._thread = threading.Thread(target=self._loop.run_forever, name="flywheel-wire", daemon=True)
         self._thread.start()
 
-    def reset(self, **fields: Any) -> Answer:
+    def reset(self, **fields: Any) -> StepResponse:
         """Begins an episode; raises Refused, or Lost, also where `close` came before."""
         if self._loop.is_closed():
-            raise Lost("the client is closed: make another one")
+            raise ServerLost("the client is closed: make another one")
         if self._client is None or not self._client.is_open:
             client = WireClient(self._url, self._token)
             self._waited("connect", client.open())
             self._client = client
         return self._waited("reset", self._client.reset(fields))
 
-    def step(self, action: Fields) -> Answer:
+    def step(self, action: Fields) -> StepResponse:
         """Performs an action; raises Refused, or Lost, also where no episode has begun."""
         if self._client is None:
-            raise Lost("no episode has begun, or its connection was lost: reset first")
+            raise ServerLost("no episode has begun, or its connection was lost: reset first")
         return self._waited("step", self._client.step(action))
 
     def close(self) -> None:
@@ -65,12 +65,12 @@ class BlockingClient:
 
         try:
             return self._run(in_time())
-        except (Lost, TimeoutError, KeyboardInterrupt) as error:
+        except (ServerLost, TimeoutError, KeyboardInterrupt) as error:
             lost, self._client = self._client, None
             if lost is not None:
                 self._loop.call_soon_threadsafe(lost.drop)
             if isinstance(error, TimeoutError):
-                raise Lost(f"{self._url} gave no answer to {what} within {self._wait_s:g} s") from error
+                raise ServerLost(f"{self._url} gave no answer to {what} within {self._wait_s:g} s") from error
             raise
 
     def _run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -31,7 +31,7 @@ ENDS = (CAPACITY, "FACTORY_ERROR", "SESSION_ERROR")
 Fields = Mapping[str, Any]
 
 
-class Refused(Exception):
+class ServerRefused(Exception):
     """The server answered with an error.
 
     Args:
@@ -44,12 +44,12 @@ class Refused(Exception):
         super().__init__(f"{message} ({code})")
 
 
-class Lost(Exception):
+class ServerLost(Exception):
     """There is no such server, it is gone, or what it sends is not OpenEnv's wire."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StepResponse:
     """What a server answers to `reset` and `step`."""
 
     observation: dict[str, Any]
@@ -73,7 +73,7 @@ def address_of(url: str) -> str:
     return urlunsplit((SCHEMES[parts.scheme], parts.netloc, f"{parts.path.rstrip('/')}/ws", "", ""))
 
 
-class Session(ABC):
+class OpenEnvSession(ABC):
     """Episodes one after the other, whatever carries the messages. Its methods are called one after the other, in one
     event loop.
 
@@ -94,11 +94,11 @@ class Session(ABC):
     async def open(self) -> None:
         """Begins it; raises Lost."""
 
-    async def reset(self, fields: Fields) -> Answer:
+    async def reset(self, fields: Fields) -> StepResponse:
         """Begins an episode; raises Refused or Lost."""
         return self._answered("reset", await self._call("reset", "observation", fields))
 
-    async def step(self, action: Fields) -> Answer:
+    async def step(self, action: Fields) -> StepResponse:
         """Performs an action; raises Refused or Lost."""
         return self._answered("step", await self._call("step", "observation", action))
 
@@ -118,33 +118,33 @@ class Session(ABC):
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
         """The answer to a message, and whether it is one, or came before the message was sent; raises Lost."""
 
-    def _answered(self, kind: str, data: dict[str, Any]) -> Answer:
+    def _answered(self, kind: str, data: dict[str, Any]) -> StepResponse:
         try:
             return _answer(kind, data)
-        except Lost:
+        except ServerLost:
             self.drop()
             raise
 
     async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, Any]:
         if not self.is_open:
-            raise Lost("the session is closed")
+            raise ServerLost("the session is closed")
         if self._waits_for:
-            raise Lost(f"the session is lost: its {self._waits_for} was never answered")
+            raise ServerLost(f"the session is lost: its {self._waits_for} was never answered")
         self._waits_for = kind
         text, asked = await self._exchange(kind, json.dumps(_message(kind, data)))
         self._waits_for = ""
         try:
             return _data(kind, wanted, text) if asked else _unasked(kind, text)
-        except Lost:
+        except ServerLost:
             self.drop()
             raise
-        except Refused as error:
+        except ServerRefused as error:
             if error.code in ENDS:
                 self.drop()
             raise
 
 
-class WireClient(Session):
+class WireClient(OpenEnvSession):
     """A session on a server.
 
     Args:
@@ -179,9 +179,9 @@ class WireClient(Session):
         except InvalidStatus as error:
             status = error.response.status_code
             hint = ": it asks for another token" if status in (401, 403) else ""
-            raise Lost(f"{self.url} opens no session (HTTP {status}){hint}") from error
+            raise ServerLost(f"{self.url} opens no session (HTTP {status}){hint}") from error
         except (OSError, WebSocketException, TimeoutError) as error:
-            raise Lost(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
+            raise ServerLost(f"{self.url} does not answer: {str(error) or type(error).__name__}") from error
 
     async def close(self) -> None:
         """Ends the session; raises nothing."""
@@ -213,7 +213,7 @@ class WireClient(Session):
             return await connection.recv(), asked
         except (OSError, WebSocketException) as error:
             self.drop()
-            raise Lost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
+            raise ServerLost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
 
 
 def _message(kind: str, data: Fields | None) -> dict[str, Any]:
@@ -248,14 +248,14 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
     try:
         message = json.loads(text)
     except (ValueError, RecursionError) as error:  # or JSON that is nested deeper than Python can read
-        raise Lost(f"the answer to {kind} is not JSON") from error
+        raise ServerLost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):
-        raise Lost(f"the answer to {kind} is no message of OpenEnv's")
+        raise ServerLost(f"the answer to {kind} is no message of OpenEnv's")
     if message.get("type") == "error":
-        raise Refused(_text(data.get("code", "UNKNOWN")), _reason(data))
+        raise ServerRefused(_text(data.get("code", "UNKNOWN")), _reason(data))
     if message.get("type") != wanted:
-        raise Lost(f"the answer to {kind} is a {_text(message.get('type'))!r}, and not a {wanted!r}")
+        raise ServerLost(f"the answer to {kind} is a {_text(message.get('type'))!r}, and not a {wanted!r}")
     return data
 
 
@@ -263,12 +263,12 @@ def _unasked(kind: str, text: str | bytes) -> NoReturn:
     """Raises Refused where a server says, before it is asked, why it hangs up; Lost for anything else."""
     try:
         _data(kind, "error", text)
-    except Refused as error:
+    except ServerRefused as error:
         if error.code in ENDS:
             raise
-    except Lost:
+    except ServerLost:
         pass
-    raise Lost(f"the server sent more than it was asked for before {kind}, and answers could be mistaken")
+    raise ServerLost(f"the server sent more than it was asked for before {kind}, and answers could be mistaken")
 
 
 def _reason(data: dict[str, Any]) -> str:
@@ -292,18 +292,18 @@ def _text(given: Any, most: int = 40) -> str:
     return str(given)[:most] if plain else f"a {type(given).__name__}"
 
 
-def _answer(kind: str, data: dict[str, Any]) -> Answer:
+def _answer(kind: str, data: dict[str, Any]) -> StepResponse:
     """The fields of an observation, of the kinds that the wire has for them; raises Lost."""
     observation, reward, done = data.get("observation"), data.get("reward"), data.get("done", False)
     metadata = data.get("metadata")
     if not isinstance(observation, dict):
-        raise Lost(f"the answer to {kind} has no `observation`")
+        raise ServerLost(f"the answer to {kind} has no `observation`")
     if not isinstance(done, bool):
-        raise Lost(f"the answer to {kind} has a `done` that is no truth value: {_text(done)!r}")
+        raise ServerLost(f"the answer to {kind} has a `done` that is no truth value: {_text(done)!r}")
     given = None if reward is None else _number(reward)
     if reward is not None and given is None:
-        raise Lost(f"the answer to {kind} has a `reward` that is no number: {_text(reward)!r}")
-    return Answer(observation, given, done, metadata if isinstance(metadata, dict) else {})
+        raise ServerLost(f"the answer to {kind} has a `reward` that is no number: {_text(reward)!r}")
+    return StepResponse(observation, given, done, metadata if isinstance(metadata, dict) else {})
 
 
 def _number(given: Any) -> float | None:

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import INVALID, Answer, Lost, Refused
+from environments.openenv.client import INVALID, ServerLost, ServerRefused, StepResponse
 from schemas.action import TYPES
 from schemas.picture import upright_rgb_of
 
@@ -26,7 +26,7 @@ _CHARACTERS = frozenset(string.printable) | frozenset(map(chr, range(0xA0, 0x600
 _FIELDS = ("content", "key", "app_name", "command")
 
 
-class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
+class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     """One session on a server.
 
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
@@ -102,11 +102,11 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         """Performs an action; see the class for what ends an episode."""
         try:
             answer = self._client.step(written(action))
-        except Refused as error:
+        except ServerRefused as error:
             if error.code != INVALID:
                 raise
             return self._copied(), 0.0, False, False, {"action_error": error.message}
-        except Lost as error:
+        except ServerLost as error:
             return self._copied(), 0.0, False, True, {"failure": "sandbox", "reason": str(error)}
         about = answer.metadata
         failed = about.get("failure") not in (None, "action")
@@ -126,7 +126,7 @@ class GuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     def _named(self, task_id: str | None) -> dict[str, Any]:
         return {} if task_id is None else {"task_id": task_id}
 
-    def _observation(self, answer: Answer) -> dict[str, Any]:
+    def _observation(self, answer: StepResponse) -> dict[str, Any]:
         shown = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
         if shown.size != self._size:
             shown = shown.resize(self._size)

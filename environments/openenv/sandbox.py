@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from environments.openenv.client import CAPACITY, INVALID, Answer, Lost, Refused, Session
+from environments.openenv.client import CAPACITY, INVALID, OpenEnvSession, ServerLost, ServerRefused, StepResponse
 from environments.openenv.mapping import decode, filled, found, picture_of, values_of
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
@@ -30,11 +30,11 @@ class OpenEnvSandbox(Sandbox):
         session: the session, and another one where it is asked again.
     """
 
-    def __init__(self, config: "ForeignConfig", session: Callable[[], Session]) -> None:
+    def __init__(self, config: "ForeignConfig", session: Callable[[], OpenEnvSession]) -> None:
         super().__init__(config)
         self._config, self._session = config, session
         self._client = session()
-        self._answer: Answer | None = None
+        self._answer: StepResponse | None = None
         self._seen = Observation(b"", 0, 0, "")
         self._instruction = ""
         self._takes = frozenset[str]()
@@ -64,16 +64,16 @@ class OpenEnvSandbox(Sandbox):
         if self._answer.done:
             raise SandboxFailure("the episode is over as it begins: `done` at reset")
 
-    async def _begun(self, fields: dict[str, Any]) -> Answer:
+    async def _begun(self, fields: dict[str, Any]) -> StepResponse:
         """The answer to a reset in a new session; asks again while the server has none left."""
         until = asyncio.get_running_loop().time() + WAITED * self._config.start_timeout_s
         while True:
             try:
                 await self._client.open()
                 return await self._client.reset(fields)
-            except Lost as error:
+            except ServerLost as error:
                 raise SandboxFailure(str(error)) from error
-            except Refused as error:
+            except ServerRefused as error:
                 if error.code != CAPACITY or asyncio.get_running_loop().time() + AGAIN_S > until:
                     raise SandboxFailure(f"{self._client.place} refuses the reset: {error}") from error
             await self._client.close()
@@ -96,12 +96,12 @@ class OpenEnvSandbox(Sandbox):
         if not over and (not self._config.actions or action.type in self._config.actions):
             await self._take(action.type, await self._sent(action))
 
-    async def _sent(self, action: Action) -> Answer:
+    async def _sent(self, action: Action) -> StepResponse:
         try:
             return await self._client.step(self._written(action))
-        except Lost as error:
+        except ServerLost as error:
             raise SandboxFailure(str(error)) from error
-        except Refused as error:
+        except ServerRefused as error:
             if error.code == INVALID:
                 raise ActionFailure(f"the environment takes no such {action.type}: {error.message}") from error
             raise SandboxFailure(f"{self._client.place} refuses {action.type}: {error}") from error
@@ -115,7 +115,7 @@ class OpenEnvSandbox(Sandbox):
             raise ActionFailure(f"this environment cannot perform {action.type}")
         return filled(template, values_of(action, self._seen.width, self._seen.height))
 
-    async def _take(self, what: str, answer: Answer) -> None:
+    async def _take(self, what: str, answer: StepResponse) -> None:
         """Takes an answer in; raises TrajectoryFailure for one that says so itself, or whose screen cannot be read."""
         if (boundary := answer.metadata.get("failure")) is not None:
             reason = str(answer.metadata.get("reason") or "no reason given")[:400]
@@ -152,7 +152,7 @@ class OpenEnvReward(Verifier):
         return sandbox.outcome
 
 
-def _data(answer: Answer) -> dict[str, Any]:
+def _data(answer: StepResponse) -> dict[str, Any]:
     """An answer's observation with its metadata, for dotted paths."""
     return {**answer.observation, "metadata": answer.metadata}
 

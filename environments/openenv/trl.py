@@ -16,7 +16,7 @@ from typing import Any, Literal
 from PIL import Image
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, as_written
+from environments.openenv.client import INVALID, Fields, ServerLost, ServerRefused, StepResponse, as_written
 from schemas.failure import UsageError
 from schemas.picture import upright_rgb_of
 from schemas.text import broken
@@ -287,8 +287,8 @@ class GuiTools:
             raise ValueError("Episode over: nothing more can be done.")
         try:
             answer = self._client.step(as_written(action))
-        except (Lost, Refused) as error:
-            if isinstance(error, Refused) and error.code == INVALID:
+        except (ServerLost, ServerRefused) as error:
+            if isinstance(error, ServerRefused) and error.code == INVALID:
                 raise ValueError(broken(error.message)) from error  # TRL tells the model, and goes on
             self._over, self._reward = True, None  # TRL catches this, and asks for the reward all the same
             raise
@@ -302,6 +302,6 @@ class GuiTools:
         reason = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
         return self._shown(answer, reason or ("Episode over." if answer.done else "Done."))
 
-    def _shown(self, answer: Answer, text: str) -> Shown:
+    def _shown(self, answer: StepResponse, text: str) -> Shown:
         picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
         return [{"type": "image", "image": picture}, {"type": "text", "text": broken(text)}]

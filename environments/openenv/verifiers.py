@@ -11,7 +11,7 @@ from typing import Any
 
 import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 
-from environments.openenv.client import INVALID, Answer, Refused, WireClient, as_written
+from environments.openenv.client import INVALID, ServerRefused, StepResponse, WireClient, as_written
 from schemas.action import TYPES
 from schemas.text import broken
 
@@ -39,19 +39,19 @@ class GuiConfig(vf.TasksetConfig):
     resets: list[dict[str, Any]] = [{}]  # noqa: RUF012  (pydantic copies it)
 
 
-class GuiTask(vf.Task[GuiData]):
+class VerifiersGuiTask(vf.Task[GuiData]):
     """One episode."""
 
 
-class GuiTaskset(vf.Taskset[GuiTask, GuiConfig]):
+class GuiTaskset(vf.Taskset[VerifiersGuiTask, GuiConfig]):
     """The tasks that `resets` names."""
 
-    def load(self) -> Iterator[GuiTask]:
+    def load(self) -> Iterator[VerifiersGuiTask]:
         """One for each."""
         of = {"url": self.config.url, "token_variable": self.config.token_variable, "system_prompt": SYSTEM}
         for reset in self.config.resets:
             name = f"{reset.get('task_id', 'task')}#{reset.get('seed', '')}"
-            yield GuiTask(GuiData(name=name, reset=reset, **of), self.config.task)
+            yield VerifiersGuiTask(GuiData(name=name, reset=reset, **of), self.config.task)
 
 
 class GuiEnvConfig(vf.EnvConfig):
@@ -60,7 +60,7 @@ class GuiEnvConfig(vf.EnvConfig):
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
 
-class GuiEnv(vf.Env[GuiEnvConfig]):
+class VerifiersGuiEnv(vf.Env[GuiEnvConfig]):
     """Shows the screen, performs the reply, until the episode is over."""
 
     async def run(self, task: Any, agents: Any) -> None:
@@ -79,19 +79,19 @@ class GuiEnv(vf.Env[GuiEnvConfig]):
             await client.close()
 
 
-def _turn(answer: Answer, said: str) -> list[dict[str, Any]]:
+def _turn(answer: StepResponse, said: str) -> list[dict[str, Any]]:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{answer.observation['screenshot']}"}}
     return [{"role": "user", "content": [picture, {"type": "text", "text": broken(said)}]}]
 
 
-async def _performed(client: WireClient, before: Answer, reply: str) -> tuple[Answer, str]:
+async def _performed(client: WireClient, before: StepResponse, reply: str) -> tuple[StepResponse, str]:
     """What a reply came to, and what is said of it; nothing is performed of one that is no action."""
     try:
         action = json.loads(reply.strip().removeprefix("```json").strip("`\n "))
         answer = await client.step(as_written(action) if isinstance(action, dict) else {})
     except ValueError:
         return before, "That is no action as JSON."
-    except Refused as error:
+    except ServerRefused as error:
         if error.code != INVALID:
             raise
         return before, error.message

@@ -15,7 +15,7 @@ from typing import Any
 
 from PIL import Image
 
-from environments.openenv.client import INVALID, Answer, Fields, Lost, Refused, WireClient, as_written
+from environments.openenv.client import INVALID, Fields, ServerLost, ServerRefused, StepResponse, WireClient, as_written
 from schemas.action import TYPES
 from schemas.picture import upright_rgb_of
 from schemas.text import broken
@@ -116,26 +116,26 @@ class Episode:
             try:
                 said, picture, earned, about = await self._act(as_written(action))
                 return broken(said), picture, earned, about
-            except (Lost, Refused) as error:
+            except (ServerLost, ServerRefused) as error:
                 logger.warning("no reward for a trajectory of %s: %s", self._reset, error)
                 away, about = broken(f"The sandbox is away: {error}"), {"failure": "sandbox", "reason": str(error)}
                 return away, None, math.nan, about
 
     async def _act(self, action: Any) -> Called:
         if self._lost:
-            raise Lost(self._lost)
+            raise ServerLost(self._lost)
         if self._over:
             return "Episode over: nothing more can be done.", None, None, {}
         client = self._client = self._client or await self._begun()
         try:
             answer = await client.step(action)
             await self._take(client, answer)
-        except Refused as error:
+        except ServerRefused as error:
             if error.code == INVALID:
                 return error.message, None, None, {}
             self._lost = str(error)
             raise
-        except Lost as error:
+        except ServerLost as error:
             self._lost = str(error)
             raise
         earned = None if answer.reward is None else answer.reward - self._earned  # so that the calls' sum is the reward
@@ -154,14 +154,14 @@ class Episode:
             raise
         return client
 
-    async def _take(self, client: WireClient, answer: Answer) -> None:
+    async def _take(self, client: WireClient, answer: StepResponse) -> None:
         """Gives the sandbox back where the episode is over; raises Lost where that is an outage."""
         if not answer.done:
             return
         self._over = True
         await client.close()
         if (failure := answer.metadata.get("failure")) not in (None, "action"):
-            raise Lost(f"{failure}: {answer.metadata.get('reason')}")
+            raise ServerLost(f"{failure}: {answer.metadata.get('reason')}")
 
     def drop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Gives the sandbox of a trajectory that is no more back."""

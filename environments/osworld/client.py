@@ -16,7 +16,7 @@ UNABLE = (400, 404, 500)
 """How OSWorld's server says that it is unable; any other is of what stands before it: a gateway, a wrong token."""
 
 
-class Unable(SandboxFailure):
+class MachineUnable(SandboxFailure):
     """The machine answers, and says that it cannot do what was asked."""
 
 
@@ -54,7 +54,7 @@ class VmClient:
         """The content of a file; None where there is none, or none that can be read. Raises SandboxFailure."""
         try:
             return (await self._answered("POST", "/file", data={"file_path": path})).content
-        except Unable:
+        except MachineUnable:
             return None
 
     async def upload(self, path: str, content: bytes) -> None:
@@ -93,7 +93,7 @@ class VmClient:
         except httpx.HTTPError as error:
             raise SandboxFailure(f"{self.url}{path} does not answer: {_reason(error)}") from error
         if answer.status_code != httpx.codes.OK:
-            kind = Unable if answer.status_code in UNABLE else SandboxFailure
+            kind = MachineUnable if answer.status_code in UNABLE else SandboxFailure
             raise kind(f"{self.url}{path} answers {answer.status_code}: {answer.text[:200]}")
         return answer
 

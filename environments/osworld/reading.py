@@ -6,7 +6,7 @@ What a machine is unable to say is None, as it is for OSWorld: a policy that bro
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from environments.osworld.client import Unable, VmClient
+from environments.osworld.client import MachineUnable, VmClient
 
 Fields = Mapping[str, Any]
 
@@ -76,5 +76,5 @@ async def read(vm: VmClient, given: Fields) -> Any:
     """What a task reads, or compares with; raises SandboxFailure for a machine that does not answer."""
     try:
         return await READINGS[given["type"]](vm, given)
-    except Unable:
+    except MachineUnable:
         return None

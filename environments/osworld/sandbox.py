@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 from environments.openenv.mapping import decode, png_of
-from environments.osworld.client import Unable, VmClient
+from environments.osworld.client import MachineUnable, VmClient
 from environments.osworld.code import code_of
 from environments.osworld.reading import read
 from environments.osworld.scores import SCORES
@@ -82,7 +82,7 @@ class OsworldSandbox(Sandbox):
         for step in steps:
             try:
                 await take(self._vm, step, words)
-            except Unable:
+            except MachineUnable:
                 if not played:
                     raise
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from environments.site.world import ROOTS, START, world_of
 from schemas.tables.task import TaskEntry
-from schemas.world import Check, Setup, Site
+from schemas.world import FieldCheck, Setup, Site
 
 WORDS = ("thanks", "hello", "by post", "no bag", "a gift", "call first", "ring twice", "to the desk")
 ENTRIES: Mapping[str, TaskEntry] = {
@@ -26,7 +26,8 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
     words, page, wanted = _drawn(template, site, seed)
     initial = {**START, "page": page}
     checks = tuple(
-        Check.model_validate({"field": name, "value": value, "exact": name == "note"}) for name, value in wanted.items()
+        FieldCheck.model_validate({"field": name, "value": value, "exact": name == "note"})
+        for name, value in wanted.items()
     )
     guarded = (*checks, *world_of(site).guards(checks, initial))
     return words, Setup.model_validate({"initial": initial, "checks": guarded})

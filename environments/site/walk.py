@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from environments.site.app import PEOPLE, Widget, changed, shown
 from environments.site.world import TYPES
-from schemas.walk import Item, Layout, Listing, Walk
+from schemas.walk import Layout, Listing, PageItem, PageWalk
 from schemas.world import Site, State
 
 
@@ -23,12 +23,12 @@ class SiteLayout(Layout):
     def __init__(self, site: Site) -> None:
         self._site = site
 
-    def walk(self, initial: State, seed: int) -> Walk:
+    def walk(self, initial: State, seed: int) -> PageWalk:
         """A new visit."""
         return SiteWalk(self._site, initial, seed)
 
 
-class SiteWalk(Walk):
+class SiteWalk(PageWalk):
     """A visit to the site.
 
     Args:
@@ -42,9 +42,9 @@ class SiteWalk(Walk):
         self._focused, self._selected = "", False
         self._widgets = self._shown()
 
-    def items(self) -> Sequence[Item]:
+    def items(self) -> Sequence[PageItem]:
         """What the open page shows."""
-        return [Item(one.kind, one.name, one.value) for one in self._widgets]
+        return [PageItem(one.kind, one.name, one.value) for one in self._widgets]
 
     def click(self, at: int) -> None:
         """Clicks an item."""

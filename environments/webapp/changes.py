@@ -23,11 +23,11 @@ Changed = Mapping[str, tuple[Any, Any]]
 """Before and after by path."""
 
 
-class _Part(BaseModel):
+class _ChangePart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
-class Match(_Part):
+class Match(_ChangePart):
     """What a value is to be like, where it need not be one value exactly."""
 
     contains: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ class Match(_Part):
         return text
 
 
-class Want(_Part):
+class Want(_ChangePart):
     """One change that a task asks for: `to` a value, `like` something, `has` of an object, or `gone`."""
 
     at: str
@@ -96,7 +96,7 @@ class Want(_Part):
         return after is not ABSENT and _like(after, self.to if self.like is None else self.like)
 
 
-class Edit(_Part):
+class Edit(_ChangePart):
     """A change of a state: `to` a value, or `gone`."""
 
     at: str

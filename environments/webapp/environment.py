@@ -11,9 +11,9 @@ from environments.chromium.environment import ChromiumConfig, ChromiumEnvironmen
 from environments.host import Host
 from environments.registry import environments_of
 from environments.sandbox import Sandbox
-from environments.webapp.host import Place, WebHost, built_in, host_and_port
+from environments.webapp.host import AppAddress, WebHost, built_in, host_and_port
 from environments.webapp.sandbox import WebAppSandbox
-from environments.webapp.tasks import OURS, Instance, TaskFile, entry_of, instance, read_tasks
+from environments.webapp.tasks import OURS, TaskFile, WebInstance, entry_of, instance, read_tasks
 from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
@@ -89,12 +89,12 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         answer = (Probe("origins answer", self._asked),) if self.config.origins else ()
         return (Probe("web applications", self._examined), *answer, *super().probes())
 
-    def instance(self, template: str, seed: int) -> tuple[str, Instance]:
+    def instance(self, template: str, seed: int) -> tuple[str, WebInstance]:
         """The application of a task, and the task with a seed."""
         file = self._files[template]
         return file.application, instance(file, template, seed)
 
-    def _sandbox(self, browser: Browser, places: Mapping[str, Place]) -> Sandbox:
+    def _sandbox(self, browser: Browser, places: Mapping[str, AppAddress]) -> Sandbox:
         return WebAppSandbox(browser, self.config, (self.config.width, self.config.height), places, self.instance)
 
     @cached_property

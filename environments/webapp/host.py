@@ -22,7 +22,7 @@ PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AppAddress:
     """Where an application is."""
 
     origin: str
@@ -60,7 +60,7 @@ class WebHost(BrowserHost):
     def __init__(
         self,
         path: Path,
-        make: Callable[[Browser, Mapping[str, Place]], Sandbox],
+        make: Callable[[Browser, Mapping[str, AppAddress]], Sandbox],
         folders: Mapping[str, Path],
         origins: Mapping[str, tuple[str, str]],
     ) -> None:
@@ -68,7 +68,7 @@ class WebHost(BrowserHost):
         self._folders, self._origins = folders, origins
         self._server: AppServer | None = None
         self._client: httpx.AsyncClient | None = None
-        self._places: Mapping[str, Place] = {}
+        self._places: Mapping[str, AppAddress] = {}
 
     @property
     def reachable(self) -> Mapping[str, str]:
@@ -95,13 +95,13 @@ class WebHost(BrowserHost):
         from environments.webapp.server import KEY, AppServer  # a web server, which nothing else of a run needs
 
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
-        places = {name: Place(url, Contract(self._client, url, {})) for name, (url, _) in self._origins.items()}
+        places = {name: AppAddress(url, Contract(self._client, url, {})) for name, (url, _) in self._origins.items()}
         if self._folders:
             self._server = AppServer(self._folders)
             for name in self._folders:
                 headers = {KEY: self._server.key, "host": f"{name}.{DOMAIN}"}
                 contract = Contract(self._client, f"http://{self._server.address}", headers)
-                places[name] = Place(f"http://{name}.{DOMAIN}", contract)
+                places[name] = AppAddress(f"http://{name}.{DOMAIN}", contract)
         self._places = places
 
 

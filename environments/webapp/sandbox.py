@@ -13,9 +13,9 @@ from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
 from environments.verifier import Verifier
 from environments.webapp.contract import new_session
-from environments.webapp.host import Place
+from environments.webapp.host import AppAddress
 from environments.webapp.page import WebPage
-from environments.webapp.tasks import Instance
+from environments.webapp.tasks import WebInstance
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure, TrajectoryFailure
@@ -45,16 +45,16 @@ class WebAppSandbox(BrowserSandbox):
         browser: Browser,
         config: EnvironmentConfig,
         size: tuple[int, int],
-        places: Mapping[str, Place],
-        instance_of: Callable[[str, int], tuple[str, Instance]],
+        places: Mapping[str, AppAddress],
+        instance_of: Callable[[str, int], tuple[str, WebInstance]],
     ) -> None:
         super().__init__(browser, config)
         self.width, self.height = size
         self._places, self._instance_of = places, instance_of
         self._seed, self._sid = 0, ""
-        self._place: Place | None = None
+        self._place: AppAddress | None = None
         self._initial: State = {}
-        self.instance: Instance | None = None
+        self.instance: WebInstance | None = None
         """The task that was started in it."""
 
     @property

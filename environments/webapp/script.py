@@ -14,7 +14,7 @@ from schemas.observation import Element
 ACTIONS = ("click", "double", "right", "type", "key", "scroll", "wait")
 
 
-class Move(BaseModel):
+class ScriptMove(BaseModel):
     """One move: `click`, `double` and `right` name an element, `type` is text, `key` a key, `scroll` a direction."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
@@ -36,7 +36,7 @@ class Move(BaseModel):
     """Where in the element, in fractions of its box."""
 
     @model_validator(mode="after")
-    def _one_action(self) -> "Move":
+    def _one_action(self) -> "ScriptMove":
         if len([name for name in ACTIONS if getattr(self, name) is not None]) != 1:
             raise ValueError(f"a move is one of {', '.join(ACTIONS)}")
         return self
@@ -51,7 +51,7 @@ class NotThere(LookupError):
     """The screen does not show what a move names."""
 
 
-def action_for(move: Move, elements: Sequence[Element]) -> act.Action:
+def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
     """The action that a move is on a screen; raises NotThere."""
     if move.type is not None:
         return act.Type(content=move.type)
@@ -67,7 +67,7 @@ def action_for(move: Move, elements: Sequence[Element]) -> act.Action:
     return act.action_of({"type": kind, **point})
 
 
-def found(move: Move, elements: Sequence[Element]) -> Element:
+def found(move: ScriptMove, elements: Sequence[Element]) -> Element:
     """The element that a move names: of this name, else one that begins with it, else one that holds it."""
     wanted = _plain(move.target or "")
     kinds = [one for one in elements if not move.kind or one.kind == move.kind]
@@ -81,7 +81,7 @@ def found(move: Move, elements: Sequence[Element]) -> Element:
     if not having:
         raise NotThere(f"there is no {move.kind or 'element'} {move.target!r} on the screen")
     if move.near:
-        x, y = found(Move(click=move.near), elements).centre
+        x, y = found(ScriptMove(click=move.near), elements).centre
         return min(having, key=lambda one: math.hypot(one.centre[0] - x, (one.centre[1] - y) * 4))
     ordered = sorted(having, key=lambda one: (round(one.box[1], 2), one.box[0]))
     if not -len(ordered) <= move.nth < len(ordered):

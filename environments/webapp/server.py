@@ -34,7 +34,7 @@ MOST_BYTES = 16 << 20
 
 
 @dataclass(slots=True)
-class Session:
+class LeaseStates:
     """The states of one lease."""
 
     initial: State
@@ -46,7 +46,7 @@ class Sessions:
 
     def __init__(self, key: str) -> None:
         self._key = key
-        self._held: dict[str, Session] = {}
+        self._held: dict[str, LeaseStates] = {}
 
     def routes(self, folder: Path) -> list[Route | Mount]:
         """The contract, and below it the files of a folder."""
@@ -74,7 +74,7 @@ class Sessions:
         if not isinstance(state, dict):
             return PlainTextResponse("a state is an object", 400)
         if action == "set" and self._is_ours(request) and sid:
-            self._held[sid] = Session(state, state)
+            self._held[sid] = LeaseStates(state, state)
         elif action in ("set", "set_current") and known is not None:
             known.current = state
         else:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, JsonValue, StringConstraints, ValidationError
 
 from environments.webapp.changes import Edit, Want, changes, edited, score
-from environments.webapp.script import Move
+from environments.webapp.script import ScriptMove
 from schemas.config.section import Count, Section
 from schemas.failure import UsageError
 from schemas.placeholder import NotFilled, blank, filled, filled_code
@@ -46,7 +46,7 @@ class WebTask(Section):
     reward: str = ""
     """In place of `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null
     or false before."""
-    script: tuple[Move, ...] = ()
+    script: tuple[ScriptMove, ...] = ()
     golden: tuple[Edit, ...] = ()
     near: tuple[tuple[Edit, ...], ...] = ()
 
@@ -68,7 +68,7 @@ class TaskFile(Section):
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class WebInstance:
     """A task with what one seed draws."""
 
     task: WebTask
@@ -78,7 +78,7 @@ class Instance:
     watches: tuple[str, ...]
     wants: tuple[Want, ...]
     allows: tuple[str, ...]
-    script: tuple[Move, ...]
+    script: tuple[ScriptMove, ...]
 
     def reward(self, initial: State, current: State) -> float:
         """1 if what is between two states is what is asked for, else 0."""
@@ -115,7 +115,7 @@ def entry_of(file: TaskFile, name: str) -> TaskEntry:
     return TaskEntry(instruction=words, tags=tags, max_steps=task.max_steps, deterministic=task.deterministic)
 
 
-def instance(file: TaskFile, name: str, seed: int) -> Instance:
+def instance(file: TaskFile, name: str, seed: int) -> WebInstance:
     """A task with a seed; the same seed draws the same."""
     chance = random.Random(f"{file.application} {name} {seed}")
     return _instance(file, name, {key: chance.choice(values) for key, values in sorted(_draws(file, name).items())})
@@ -134,13 +134,13 @@ def _check(file: TaskFile, name: str) -> None:
         _instance(file, name, {key: values[number % len(values)] for key, values in draws.items()})
 
 
-def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> Instance:
+def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> WebInstance:
     given = file.tasks[name]
     at = f"tasks.{name}"
     fields = _filled(given.model_dump(exclude_unset=True, exclude={"draw", "reward"}), drawn, at)
     task = WebTask.model_validate({**fields, "reward": _code(given.reward, drawn, at)})
     initial = edited(cast(State, _filled(_whole(file), drawn, "state")), task.edits)
-    return Instance(
+    return WebInstance(
         task, task.instruction, file.page, initial, file.watches, task.wants, (*file.allows, *task.allows), task.script
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from environments.host import Host
-from environments.openenv.client import Lost, Refused
+from environments.openenv.client import ServerLost, ServerRefused
 from environments.openenv.foreign import ForeignConfig
 from environments.openenv.sandbox import OpenEnvSandbox
 from environments.processes import memory_mb
@@ -63,7 +63,7 @@ class WorkerHost(Host):
         try:
             async with asyncio.timeout(ANSWERS_S):
                 await self._process.state()
-        except (TimeoutError, Lost, Refused):
+        except (TimeoutError, ServerLost, ServerRefused):
             return False
         return True
 

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 
-from environments.openenv.client import MOST_BYTES, Fields, Lost, Session
+from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost
 from environments.workers import watchdog
 from schemas.failure import SandboxFailure
 
@@ -33,7 +33,7 @@ SAID = 8
 """Lines of what it printed that are kept."""
 
 
-class WorkerProcess(Session):
+class WorkerProcess(OpenEnvSession):
     """One process, and its session. Made by `launch`, ended by `end`.
 
     `close` ends an episode and keeps the process for the next one, unless an answer is still waited for; `drop` ends
@@ -92,7 +92,7 @@ class WorkerProcess(Session):
                 shutil.rmtree(folder, ignore_errors=True)
             if isinstance(error, TimeoutError):
                 raise SandboxFailure(f"{place} did not begin within {limit_s:g} s") from error
-            if isinstance(error, Lost | OSError):
+            if isinstance(error, ServerLost | OSError):
                 raise SandboxFailure(str(error)) from error
             raise
         return process
@@ -145,10 +145,10 @@ class WorkerProcess(Session):
             number, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
             if number != self._number or size > MOST_BYTES:
                 self.drop()
-                raise Lost(f"what {self.place} sends is no answer to {kind}")
+                raise ServerLost(f"what {self.place} sends is no answer to {kind}")
             return await self._reader.readexactly(size), True
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise Lost(f"{self.place} ended at {kind}{await self._last_words()}") from error
+            raise ServerLost(f"{self.place} ended at {kind}{await self._last_words()}") from error
 
     async def _listen(self) -> None:
         """Keeps the last lines that it prints, and lets it never wait for a reader."""

@@ -1,11 +1,11 @@
 """Continual training: what failed trajectories show of screens and actions, without imitating them."""
 
-from learning.algorithms.method import Method, Source
+from learning.algorithms.method import DataSource, Method
 from learning.algorithms.sft import Imitation
 from learning.data.sample import read_samples
 
 METHOD = Method(
-    source=Source.FAILURES,
+    source=DataSource.FAILURES,
     read=read_samples,
     objective=Imitation,
     section="ct",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from learning.algorithms.method import Method, Source, method_of
+from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
 from learning.algorithms.policy_losses import dpo_loss
 from learning.data.preferences import Preference, read_preferences
@@ -84,7 +84,7 @@ def sides_of(pair: Preference) -> list[Rollout]:
 
 
 METHOD = Method(
-    source=Source.PAIRS,
+    source=DataSource.PAIRS,
     read=read_preferences,
     objective=PairObjective,
     section="preference",

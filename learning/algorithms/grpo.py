@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from learning.algorithms.method import Method, Source, method_of
+from learning.algorithms.method import DataSource, Method, method_of
 from learning.algorithms.objective import Objective
 from learning.algorithms.policy_losses import clipped_loss, kl_loss, truncated_weights
 from learning.data.rollouts import Rollout, read_rollouts
@@ -216,7 +216,7 @@ def check_drawn(rollout: Rollout) -> None:
 
 
 METHOD = Method(
-    source=Source.GROUPS,
+    source=DataSource.GROUPS,
     read=read_rollouts,
     objective=GroupObjective,
     section="group",

@@ -27,7 +27,7 @@ LORA_RATE = 10.0
 """Adapters take about so many times the rate of all weights (Schulman et al., LoRA Without Regret, 2025)."""
 
 
-class Source(StrEnum):
+class DataSource(StrEnum):
     """What a method needs from the lake."""
 
     ACCEPTED = "accepted"
@@ -61,8 +61,8 @@ class Schedule:
 class Method:
     """One training method."""
 
-    source: Source | Callable[..., Any]
-    """What it reads; or a function of config, lake and recipe that gives a `tasks.shared.material.Material`."""
+    source: DataSource | Callable[..., Any]
+    """What it reads; or a function of config, lake and recipe that gives a `tasks.shared.material.TrainingMaterial`."""
     read: Callable[[Path], Sequence[Any]]
     """Reads the samples that were written for the trainer; each has a `weight`."""
     objective: "Callable[[Job, Engine], Objective]"
@@ -83,7 +83,7 @@ class Method:
     @property
     def corrects(self) -> bool:
         """Whether it learns from corrections of failed trajectories; one with material of its own may."""
-        return not isinstance(self.source, Source) or self.source in (Source.ACCEPTED, Source.PAIRS)
+        return not isinstance(self.source, DataSource) or self.source in (DataSource.ACCEPTED, DataSource.PAIRS)
 
     def settings(self, train: TrainConfig) -> EpochSection | StepSection:
         """Its section of the config.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from learning.algorithms.critic import Critic
 from learning.algorithms.grpo import GroupObjective
-from learning.algorithms.method import Method, Source
+from learning.algorithms.method import DataSource, Method
 from learning.algorithms.valuation import Numbers, Valuation
 from learning.checkpoint import State
 from learning.data.rollouts import Rollout, read_rollouts
@@ -111,7 +111,7 @@ class PpoObjective(GroupObjective):
 
 
 METHOD = Method(
-    source=Source.TRAJECTORIES,
+    source=DataSource.TRAJECTORIES,
     read=read_rollouts,
     objective=PpoObjective,
     section="ppo",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from learning.algorithms.method import Method, Source
+from learning.algorithms.method import DataSource, Method
 from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
 
@@ -23,7 +23,7 @@ class Imitation(Objective):
 
 
 METHOD = Method(
-    source=Source.ACCEPTED,
+    source=DataSource.ACCEPTED,
     read=read_samples,
     objective=Imitation,
     rates={"muon": 2e-3, "adamw": 1e-5},

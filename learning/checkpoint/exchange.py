@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from learning.checkpoint.boxes import Box, moved
-from learning.checkpoint.loading import Block, LoadingPlan, Move
+from learning.checkpoint.loading import BlockCopy, FileBlock, LoadingPlan
 from learning.checkpoint.shard_file import ALIGN
 from learning.checkpoint.state import Holding
 from schemas.failure import DamagedError
@@ -78,7 +78,7 @@ def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holdi
             place += _room(plan.blocks[at], move)
 
 
-def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, Move]]]:
+def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, BlockCopy]]]:
     """What is handed on, in pieces of about ROUND bytes; the same on every rank."""
     moves, size = [], 0
     for at, (block, reader) in enumerate(zip(plan.blocks, plan.readers, strict=True)):
@@ -93,18 +93,18 @@ def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, Move]]]:
         yield moves
 
 
-def _room(block: Block, move: Move) -> int:
+def _room(block: FileBlock, move: BlockCopy) -> int:
     """Bytes that a move takes in an exchange; aligned, so that numbers can be viewed in place."""
     itemsize = block.size // _count(block)
     return -(-move.box.numel * itemsize // ALIGN) * ALIGN
 
 
-def _count(block: Block) -> int:
+def _count(block: FileBlock) -> int:
     total = Box(block.piece.offsets, block.piece.sizes).numel
     return block.size * total // block.piece.bytes
 
 
-def _inside(content: Tensor, move: Move) -> Tensor:
+def _inside(content: Tensor, move: BlockCopy) -> Tensor:
     """The numbers of a move in its block."""
     view = content[move.at : move.at + move.source.numel].view(move.source.sizes)
     inner = moved(move.box, move.source.offsets)
@@ -118,7 +118,7 @@ def _shaped(memory: Tensor, place: int, dtype: torch.dtype, box: Box) -> Tensor:
 
 
 def _checked(
-    store: ObjectStore, folder: str, block: Block, memory: Tensor, origin: int, dtypes: dict[str, torch.dtype]
+    store: ObjectStore, folder: str, block: FileBlock, memory: Tensor, origin: int, dtypes: dict[str, torch.dtype]
 ) -> Tensor:
     low = block.start - origin
     part = memory[low : low + block.size]
@@ -129,7 +129,7 @@ def _checked(
     return part.view(dtypes[block.piece.tensor])
 
 
-def _runs(chosen: Iterable[int], blocks: list[Block], gap: int) -> list[list[int]]:
+def _runs(chosen: Iterable[int], blocks: list[FileBlock], gap: int) -> list[list[int]]:
     """Blocks of one file that are read together."""
     runs: list[list[int]] = []
     for at in chosen:
@@ -145,7 +145,7 @@ def _runs(chosen: Iterable[int], blocks: list[Block], gap: int) -> list[list[int
     return runs
 
 
-def _batches(runs: list[list[int]], blocks: list[Block]) -> Iterator[list[list[int]]]:
+def _batches(runs: list[list[int]], blocks: list[FileBlock]) -> Iterator[list[list[int]]]:
     batch: list[list[int]] = []
     size = 0
     for run in runs:
@@ -159,7 +159,7 @@ def _batches(runs: list[list[int]], blocks: list[Block]) -> Iterator[list[list[i
         yield batch
 
 
-def _span(run: list[int], blocks: list[Block]) -> tuple[int, int]:
+def _span(run: list[int], blocks: list[FileBlock]) -> tuple[int, int]:
     """First byte and length of a run."""
     start = blocks[run[0]].start
     return start, blocks[run[-1]].start + blocks[run[-1]].size - start

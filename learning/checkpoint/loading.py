@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from learning.checkpoint.boxes import Box, Shared, flat_boxes, flat_index, moved, overlap, spread
-from learning.checkpoint.manifest import Manifest, Piece
+from learning.checkpoint.manifest import Manifest, TensorPiece
 
 Wanted = list[tuple[str, Box]]
 """What one rank wants: boxes of tensors."""
 
 
-class Move(NamedTuple):
+class BlockCopy(NamedTuple):
     """Numbers of a block that one rank wants."""
 
     rank: int
@@ -32,12 +32,12 @@ class Move(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class FileBlock:
     """Bytes [start, start + size) of a file, with one checksum, and what they are for."""
 
-    piece: Piece
+    piece: TensorPiece
     number: int
-    moves: list[Move] = field(repr=False)
+    moves: list[BlockCopy] = field(repr=False)
 
     @property
     def start(self) -> int:
@@ -59,7 +59,7 @@ class Block:
 class LoadingPlan:
     """All blocks in the order of the files, and the rank that reads each."""
 
-    blocks: list[Block]
+    blocks: list[FileBlock]
     readers: list[int]
 
     @property
@@ -74,7 +74,7 @@ def loading_plan(manifest: Manifest, wanted: Sequence[Wanted]) -> LoadingPlan:
     for rank, boxes in enumerate(wanted):
         for index, (name, box) in enumerate(boxes):
             by_tensor[name].append((rank, index, box))
-    blocks: list[Block] = []
+    blocks: list[FileBlock] = []
     for piece in sorted(manifest.pieces, key=lambda piece: (piece.file, piece.start)):
         whole = Box(piece.offsets, piece.sizes)
         wants = [want for want in by_tensor.get(piece.tensor, ()) if piece.bytes and overlap(whole, want[2])]
@@ -85,7 +85,7 @@ def loading_plan(manifest: Manifest, wanted: Sequence[Wanted]) -> LoadingPlan:
     return LoadingPlan(blocks, spread(shared, len(wanted)))
 
 
-def _blocks(piece: Piece, itemsize: int, wants: list[tuple[int, int, Box]]) -> list[Block]:
+def _blocks(piece: TensorPiece, itemsize: int, wants: list[tuple[int, int, Box]]) -> list[FileBlock]:
     found = []
     for number in range(len(piece.sums)):
         low = number * piece.block // itemsize
@@ -94,7 +94,7 @@ def _blocks(piece: Piece, itemsize: int, wants: list[tuple[int, int, Box]]) -> l
         for part in flat_boxes(piece.sizes, low, high):
             at, source = flat_index(piece.sizes, part.offsets) - low, moved(part, piece.offsets, 1)
             both = ((rank, index, overlap(source, box)) for rank, index, box in wants)
-            moves += [Move(rank, index, box, source, at) for rank, index, box in both if box]
+            moves += [BlockCopy(rank, index, box, source, at) for rank, index, box in both if box]
         if moves:
-            found.append(Block(piece, number, moves))
+            found.append(FileBlock(piece, number, moves))
     return found

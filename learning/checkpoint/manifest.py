@@ -56,7 +56,7 @@ class TensorEntry(_Frozen):
         return getattr(torch, self.dtype)
 
 
-class Piece(_Frozen):
+class TensorPiece(_Frozen):
     """A box of a tensor: row-major numbers in one stretch of a file."""
 
     tensor: str
@@ -92,7 +92,7 @@ class Manifest(_Frozen):
     tensors: dict[str, TensorEntry]
     files: dict[str, FileEntry]
     """By name inside the checkpoint's folder."""
-    pieces: tuple[Piece, ...] = Field(repr=False)
+    pieces: tuple[TensorPiece, ...] = Field(repr=False)
     sealed: bool = Field(default=True, exclude=True)
     """Whether its hash says that it is what was saved; those of earlier versions have none, and may lack a tensor."""
 
@@ -276,7 +276,7 @@ def _check_whole(manifest: Manifest, where: str) -> None:
             raise DamagedError(problem, _RESTORE)
 
 
-def _fits(piece: Piece, entry: TensorEntry) -> bool:
+def _fits(piece: TensorPiece, entry: TensorEntry) -> bool:
     ends = zip(piece.offsets, piece.sizes, entry.shape, strict=False)
     numbers = math.prod(piece.sizes) * entry.torch_dtype.itemsize
     return (

@@ -60,7 +60,7 @@ class Inspected:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class CheckpointCheck:
     """Whether a checkpoint is what was saved."""
 
     step: int
@@ -92,7 +92,7 @@ def inspect(store: ObjectStore, step: int | None = None) -> Inspected:
     )
 
 
-def verify(store: ObjectStore, step: int | None = None) -> Verified:
+def verify(store: ObjectStore, step: int | None = None) -> CheckpointCheck:
     """Reads every byte of a checkpoint and compares it with what was saved.
 
     Raises:
@@ -106,7 +106,7 @@ def verify(store: ObjectStore, step: int | None = None) -> Verified:
         if _sha256(store, f"{folder_of(manifest.step)}/{name}", entry.bytes) != entry.sha256:
             damaged[name] = sorted({piece.tensor for piece in manifest.pieces if piece.file == name})
     read = sum(entry.bytes for entry in manifest.files.values())
-    return Verified(manifest.step, not damaged, len(manifest.files), read, damaged)
+    return CheckpointCheck(manifest.step, not damaged, len(manifest.files), read, damaged)
 
 
 def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | None = None) -> Manifest:

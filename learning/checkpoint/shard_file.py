@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from learning.checkpoint.boxes import Box
-from learning.checkpoint.manifest import FileEntry, Piece
+from learning.checkpoint.manifest import FileEntry, TensorPiece
 from storage.objects import ObjectStore, Sink
 
 BLOCK = 4 << 20
@@ -63,7 +63,7 @@ class Written:
 
     file: str
     entry: FileEntry
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TensorPiece, ...]
     archives: tuple[tuple[int, int], ...]
     """Offset and length in the file of each piece's archive, as DCP's metadata wants them."""
 
@@ -117,7 +117,7 @@ def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) ->
             _put(sink, digest, slot.shell.tail)
             at = slot.at + slot.length
             pieces.append(
-                Piece(
+                TensorPiece(
                     tensor=slot.tensor,
                     offsets=slot.box.offsets,
                     sizes=slot.box.sizes,

@@ -16,7 +16,7 @@ from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE, Message
 from models.policy import Context
 from schemas.action import Action, Click, from_json, to_json
 from schemas.failure import FlywheelError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.sample import PLACE, Past, Question, TrainSample
 
 Document = TrainSample | Rollout
@@ -56,7 +56,7 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
         where = family.reply("", Click(x=asked.x, y=asked.y), sizes[-1])
         return family.chat(_context(f'Click on "{asked.name}".', (), screens[-1])), where
     turns = [
-        Turn(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
+        PastStep(step.thought, family.write(from_json(step.action), (screen.width, screen.height)), screen)
         for step, screen in zip(document.history, _before(len(document.history), screens), strict=True)
     ]
     context = _context(document.instruction, turns, screens[-1])
@@ -91,7 +91,7 @@ def thought_of(document: Document, family: ModelFamily) -> str | None:
     return document.thought if document.kind == "step" and document.action is not None else None
 
 
-def _context(instruction: str, turns: Sequence[Turn], screen: Observation) -> Context:
+def _context(instruction: str, turns: Sequence[PastStep], screen: Observation) -> Context:
     return Context(instruction, tuple(turns), screen, 0)
 
 
@@ -100,14 +100,14 @@ def _before(steps: int, screens: Sequence[Observation]) -> list[Observation]:
     return [screens[0]] * (steps + 1 - len(screens)) + list(screens[:-1][-steps:] if steps else ())
 
 
-def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[Turn]:
+def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[PastStep]:
     """Its past replies as the policy remembered them."""
     before = _before(len(rollout.past_replies), screens)
     read = [
         family.read(Completion(text), (screen.width, screen.height))
         for text, screen in zip(rollout.past_replies, before, strict=True)
     ]
-    return [Turn(reply.thought, reply.action_text, screen) for reply, screen in zip(read, before, strict=True)]
+    return [PastStep(reply.thought, reply.action_text, screen) for reply, screen in zip(read, before, strict=True)]
 
 
 def _question(

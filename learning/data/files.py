@@ -39,7 +39,7 @@ def mapped(path: Path) -> pa.Table:
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
-class Rows(Sequence[Row], Generic[Row]):
+class FileRows(Sequence[Row], Generic[Row]):
     """The rows of a file, in order.
 
     Args:

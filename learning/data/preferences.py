@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from learning.data.files import Rows, write_rows
+from learning.data.files import FileRows, write_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]
     return write_rows(path, _SCHEMA, preferences)
 
 
-def read_preferences(path: Path) -> Rows[Preference]:
+def read_preferences(path: Path) -> FileRows[Preference]:
     """The preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return Rows(path, _preference)
+    return FileRows(path, _preference)
 
 
 def _preference(row: dict[str, Any]) -> Preference:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from learning.data.files import Rows, write_rows
+from learning.data.files import FileRows, write_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,9 @@ def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
     return write_rows(path, _SCHEMA, rollouts)
 
 
-def read_rollouts(path: Path) -> Rows[Rollout]:
+def read_rollouts(path: Path) -> FileRows[Rollout]:
     """The rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return Rows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
+    return FileRows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
 
 
 _LISTS = ("screenshots", "token_ids", "logprobs", "past_replies")

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from learning.data.files import Rows, mapped, write_batches, write_rows
+from learning.data.files import FileRows, mapped, write_batches, write_rows
 from schemas.failure import FlywheelError
 from schemas.sample import Past, Question, TrainSample
 
@@ -47,9 +47,9 @@ def write_sample_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> set[s
     return write_batches(path, _SAMPLES, batches)
 
 
-def read_samples(path: Path) -> Rows[TrainSample]:
+def read_samples(path: Path) -> FileRows[TrainSample]:
     """The samples of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
-    return Rows(path, _sample)
+    return FileRows(path, _sample)
 
 
 def order_of(samples: Sequence[Any]) -> np.ndarray | None:
@@ -58,7 +58,7 @@ def order_of(samples: Sequence[Any]) -> np.ndarray | None:
     Raises:
         FlywheelError: none comes at one of the positions.
     """
-    if not isinstance(samples, Rows) or "positions" not in samples.table.column_names:
+    if not isinstance(samples, FileRows) or "positions" not in samples.table.column_names:
         return None
     positions = samples.table["positions"].combine_chunks()
     # by DLPack: `to_numpy` imports pandas, which takes the trainer as long as some steps

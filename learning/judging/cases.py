@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.judges.judge import Case
+from models.judges.judge import JudgeCase
 from models.judges.local.features import Array, features_of, stacked
 from models.judges.local.network import numbered
 
@@ -25,7 +25,7 @@ PARTS = np.int16
 class Example:
     """A trajectory with a verifier's word."""
 
-    case: Case
+    case: JudgeCase
     success: bool
     page: str
     """Its task and seed."""

@@ -16,7 +16,7 @@ MOST = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LabelledPoint:
     """A point of a screen, in fractions of it, and the element there."""
 
     png: bytes
@@ -50,7 +50,7 @@ class Points:
         """The kinds of elements among them, and none, in order."""
         return sorted({*self._kinds, ""})
 
-    def add(self, reading: Reading) -> None:
+    def add(self, reading: LabelledPoint) -> None:
         """Keeps it, perhaps in the place of another."""
         at = self._added if self._added < self._most else self._chance.randrange(self._added + 1)
         self._added += 1

@@ -30,7 +30,7 @@ SHORT = 320
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedDocuments:
     """Documents laid one after the other."""
 
     edges: tuple[int, ...]
@@ -49,7 +49,7 @@ def packed_attention(
     scaling: float | None = None,
     dropout: float = 0.0,
     is_causal: bool | None = None,
-    packed: Packed | None = None,
+    packed: PackedDocuments | None = None,
     cu_seq_lens_q: Tensor | None = None,
     max_length_q: int | None = None,
     **_: Any,

@@ -84,12 +84,12 @@ def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
 
     Autograd takes the last of what was done first, so what lies between the two runs while the gradient travels.
     """
-    exchange = _Exchange(group)
+    exchange = _UlyssesExchange(group)
     arriving = _Begin.apply(parts, exchange)
     return lambda: _End.apply(arriving, exchange)  # type: ignore[return-value]
 
 
-class _Exchange:
+class _UlyssesExchange:
     """What is under way. It holds no tensor of the graph that holds it: nothing would free such a circle."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
@@ -112,7 +112,7 @@ class _Exchange:
 
 class _Begin(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, parts: Tensor, exchange: _Exchange) -> Tensor:
+    def forward(ctx: Any, parts: Tensor, exchange: _UlyssesExchange) -> Tensor:
         ctx.exchange = exchange
         return exchange.begin(parts)
 
@@ -124,7 +124,7 @@ class _Begin(torch.autograd.Function):
 
 class _End(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, arriving: Tensor, exchange: _Exchange) -> Tensor:
+    def forward(ctx: Any, arriving: Tensor, exchange: _UlyssesExchange) -> Tensor:
         ctx.exchange = exchange
         exchange.wait()
         return arriving.view_as(arriving)

@@ -27,7 +27,7 @@ MEMBERS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class BalanceCost:
     """What a sequence of l tokens costs: linear * l + quadratic * l^2, in units of its own."""
 
     linear: int
@@ -172,7 +172,7 @@ def _longest_first_capped(work: Ints, order: Ints, tokens: Ints, ranks: int, cap
     return plan
 
 
-def padded(lengths: npt.ArrayLike, ranks: int, cost: Cost) -> Ints:
+def padded(lengths: npt.ArrayLike, ranks: int, cost: BalanceCost) -> Ints:
     """Padded batches: a rank with k samples of which the longest has m tokens pays k * cost(m); (n,) ranks, exact.
 
     The least bound that can be met is searched for: under a bound T, the longest sample left fixes how many fit

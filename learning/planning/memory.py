@@ -121,7 +121,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class MemoryRecipe:
     """How a model is trained, as far as memory goes; its fields are those of `train` and `train.memory`."""
 
     ranks: int
@@ -158,7 +158,7 @@ class Recipe:
     """Whether a GPU computes; its driver and its allocator take their part."""
 
     @classmethod
-    def of(cls, train: TrainConfig, **sizes: Any) -> "Recipe":
+    def of(cls, train: TrainConfig, **sizes: Any) -> "MemoryRecipe":
         """What a config says of it; `sizes` are the fields that it does not."""
         memory = train.memory
         return cls(
@@ -194,7 +194,7 @@ class Prediction:
         return sum(self.parts.values())
 
 
-def predict(network: Network, recipe: Recipe) -> Prediction:
+def predict(network: Network, recipe: MemoryRecipe) -> Prediction:
     """What one rank of a training holds at its worst moment."""
     kept = _kept(network, recipe)
     host = 0
@@ -208,7 +208,7 @@ def predict(network: Network, recipe: Recipe) -> Prediction:
     return Prediction({name: round(size) for name, size in parts.items()}, round(host), moment)
 
 
-def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
+def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
     """What lasts from step to step."""
     trained, frozen = _trained(network, recipe)
     share = recipe.networks * recipe.replicas / recipe.ranks
@@ -221,12 +221,12 @@ def _kept(network: Network, recipe: Recipe) -> dict[str, float]:
     }
 
 
-def _in_four_bits(network: Network, recipe: Recipe) -> int:
+def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
     """How many weights are; a block's norms, which are not, are a thousandth of it."""
     return network.language.blocks * network.language.weights if recipe.four_bits else 0
 
 
-def _moment(recipe: Recipe) -> float:
+def _moment(recipe: MemoryRecipe) -> float:
     """Bytes of a moment. Of adapters one half has rows as long as their rank, which are a block each, if of 16 or more
     numbers, and else stay in fp32."""
     if not recipe.rank or recipe.moment == MASTER:
@@ -235,7 +235,7 @@ def _moment(recipe: Recipe) -> float:
     return (recipe.moment + short) / 2
 
 
-def _trained(network: Network, recipe: Recipe) -> tuple[int, int]:
+def _trained(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
     """How many weights are trained, and how many are not."""
     if recipe.rank:
         return network.adapters, network.weights
@@ -243,7 +243,7 @@ def _trained(network: Network, recipe: Recipe) -> tuple[int, int]:
     return network.weights - frozen, frozen
 
 
-def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
+def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, float]]:
     """What is held for a while, at each of the moments that may be the worst."""
     compute, root = recipe.compute, recipe.compute * network.outside
     full = recipe.rank == 0
@@ -281,7 +281,7 @@ def _moments(network: Network, recipe: Recipe) -> dict[str, dict[str, float]]:
     }
 
 
-def _gathered(network: Network, recipe: Recipe) -> tuple[float, float]:
+def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     """Bytes of the largest block as it is gathered, and of a matrix that is made of 4 bits meanwhile."""
     compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
     if not recipe.four_bits:
@@ -289,13 +289,13 @@ def _gathered(network: Network, recipe: Recipe) -> tuple[float, float]:
     return max((NF4 * language.weights, compute * language.width * language.inner), (seen, 0.0), key=sum)
 
 
-def _at_once(network: Network, recipe: Recipe) -> float:
+def _at_once(network: Network, recipe: MemoryRecipe) -> float:
     """Weights of a language model's block that a rank holds when it computes."""
     elsewhere = network.language.shared * (1 - 1 / recipe.ranks) if recipe.parallel_experts else 0
     return network.language.weights - elsewhere
 
 
-def _activations(network: Network, recipe: Recipe) -> tuple[float, float]:
+def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
     """What is saved for the way back, and what one block takes on it."""
     compute, kept, again = recipe.compute, 0.0, 0.0
     sides = ((network.language, recipe.tokens, False), (network.vision, recipe.patches, _still(network, recipe)))
@@ -312,6 +312,6 @@ def _activations(network: Network, recipe: Recipe) -> tuple[float, float]:
     return kept + merged + embedded, again
 
 
-def _still(network: Network, recipe: Recipe) -> bool:
+def _still(network: Network, recipe: MemoryRecipe) -> bool:
     """Whether nothing in the vision tower is trained."""
     return recipe.freeze_vision or (recipe.rank > 0 and network.vision.adapted == 0)

@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from learning.planning.balance import Cost
-from learning.planning.memory import EIGHT_BIT, Network, Prediction, Recipe, predict
+from learning.planning.balance import BalanceCost
+from learning.planning.memory import EIGHT_BIT, MemoryRecipe, Network, Prediction, predict
 from schemas.failure import UsageError
 
 USABLE = 0.975
@@ -65,10 +65,10 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedRecipe:
     """A recipe, what it takes, and why it differs from the plainest."""
 
-    recipe: Recipe
+    recipe: MemoryRecipe
     prediction: Prediction
     why: tuple[tuple[str, str], ...]
     """Config keys as `key=value`, and the reason of each."""
@@ -94,7 +94,7 @@ def read_gpus(text: str) -> Gpus:
     return Gpus(*numbers)
 
 
-def choose(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) -> tuple[Tried, bool]:
+def choose(network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None) -> tuple[TriedRecipe, bool]:
     """The first recipe that fits, and whether one does; else the one that comes nearest.
 
     Args:
@@ -103,9 +103,9 @@ def choose(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) 
         asked: what is trained; its ranks, tokens, targets and patches are filled in here.
         cap: tokens of a micro-batch, if they are given.
     """
-    nearest: Tried | None = None
+    nearest: TriedRecipe | None = None
     for recipe, why in _variants(network, gpus, asked, (cap,) if cap else CAPS):
-        tried = Tried(recipe, predict(network, recipe), tuple(why.items()))
+        tried = TriedRecipe(recipe, predict(network, recipe), tuple(why.items()))
         if tried.prediction.peak <= gpus.room:
             return tried, True
         if nearest is None or tried.prediction.peak < nearest.prediction.peak:
@@ -115,7 +115,7 @@ def choose(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) 
 
 
 def suggestions(
-    network: Network, adapted: Network, gpus: Gpus, asked: Recipe, cap: int | None = None, rank: int = 16
+    network: Network, adapted: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None, rank: int = 16
 ) -> list[Suggestion]:
     """What would make a training fit that does not.
 
@@ -132,7 +132,7 @@ def suggestions(
         if fits:
             found.append(Suggestion(f"--gpus {more}", tried.prediction.peak))
             break
-    others: dict[str, tuple[Network, Recipe]] = {}
+    others: dict[str, tuple[Network, MemoryRecipe]] = {}
     if not asked.rank:
         others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
         if not asked.freeze_vision:
@@ -147,7 +147,9 @@ def suggestions(
     return found
 
 
-def instead_of_offloading(network: Network, gpus: Gpus, asked: Recipe, cap: int | None = None) -> list[Suggestion]:
+def instead_of_offloading(
+    network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None
+) -> list[Suggestion]:
     """Moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as for `choose`."""
     for recipe, _ in _variants(network, gpus, replace(asked, moment=EIGHT_BIT), (cap,) if cap else CAPS):
         peak = predict(network, recipe).peak
@@ -156,13 +158,21 @@ def instead_of_offloading(network: Network, gpus: Gpus, asked: Recipe, cap: int 
     return []
 
 
-def _fitting(others: dict[str, tuple[Network, Recipe]], gpus: Gpus, cap: int | None) -> list[Suggestion]:
+def _fitting(others: dict[str, tuple[Network, MemoryRecipe]], gpus: Gpus, cap: int | None) -> list[Suggestion]:
     """Those of some changes with which a training fits."""
     tried = {change: choose(sizes, gpus, recipe, cap) for change, (sizes, recipe) in others.items()}
     return [Suggestion(change, one.prediction.peak) for change, (one, fits) in tried.items() if fits]
 
 
-def pace(language: Cost, vision: Cost, network: Network, gpus: Gpus, recipe: Recipe, forwards: int, by: Speed) -> float:
+def pace(
+    language: BalanceCost,
+    vision: BalanceCost,
+    network: Network,
+    gpus: Gpus,
+    recipe: MemoryRecipe,
+    forwards: int,
+    by: Speed,
+) -> float:
     """Tokens per second of all GPUs together.
 
     A forward pass is 2 operations per weight that a token meets, a backward pass 4 (Kaplan et al., arXiv 2001.08361),
@@ -189,8 +199,8 @@ def pace(language: Cost, vision: Cost, network: Network, gpus: Gpus, recipe: Rec
 
 
 def _variants(
-    network: Network, gpus: Gpus, asked: Recipe, caps: tuple[int, ...]
-) -> Iterator[tuple[Recipe, dict[str, str]]]:
+    network: Network, gpus: Gpus, asked: MemoryRecipe, caps: tuple[int, ...]
+) -> Iterator[tuple[MemoryRecipe, dict[str, str]]]:
     """Recipes from the fastest on, each with its keys and why; what is asked for stays in all of them."""
 
     if gpus.nodes > 1 and asked.replicas == 1:
@@ -199,7 +209,7 @@ def _variants(
             if not recipe.offload or asked.offload:
                 yield recipe, rows | why
 
-    def at(cap: int, **knobs: object) -> Recipe:
+    def at(cap: int, **knobs: object) -> MemoryRecipe:
         sizes = {"tokens": cap, "targets": cap // TARGETS, "patches": cap * network.merge}
         return replace(asked, ranks=gpus.ranks, **sizes, **knobs)  # type: ignore[arg-type]
 

@@ -76,7 +76,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class GroupedMicroBatch:
     """Groups that run at the same time; together they use every rank. A group may hold no sequence."""
 
     groups: tuple[Group, ...]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, MicroBatch
+from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints
 
 SWAPS = 200
 """Moves and swaps at most that even out the ends of groups."""
@@ -21,7 +21,7 @@ Counts = tuple[int, ...]
 
 
 @dataclass(slots=True)
-class Work:
+class PlanningBudget:
     """What planning may still do; counted, not timed, so that all ranks plan alike."""
 
     left: float = math.inf
@@ -42,7 +42,7 @@ class Load:
     sizes: list[int]
     """`tokens` and `added` once more, as lists."""
     rows: list[list[float]]
-    work: Work
+    work: PlanningBudget
     """One for all parts of a batch."""
 
     def part(self, members: Ints | slice) -> "Load":
@@ -71,7 +71,7 @@ def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -
     added = np.stack([cost.milliseconds(long[order], degree) for degree in cost.degrees], axis=1)
     added[long[order][:, None] > np.array(room)] = math.inf
     sizes, rows = long[order].tolist(), added.tolist()
-    return Load(long[order], added, room, cost.degrees, cost.fixed, sizes, rows, Work(work)), order
+    return Load(long[order], added, room, cost.degrees, cost.fixed, sizes, rows, PlanningBudget(work)), order
 
 
 def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
@@ -160,7 +160,7 @@ def evened(load: Load, found: Filled) -> Filled:
     return Filled(found.counts, places[:size], float(ends.max())) if quicker else found
 
 
-def micro_batch(found: Filled, load: Load, order: Ints) -> MicroBatch:
+def micro_batch(found: Filled, load: Load, order: Ints) -> GroupedMicroBatch:
     """The groups on consecutive ranks, largest first so that each starts at a multiple of its degree."""
     by_place = np.argsort(found.places, kind="stable")
     kinds = kinds_of(found.counts)
@@ -171,7 +171,7 @@ def micro_batch(found: Filled, load: Load, order: Ints) -> MicroBatch:
         members = order[by_place[edges[place] : edges[place + 1]]]
         groups.append(Group(load.degrees[kind], first, tuple(members.tolist())))
         first += load.degrees[kind]
-    return MicroBatch(tuple(groups), found.milliseconds)
+    return GroupedMicroBatch(tuple(groups), found.milliseconds)
 
 
 def kinds_of(counts: Counts) -> list[int]:

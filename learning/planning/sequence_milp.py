@@ -10,14 +10,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, MicroBatch
+from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class MilpSolution:
     """What the programme found within its time."""
 
-    batch: MicroBatch | None
+    batch: GroupedMicroBatch | None
     """None if it found nothing."""
     proven: bool
     """Whether nothing better than the gap asked for exists; if not, the time was up."""
@@ -57,7 +57,7 @@ def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
 
 def mixed_integer(
     lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, number: int = 16, seconds: float = 5.0, gap: float = 0.0
-) -> Answer:
+) -> MilpSolution:
     """The paper's integer programme over buckets (eqs. 17 to 22) on HiGHS.
 
     Variables: whether group p is used, how many sequences of bucket q it takes, and the makespan. Groups of a degree
@@ -87,7 +87,7 @@ def mixed_integer(
         options={"time_limit": seconds, "mip_rel_gap": gap},
     )
     batch = None if answer.x is None else _read(answer.x, long, bucket, degrees, ranks, cost)
-    return Answer(batch, answer.status == 0)
+    return MilpSolution(batch, answer.status == 0)
 
 
 def _constraints(
@@ -124,7 +124,7 @@ def _constraints(
 
 def _read(
     solution: Floats, long: Ints, bucket: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
-) -> MicroBatch:
+) -> GroupedMicroBatch:
     """The groups of a solution, largest first so that each starts at a multiple of its degree; its true time."""
     kinds = int(bucket.max()) + 1
     waiting = [list(np.flatnonzero(bucket == kind)) for kind in range(kinds)]
@@ -145,4 +145,4 @@ def _read(
         spans.append(cost.fixed + float(cost.milliseconds(long[list(members)], degree).sum()))
     least = min(degrees)
     groups += [Group(least, idle, ()) for idle in range(first, ranks, least)]
-    return MicroBatch(tuple(groups), max(spans))
+    return GroupedMicroBatch(tuple(groups), max(spans))

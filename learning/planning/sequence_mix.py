@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from learning.planning.sequence_cost import ClusterCost, Floats, Ints, MicroBatch
+from learning.planning.sequence_cost import ClusterCost, Floats, GroupedMicroBatch, Ints
 from learning.planning.sequence_fill import Counts, Filled, Load, evened, fill, load_of, micro_batch
 
 FILLS = 128
@@ -28,7 +28,7 @@ LATER = 1.5
 """Mixtures are passed over whose likely time is above the quickest found by more than this factor."""
 
 
-def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = FILLS) -> MicroBatch | None:
+def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = FILLS) -> GroupedMicroBatch | None:
     """The quickest mixture found for these sequences; None if none of those filled can take them.
 
     Args:
@@ -41,7 +41,9 @@ def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = 
     return None if found is None else micro_batch(evened(load, refined(load, found, fills)), load, order)
 
 
-def homogeneous(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, degree: int | None = None) -> MicroBatch | None:
+def homogeneous(
+    lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, degree: int | None = None
+) -> GroupedMicroBatch | None:
     """Groups of one degree, the given one or the best; None if the sequences fit on none."""
     load, order = load_of(lengths, cost)
     found = None

@@ -23,14 +23,14 @@ from itertools import pairwise, product
 
 import numpy as np
 
-from learning.planning.sequence_cost import ClusterCost, Floats, Group, Ints, MicroBatch, legal_degrees
+from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints, legal_degrees
 from learning.planning.sequence_cut import Arc, Edges, cut, even, shortest
 from learning.planning.sequence_fill import Filled, Load, evened, load_of, micro_batch
 from learning.planning.sequence_mix import FILLS, quickest, refined
 from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, least, packed, packed_ms, spread
 from schemas.failure import PlanError
 
-__all__ = ["ClusterCost", "Group", "MicroBatch", "cut", "legal_degrees", "plan", "total"]
+__all__ = ["ClusterCost", "Group", "GroupedMicroBatch", "cut", "legal_degrees", "plan", "total"]
 STAGES = (40, 80, 160, 320)
 """Places to cut at, evenly over the tokens: first few, then more."""
 SINGLES = 8
@@ -57,7 +57,7 @@ SLACK = 0.001
 """Plans that would be quicker by less than this share are not looked for."""
 
 
-def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[MicroBatch]:
+def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[GroupedMicroBatch]:
     """The quickest plan found for one global batch.
 
     Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, than
@@ -84,7 +84,7 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
     return [micro_batch(found, load, order[members]) for members, found in reversed(made)]
 
 
-def total(micro_batches: Sequence[MicroBatch]) -> float:
+def total(micro_batches: Sequence[GroupedMicroBatch]) -> float:
     """Predicted milliseconds of micro-batches that follow one another."""
     return sum(batch.milliseconds for batch in micro_batches)
 

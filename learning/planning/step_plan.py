@@ -13,13 +13,13 @@ from itertools import pairwise
 
 import numpy as np
 
-from learning.planning.balance import Cost, Ints, Phase, balance, near_holders
+from learning.planning.balance import BalanceCost, Ints, Phase, balance, near_holders
 from learning.planning.sequence_plan import ClusterCost, Group, plan
 from schemas.failure import PlanError
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ScreenSpan:
     """A screen inside a sample's tokens."""
 
     start: int
@@ -28,11 +28,11 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class SampleLengths:
     """The lengths of one sample of the batch."""
 
     tokens: int
-    screens: tuple[Piece, ...]
+    screens: tuple[ScreenSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +40,9 @@ class Rules:
     """What a plan may do, the same on every rank."""
 
     ranks: int
-    vision: Cost
+    vision: BalanceCost
     """Of a screen, by its patches."""
-    language: Cost
+    language: BalanceCost
     """Of a sample, by its tokens."""
     level: bool = True
     """Whether work is levelled; else samples and screens go to the ranks in turn."""
@@ -89,7 +89,7 @@ class Fragments:
     """Tokens."""
 
 
-def plan_step(items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
+def plan_step(items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
     """The micro-batches of one step.
 
     Raises:
@@ -99,7 +99,7 @@ def plan_step(items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
     return plan_of(_shared(items, rules) if shared else _alone(items, rules), items, rules)
 
 
-def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[Item], rules: Rules) -> list[MicroBatch]:
+def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
     """The plan with these groups in each micro-batch: their screens are shared out over all ranks."""
     made: list[MicroBatch] = []
     for groups in grouped:
@@ -110,7 +110,9 @@ def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[Item], rules: 
     return made
 
 
-def check_plan(batches: Sequence[MicroBatch], items: Sequence[Item], ranks: int, degrees: Sequence[int]) -> None:
+def check_plan(
+    batches: Sequence[MicroBatch], items: Sequence[SampleLengths], ranks: int, degrees: Sequence[int]
+) -> None:
     """Raises `PlanError` unless every sample is there once, every rank is in one group, and every degree is legal."""
     seen = sorted(sample for batch in batches for sample in batch.samples)
     if seen != list(range(len(items))):
@@ -127,7 +129,7 @@ def check_plan(batches: Sequence[MicroBatch], items: Sequence[Item], ranks: int,
                 )
 
 
-def fragments(batch: MicroBatch, items: Sequence[Item]) -> Fragments:
+def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
     """How the outputs of the vision tower are cut, in the order of samples, screens and tokens."""
     place: dict[int, tuple[Group, int]] = {}
     for group in batch.groups:
@@ -146,7 +148,7 @@ def fragments(batch: MicroBatch, items: Sequence[Item]) -> Fragments:
     return Fragments(*np.array(cut, dtype=np.int64).reshape(-1, 3).T.copy())
 
 
-def edges_of(group: Group, items: Sequence[Item]) -> tuple[int, ...]:
+def edges_of(group: Group, items: Sequence[SampleLengths]) -> tuple[int, ...]:
     """Where each of a group's samples starts, in order, and where the last ends; then the padding's end, if any.
 
     A group without samples holds one token of padding per rank.
@@ -158,12 +160,12 @@ def edges_of(group: Group, items: Sequence[Item]) -> tuple[int, ...]:
     return (*edges, whole) if whole > edges[-1] else tuple(edges)
 
 
-def stretch_of(group: Group, items: Sequence[Item]) -> int:
+def stretch_of(group: Group, items: Sequence[SampleLengths]) -> int:
     """Tokens that every rank of a group holds."""
     return edges_of(group, items)[-1] // group.degree
 
 
-def predicted(batches: Sequence[MicroBatch], items: Sequence[Item], rules: Rules) -> float:
+def predicted(batches: Sequence[MicroBatch], items: Sequence[SampleLengths], rules: Rules) -> float:
     """What a step costs by the rules' operations: in each micro-batch the slowest rank of each phase, in turn."""
     total = 0.0
     for batch in batches:
@@ -182,13 +184,13 @@ def digest(batches: Sequence[MicroBatch]) -> int:
     return int.from_bytes(hashlib.sha256(repr(batches).encode()).digest()[:8], "big") >> 2
 
 
-def _shared(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:
+def _shared(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
     """Groups of mixed degree."""
     assert rules.cluster is not None
     return [batch.groups for batch in plan([item.tokens for item in items], rules.ranks, rules.cluster)]
 
 
-def _alone(items: Sequence[Item], rules: Rules) -> list[tuple[Group, ...]]:
+def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
     """Every sample on one rank: as few micro-batches as the cap allows, alike ones side by side."""
     lengths = np.array([item.tokens for item in items], dtype=np.int64)
     costs = rules.language.of(lengths)
@@ -239,7 +241,7 @@ def _encoders(patches: list[int], rules: Rules) -> Ints:
 
 
 def _renamed(
-    groups: tuple[Group, ...], screens: list[tuple[int, Piece]], encoders: Ints, rules: Rules
+    groups: tuple[Group, ...], screens: list[tuple[int, ScreenSpan]], encoders: Ints, rules: Rules
 ) -> tuple[Group, ...]:
     """With several nodes, the same groups on the ranks whose node encodes most of their screens."""
     if rules.per_node is None or rules.per_node >= rules.ranks or any(group.degree > 1 for group in groups):

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal, get_args
 
 from models.completion import Completion
-from models.families.reading import WIDE, Reading, Sides, read_text
+from models.families.reading import WIDE, ParsedReply, Sides, read_text
 from models.families.thinking import between, read_reply, readable
 from schemas.action import Action
 
@@ -77,7 +77,7 @@ def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Compl
     return with_reading(completion, read_reply(completion.text, lambda answer: read_text(answer, sides)))
 
 
-def with_reading(completion: Completion, found: Reading) -> Completion:
+def with_reading(completion: Completion, found: ParsedReply) -> Completion:
     """The completion with what was read in it."""
     return replace(
         completion,

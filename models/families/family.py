@@ -17,7 +17,7 @@ from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
 from models.families.outside import SELECTOR, marked, marked_action, names_in, unmarked
 from models.families.prompt import SAMPLES, TOOL_SAMPLES, Message, messages_of, question_of, system_text
-from models.families.reading import Reading, read_text
+from models.families.reading import ParsedReply, read_text
 from models.families.screen import CoordinateSpace, ImageLimits, Size, Unit
 from models.families.thinking import opened, read_reply
 from models.policy import Context
@@ -25,7 +25,7 @@ from models.tiny.tokens import GRID
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
@@ -180,7 +180,7 @@ class ModelFamily:
                     return marked(self.write(plain, _ANY), self.markup, self.tokens)
         return marked(text, self.markup, self.tokens)
 
-    def _said(self, turns: Sequence[Turn]) -> str:
+    def _said(self, turns: Sequence[PastStep]) -> str:
         """What is said of turns that are left out."""
         said = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
         if self._older == "summarised":
@@ -214,7 +214,7 @@ class ModelFamily:
         """
         return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Read a reply without its thinking; the thought is all that stands before the action."""
         return read_text(answer, self.sides(screen))
 

@@ -19,7 +19,7 @@ from models.families.reading import (
     ENTERS,
     MOST_LABELS,
     Arguments,
-    Reading,
+    ParsedReply,
     end_of_call,
     is_true,
     read_text,
@@ -109,7 +109,7 @@ class GlmFamily(ModelFamily):
             )
         return written
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The thought and the action, of either template."""
         return read_glm(answer)
 
@@ -125,7 +125,7 @@ class GlmFamily(ModelFamily):
         return readable(thought, bare, (usual, lambda said: f"{between(said)}{bare}"), read_glm)
 
 
-def read_glm(text: str) -> Reading:
+def read_glm(text: str) -> ParsedReply:
     """The thought and the action of an answer of either template: what follows the last box's beginning or the last
     label `Action:` counts, and drafts before it do not."""
     json_at, called = _begins(text)
@@ -137,17 +137,17 @@ def read_glm(text: str) -> Reading:
         found = read_text(named.strip(), THOUSANDTHS)
         return replace(found, thought=_thought(text[:called]), text=block.strip())
     if json_at < 0:
-        return Reading(_thought(text), "", error=f"no action in {text[-80:]!r}")
+        return ParsedReply(_thought(text), "", error=f"no action in {text[-80:]!r}")
     shown = _BOX.sub("", text[json_at:]).strip()
     try:
         given = Arguments(cast(dict[str, Any], _DECODER.raw_decode(text, json_at)[0]))
         actions = tuple(_mobile(given))
-        return Reading(_thought(text[:json_at]), shown, actions, parts=len(actions), unused=given.unused)
+        return ParsedReply(_thought(text[:json_at]), shown, actions, parts=len(actions), unused=given.unused)
     except ValidationError as error:
         problem = named_problem(error)
     except (ValueError, RecursionError) as error:
         problem = str(error)[:120]
-    return Reading(_thought(text[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")
+    return ParsedReply(_thought(text[:json_at]), shown, error=f"{problem} in {shown[:80]!r}")
 
 
 def _begins(text: str) -> tuple[int, int]:

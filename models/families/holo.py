@@ -7,7 +7,7 @@ from typing import Any, ClassVar, cast
 
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import Arguments, Reading, Sides
+from models.families.reading import Arguments, ParsedReply, Sides
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -57,7 +57,7 @@ class HoloFamily(ModelFamily):
         columns, rows = self.sides(screen)
         return json.dumps({**self.named, "x": round(action.x * columns), "y": round(action.y * rows)})
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The click of the first JSON object."""
         return _read(answer, self.sides(screen))
 
@@ -75,7 +75,7 @@ class Holo2Family(HoloFamily):
     named: ClassVar[dict[str, str]] = {}
 
 
-def _read(text: str, sides: Sides) -> Reading:
+def _read(text: str, sides: Sides) -> ParsedReply:
     begin = text.find("{")
     thought = text[:begin].strip() if begin > 0 else ""
     shown = text[begin:].strip() if begin >= 0 else text.strip()
@@ -89,6 +89,6 @@ def _read(text: str, sides: Sides) -> Reading:
         if not all(isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in (x, y)):
             raise ValueError("no place")
         click = Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1])
-        return Reading(thought, shown, (click,), unused=given.unused, tagged=True)
+        return ParsedReply(thought, shown, (click,), unused=given.unused, tagged=True)
     except (ValueError, RecursionError) as error:
-        return Reading(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")
+        return ParsedReply(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")

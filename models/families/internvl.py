@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from models.families.dialects import THOUSANDTHS
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import Reading
+from models.families.reading import ParsedReply
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -59,7 +59,7 @@ class InternVlFamily(ModelFamily):
         x, y = round(action.x * 1000), round(action.y * 1000)
         return f"[[{x}, {y}, {x}, {y}]]"
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The click at the first point, else at the centre of the last box."""
         return read_boxes(answer)
 
@@ -68,14 +68,14 @@ class InternVlFamily(ModelFamily):
         return self.write(action, screen)
 
 
-def read_boxes(text: str) -> Reading:
+def read_boxes(text: str) -> ParsedReply:
     """The click that a reply with places in thousandths stands for."""
     found = list(_PLACE.finditer(text))
     if not found:
-        return Reading("", text.strip(), error=f"no place in {text[:80]!r}")
+        return ParsedReply("", text.strip(), error=f"no place in {text[:80]!r}")
     place = next((one for one in found if one[3] is None), found[-1])
     numbers = [float(number) for number in place.groups() if number is not None]
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) / THOUSANDTHS[axis] for axis in (0, 1))
     if max(x, y) > 1:
-        return Reading("", place[0], error=f"outside of the screen: {place[0][:80]!r}")
-    return Reading("", place[0], (Click(x=x, y=y),))
+        return ParsedReply("", place[0], error=f"outside of the screen: {place[0][:80]!r}")
+    return ParsedReply("", place[0], (Click(x=x, y=y),))

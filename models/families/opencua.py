@@ -13,7 +13,7 @@ from itertools import islice
 from models.families.code.program import play
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
-from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until, is_python
+from models.families.reading import MOST_LABELS, WIDE, ParsedReply, Sides, code_until, is_python
 from models.families.screen import Size
 from models.families.template import template
 from models.families.thinking import between, readable
@@ -77,7 +77,7 @@ class OpenCuaFamily(ModelFamily):
         """
         return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The thought and the actions of the code."""
         return read_code(answer, self.sides(screen))
 
@@ -95,14 +95,14 @@ class OpenCuaQwen2Family(OpenCuaFamily):
     counts = "fraction"
 
 
-def read_code(text: str, sides: Sides) -> Reading:
+def read_code(text: str, sides: Sides) -> ParsedReply:
     """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
     begin, code = _code_in(text)
     thought, worded = _thought(text[:begin])
     return replace(read_program(code, sides), thought=thought, worded=worded)
 
 
-def read_program(code: str, sides: Sides) -> Reading:
+def read_program(code: str, sides: Sides) -> ParsedReply:
     """The actions of a program until the first call that is none, or why its first call is none.
 
     Args:
@@ -112,7 +112,7 @@ def read_program(code: str, sides: Sides) -> Reading:
     played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
     error = None if played.actions else played.problem
     closed = is_python(code)
-    return Reading("", code.strip(), played.actions, error, played.parts, played.unused, closed=closed)
+    return ParsedReply("", code.strip(), played.actions, error, played.parts, played.unused, closed=closed)
 
 
 def _code_in(text: str) -> tuple[int, str]:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part, text_turn
-from models.families.reading import WIDE, Reading
+from models.families.reading import WIDE, ParsedReply
 from models.families.screen import Size
 from models.families.template import filled, template
 from models.families.thinking import between, readable
@@ -79,7 +79,7 @@ class QwenFamily(ModelFamily):
                 "Take the other of computer and mobile, or another family.",
             ) from error
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The thought and the actions of the calls."""
         return read_calls(answer, self.sides(screen))
 

@@ -82,7 +82,7 @@ _STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ParsedReply:
     """What a reply holds."""
 
     thought: str = ""
@@ -128,7 +128,7 @@ class Arguments:
         return tuple(f"{key[:40]}={str(value)[:80]}" for key, value in self._left.items())
 
 
-def read_text(text: str, sides: Sides, pointing: bool = False) -> Reading:
+def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
     """The thought and the actions of a reply.
 
     Args:
@@ -175,7 +175,7 @@ def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
     return []
 
 
-def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> Reading:
+def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> ParsedReply:
     """The reading of UI-TARS-2's XML."""
     start = calls[0].start
     near = max(0, start - _BEFORE)
@@ -197,7 +197,7 @@ class _Call:
     """Whether its texts end where the grammar says."""
 
 
-def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> Reading:
+def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> ParsedReply:
     """The reading of these calls; one that makes no sense ends the list, and is the error if it is the first."""
     actions: list[Action] = []
     parts, unused = 1, list[str]()
@@ -215,7 +215,9 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> Reading
             problem = f"{error} in {shown[:80]!r}"
             break
     closed = all(call.closed for call in calls)
-    return Reading(thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed)
+    return ParsedReply(
+        thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed
+    )
 
 
 def _parts(text: str) -> tuple[str, str, int]:

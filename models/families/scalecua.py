@@ -15,7 +15,7 @@ from models.families.family import ModelFamily
 from models.families.opencua import CLICKS, read_program
 from models.families.outside import SELECTOR
 from models.families.prompt import Message, screen_part, text_part, text_turn
-from models.families.reading import MOST_LABELS, WIDE, Reading, Sides, code_until
+from models.families.reading import MOST_LABELS, WIDE, ParsedReply, Sides, code_until
 from models.families.screen import ImageLimits, Size
 from models.families.template import filled, template
 from models.families.thinking import between, readable
@@ -99,7 +99,7 @@ class ScaleCuaFamily(ModelFamily):
             return called
         return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """The thought and the actions of the calls."""
         return read_tagged(answer, self.sides(screen))
 
@@ -142,7 +142,7 @@ class ScaleCuaInternFamily(ScaleCuaFamily):
     published = None
 
 
-def read_tagged(text: str, sides: Sides) -> Reading:
+def read_tagged(text: str, sides: Sides) -> ParsedReply:
     """The thought and the actions of a reply with tags; never raises for what a model may write.
 
     Args:
@@ -154,7 +154,7 @@ def read_tagged(text: str, sides: Sides) -> Reading:
     if operation and not blocks:
         operation, blocks = None, _blocks(text, 0)
     if not blocks:
-        return Reading(text.strip(), "", error=f"no <action> in {text[-80:]!r}")
+        return ParsedReply(text.strip(), "", error=f"no <action> in {text[-80:]!r}")
     begin = operation.start if operation else blocks[0].start
     found = read_program("\n".join(block.text for block in blocks), sides)
     shown = text[begin : blocks[-1].end].strip()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 
 from models.families.outside import SELECTOR, marked, unmarked
-from models.families.reading import Reading
+from models.families.reading import ParsedReply
 
 _NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
 _END = re.compile(
@@ -58,7 +58,7 @@ def untagged(text: str) -> str:
     return _TAG.sub("", text).strip()
 
 
-def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
+def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
     """Read a whole reply: its thinking by the rule above, its answer by the grammar of a family.
 
     Args:
@@ -72,9 +72,9 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
     thinking, answer, found = _answered(text, read)
     begun = _OPENS.search(answer)
     if begun and (not found.actions or begun.start() < answer.rfind(found.text)):
-        return Reading(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
+        return ParsedReply(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
     if not answer.strip() and thinking:
-        return Reading("", "", error=f"nothing follows the thinking: {text[-80:]!r}")
+        return ParsedReply("", "", error=f"nothing follows the thinking: {text[-80:]!r}")
     if found.tagged:
         return replace(found, thought=(thinking + found.thought).strip())
     held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
@@ -82,7 +82,7 @@ def read_reply(text: str, read: Callable[[str], Reading]) -> Reading:
     return replace(found, thought=thought or (thinking.strip() if held else ""))
 
 
-def _answered(text: str, read: Callable[[str], Reading]) -> tuple[str, str, Reading]:
+def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:
     """The thinking, the answer, and its reading: behind the first end after which all ends are typed or written by the
     answer's actions, which the last end always is."""
     matches = _END.finditer(text)
@@ -97,7 +97,7 @@ def _answered(text: str, read: Callable[[str], Reading]) -> tuple[str, str, Read
     return thinking, answer, read(answer)
 
 
-def _types(found: Reading, answer: str, read: Callable[[str], Reading]) -> bool:
+def _types(found: ParsedReply, answer: str, read: Callable[[str], ParsedReply]) -> bool:
     """Whether the texts of what was read hold all ends of thinking in an answer: without these they hold as many less,
     whatever ends they have by escapes."""
     if not found.actions or not found.closed or not found.text:
@@ -109,7 +109,7 @@ def _types(found: Reading, answer: str, read: Callable[[str], Reading]) -> bool:
     return _typed_ends(found) - _typed_ends(read(_END.sub("?", answer))) == len(ends)
 
 
-def _typed_ends(found: Reading) -> int:
+def _typed_ends(found: ParsedReply) -> int:
     """How many ends of thinking the texts of actions hold."""
     fields = (value for action in found.actions for value in action.model_dump(exclude={"type"}).values())
     return sum(len(_END.findall(value)) for value in fields if isinstance(value, str))
@@ -130,7 +130,7 @@ def between(thought: str) -> str:
     return f"{OPEN}\n{thought}\n{CLOSE}\n"
 
 
-def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], read: Callable[[str], Reading]) -> str:
+def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], read: Callable[[str], ParsedReply]) -> str:
     """A reply with a thought that is read as it was written, whatever the thought holds.
 
     Args:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.reading import CLEARS, ENTERS, Arguments, Reading, Sides, is_true, place_of, typing
+from models.families.reading import CLEARS, ENTERS, Arguments, ParsedReply, Sides, is_true, place_of, typing
 from schemas.action import (
     Action,
     CallUser,
@@ -74,7 +74,7 @@ _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 Place = tuple[float, float]
 
 
-def read_calls(text: str, sides: Sides) -> Reading:
+def read_calls(text: str, sides: Sides) -> ParsedReply:
     """The thought and the actions of a reply with tool calls; never raises for what a model may write.
 
     Args:
@@ -83,7 +83,7 @@ def read_calls(text: str, sides: Sides) -> Reading:
     """
     begin = _begin(text)
     if begin < 0:
-        return Reading(text.strip(), "", error=f"no tool call in {text[:80]!r}")
+        return ParsedReply(text.strip(), "", error=f"no tool call in {text[:80]!r}")
     thought = _LABELS.sub("", text[:begin]).strip()
     shown, error = text[begin:].strip(), None
     actions: list[Action] = []
@@ -101,7 +101,7 @@ def read_calls(text: str, sides: Sides) -> Reading:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
         error = f"{str(failure)[:120]} in {shown[:80]!r}"
-    return Reading(thought, shown, tuple(actions), None if actions else error, parts, unused)
+    return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused)
 
 
 def _begin(text: str) -> int:

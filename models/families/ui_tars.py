@@ -11,7 +11,7 @@ from typing import ClassVar
 from models.families.dialects import format_action, format_reply
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_turn, text_turn
-from models.families.reading import Reading, read_text
+from models.families.reading import ParsedReply, read_text
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -80,7 +80,7 @@ class UiTarsFamily(ModelFamily):
             return f"({round(action.x * columns)},{round(action.y * rows)})"
         return self._boxed(format_action(action, self.dialect, sides=self.sides(screen)))
 
-    def read_answer(self, answer: str, screen: Size) -> Reading:
+    def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """As `ModelFamily.read_answer`; a point alone is a click where the template asks for one."""
         return read_text(answer, self.sides(screen), self.template == "grounding")
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from pydantic import Field
 
-from models.judges.judge import Case, Judge, JudgeFailure, Judgement
+from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section
 from schemas.picture import stored_plain
@@ -36,7 +36,7 @@ SCHEMA = _schema("judgement", score={"type": "number"}, reason={"type": "string"
 PAIR_SCHEMA = _schema("comparison", better={"type": "string", "enum": ["A", "B"]}, reason={"type": "string"})
 
 
-class EndpointOptions(Section):
+class JudgeEndpointOptions(Section):
     """`judge.options` of `judge.kind=endpoint`."""
 
     url: str = Field(min_length=1)
@@ -57,14 +57,14 @@ MOST_REASON = 4_000
 """Characters of a reason that are kept."""
 
 
-class EndpointJudge(Judge[EndpointOptions]):
+class EndpointJudge(Judge[JudgeEndpointOptions]):
     """Asks a served model; requests that fail are repeated `tries` times in all, and so are answers that are none."""
 
-    section = EndpointOptions
-    reached = frozenset(EndpointOptions.model_fields)  # model and temperature are in the name
+    section = JudgeEndpointOptions
+    reached = frozenset(JudgeEndpointOptions.model_fields)  # model and temperature are in the name
     prompt = RULES + json.dumps(SCHEMA)
 
-    def __init__(self, options: EndpointOptions, tries: int = 1) -> None:
+    def __init__(self, options: JudgeEndpointOptions, tries: int = 1) -> None:
         super().__init__(options, tries)
         self.name = f"{options.model}@{options.temperature:g}" if options.temperature else options.model
         self.draws = options.temperature > 0
@@ -76,13 +76,13 @@ class EndpointJudge(Judge[EndpointOptions]):
         """Asks the server whether it is there and takes the key."""
         self._client.require()
 
-    def _judge(self, cases: Sequence[Case]) -> list[Judgement]:
+    def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
         if len(cases) < 2:
             return [self._tried(case) for case in cases]
         with ThreadPoolExecutor(self.options.concurrency) as threads:
             return list(threads.map(self._tried, cases))
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         text, tokens = self._asked(RULES, _content(case), SCHEMA)
         fields = _fields(text)
         score, reason = fields.get("score"), fields.get("reason")
@@ -93,7 +93,7 @@ class EndpointJudge(Judge[EndpointOptions]):
         except OverflowError as error:
             raise JudgeFailure("a score that is no number of this world") from error
 
-    def _prefer(self, first: Case, second: Case) -> float:
+    def _prefer(self, first: JudgeCase, second: JudgeCase) -> float:
         parts = [[{"type": "text", "text": f"Trajectory {name}:"}] for name in "AB"]
         content = [*parts[0], *_content(first), *parts[1], *_content(second)]
         better = _fields(self._asked(PAIR_RULES, content, PAIR_SCHEMA)[0]).get("better")
@@ -116,7 +116,7 @@ class EndpointJudge(Judge[EndpointOptions]):
         return choice["text"], choice["tokens"]
 
 
-def _content(case: Case) -> list[dict[str, Any]]:
+def _content(case: JudgeCase) -> list[dict[str, Any]]:
     """Text and pictures of a case as parts of a message."""
     replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies))
     pictures = [

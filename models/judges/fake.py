@@ -2,7 +2,7 @@
 
 import re
 
-from models.judges.judge import Case, Judge, JudgeFailure, Judgement
+from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from schemas.config.section import Section
 
 
@@ -11,7 +11,7 @@ class FakeJudge(Judge[Section]):
 
     name = "fake-judge-1"
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         asked = [word for quoted in re.findall(r'"([^"]+)"', case.instruction) for word in quoted.split()]
         if not asked:
             raise JudgeFailure("the instruction quotes nothing")

@@ -18,7 +18,7 @@ Options = TypeVar("Options", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class JudgeCase:
     """A finished trajectory as a judge sees it."""
 
     instruction: str
@@ -87,14 +87,14 @@ class Judge(ABC, Generic[Options]):
         return False
 
     @final
-    def score(self, cases: Sequence[Case], votes: int = 1) -> list[Judgement]:
+    def score(self, cases: Sequence[JudgeCase], votes: int = 1) -> list[Judgement]:
         """One judgement per case, in order; scores lie in [0, 1]. Of several votes all must be given, and the lowest
         counts: a case is accepted only if all accept it."""
         rounds = [self._checked(self._judge(cases)) for _ in range(votes)]
         return [_agreed(given) for given in zip(*rounds, strict=True)]
 
     @final
-    def compare(self, first: Case, second: Case) -> Comparison:
+    def compare(self, first: JudgeCase, second: JudgeCase) -> Comparison:
         """Which of two trajectories of one task is better, asked in both orders, in each as often as it is tried."""
         try:
             return both_orders(self._preferred(first, second), self._preferred(second, first))
@@ -102,7 +102,7 @@ class Judge(ABC, Generic[Options]):
             reason = str(failure).removeprefix(f"{self.name}: ")
             return Comparison(None, "tie", f"{self.name}: {reason}")
 
-    def _preferred(self, first: Case, second: Case) -> float:
+    def _preferred(self, first: JudgeCase, second: JudgeCase) -> float:
         for left in reversed(range(self.tries)):
             try:
                 return self._prefer(first, second)
@@ -111,11 +111,11 @@ class Judge(ABC, Generic[Options]):
                     raise
         raise JudgeFailure("it was never asked")
 
-    def _judge(self, cases: Sequence[Case]) -> list[Judgement]:
+    def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
         """A judgement per case; a judge that is quicker on several at once does them here."""
         return [self._tried(case) for case in cases]
 
-    def _tried(self, case: Case) -> Judgement:
+    def _tried(self, case: JudgeCase) -> Judgement:
         problem = ""
         for _ in range(self.tries):
             try:
@@ -136,7 +136,7 @@ class Judge(ABC, Generic[Options]):
             for one in judgements
         ]
 
-    def _prefer(self, first: Case, second: Case) -> float:
+    def _prefer(self, first: JudgeCase, second: JudgeCase) -> float:
         """P(the first is better), for this order; raises JudgeFailure. By the scores, unless a judge knows better."""
         one, other = self._checked(self._judge([first, second]))
         if one.score is None or other.score is None:
@@ -144,7 +144,7 @@ class Judge(ABC, Generic[Options]):
         return (1 + one.score - other.score) / 2
 
     @abstractmethod
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         """The judgement of one case; raises JudgeFailure."""
 
 

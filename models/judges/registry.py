@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from models.judges.judge import Case, Judge, Judgement
+from models.judges.judge import Judge, JudgeCase, Judgement
 from schemas.config.judging import JudgeConfig
 from schemas.config.section import Section
 from schemas.failure import UsageError
@@ -63,10 +63,10 @@ def required_judge(config: JudgeConfig) -> Judge[Any]:
     return judge
 
 
-def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], config: JudgeConfig) -> Case:
+def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], config: JudgeConfig) -> JudgeCase:
     """A trajectory, just ended or stored, as a judge sees it; `pngs` holds at least the screens of `screens_of`."""
     shown = screens_of(steps, config)
-    return Case(
+    return JudgeCase(
         instruction,
         tuple(step.raw_text for step in steps),
         tuple(pngs[digest] for digest in shown),

@@ -10,7 +10,7 @@ from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from models.policy import Context
-from models.proposers.proposer import Proposer, Resources
+from models.proposers.proposer import Proposer, ProposerResources
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.picture import stored_plain
@@ -18,7 +18,7 @@ from schemas.picture import stored_plain
 ASKED = "Those were tried on this screen, and led nowhere. Do something else that the instruction asks for."
 
 
-class EndpointOptions(Section):
+class ProposerEndpointOptions(Section):
     """`reflect.options.endpoint`."""
 
     url: str = Field(min_length=1)
@@ -37,19 +37,19 @@ class EndpointOptions(Section):
     max_tokens: Count = 256
 
 
-class EndpointProposer(Proposer[EndpointOptions]):
+class EndpointProposer(Proposer[ProposerEndpointOptions]):
     """Asks a served model for a thought and an action, coordinates in thousandths of the screen."""
 
-    section = EndpointOptions
+    section = ProposerEndpointOptions
     dialect = "box_v1"
 
-    def __init__(self, options: EndpointOptions, resources: Resources) -> None:
+    def __init__(self, options: ProposerEndpointOptions, resources: ProposerResources) -> None:
         super().__init__(options, resources)
         self.version, self.max_concurrency = options.model, options.concurrency
         self._client = _client(options)
 
     @classmethod
-    def require(cls, options: EndpointOptions) -> None:
+    def require(cls, options: ProposerEndpointOptions) -> None:
         """Asks the server whether it is there and takes the key."""
         _client(options).require()
 
@@ -88,6 +88,6 @@ def text_of(context: Context) -> str:
     return "\n\n".join(parts)
 
 
-def _client(options: EndpointOptions) -> OpenAIClient:
+def _client(options: ProposerEndpointOptions) -> OpenAIClient:
     where = (options.url, options.key_variable, options.timeout_s, options.retries, options.concurrency)
     return OpenAIClient(Endpoint("reflect.options.endpoint", *where))

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from models.completion import Completion
 from models.policy import Context
-from models.proposers.proposer import Proposer, Resources
+from models.proposers.proposer import Proposer, ProposerResources
 from schemas.config.section import Positive, Section
 
 
@@ -14,7 +14,7 @@ class ExplorerProposer(Proposer[Section]):
 
     kind = "explorer"
 
-    def __init__(self, options: Section, resources: Resources) -> None:
+    def __init__(self, options: Section, resources: ProposerResources) -> None:
         super().__init__(options, resources)
         self._explorer = resources.explorer()
         self.version, self.dialect = self._explorer.version, self._explorer.dialect
@@ -25,19 +25,19 @@ class ExplorerProposer(Proposer[Section]):
         return self._explorer.act([redrawn(context, draw) for context in contexts], 1.0)
 
 
-class PolicyOptions(Section):
+class ProposerPolicyOptions(Section):
     """`reflect.options.policy`."""
 
     temperature: Positive = 1.0
     """Of the first draw on a screen; it rises by a tenth with each that was to be avoided."""
 
 
-class PolicyProposer(Proposer[PolicyOptions]):
+class PolicyProposer(Proposer[ProposerPolicyOptions]):
     """The champion; as everywhere it sees pixels alone."""
 
-    section = PolicyOptions
+    section = ProposerPolicyOptions
 
-    def __init__(self, options: PolicyOptions, resources: Resources) -> None:
+    def __init__(self, options: ProposerPolicyOptions, resources: ProposerResources) -> None:
         super().__init__(options, resources)
         self._policy = resources.champion()
         self.version, self.dialect = self._policy.version, self._policy.dialect

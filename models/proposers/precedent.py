@@ -14,7 +14,7 @@ from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.policy import Context
 from models.proposers.own import redrawn
-from models.proposers.proposer import Precedent, Proposer, Resources, avoided
+from models.proposers.proposer import Precedent, Proposer, ProposerResources, avoided
 from schemas import action as act
 from schemas.config.section import Section
 from schemas.observation import Element, element_at
@@ -30,7 +30,7 @@ class PrecedentProposer(Proposer[Section]):
     kind = "explorer"
     needs_elements = True
 
-    def __init__(self, options: Section, resources: Resources) -> None:
+    def __init__(self, options: Section, resources: ProposerResources) -> None:
         super().__init__(options, resources)
         self._precedents, self._explorer = resources.precedents, resources.explorer()
 

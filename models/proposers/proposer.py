@@ -38,7 +38,7 @@ class Precedent:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class ProposerResources:
     """What proposers are made with; what one does not need is not made."""
 
     champion: Callable[[], Policy]
@@ -60,7 +60,7 @@ class Proposer(Policy, Generic[Options]):
     section: ClassVar[type[Section]] = Section
     """What the options must be; a proposer with options of its own names theirs."""
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: Options, resources: ProposerResources) -> None:
         self.options, self.resources = options, resources
 
     @final

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from models.readers.reader import Reader
+from models.readers.reader import ScreenReader
 from schemas.failure import FlywheelError
 from schemas.observation import Element
 from schemas.picture import rgb_of
@@ -33,7 +33,7 @@ Box = tuple[float, float, float, float]
 Line = tuple[str, Box]
 
 
-class RapidReader(Reader):
+class RapidReader(ScreenReader):
     """Lines of text; it knows neither kinds nor what can be clicked."""
 
     name: ClassVar[str] = "rapidocr-3-tiles"

@@ -13,7 +13,7 @@ NONE = "page"
 """Elements are what pages list, and nothing is read."""
 
 
-class Reader(ABC):
+class ScreenReader(ABC):
     """Reads elements off a picture; made without arguments."""
 
     name: ClassVar[str]
@@ -29,10 +29,12 @@ class Reader(ABC):
         """What is on the picture of this PNG, from top to bottom, boxes in [0, 1]; raises FlywheelError for none."""
 
 
-READERS: Registry[Reader] = Registry("annotate.reader", Reader, {"rapidocr": "models.readers.rapid:RapidReader"})
+READERS: Registry[ScreenReader] = Registry(
+    "annotate.reader", ScreenReader, {"rapidocr": "models.readers.rapid:RapidReader"}
+)
 
 
-def reader_class(name: str) -> type[Reader] | None:
+def reader_class(name: str) -> type[ScreenReader] | None:
     """The configured reader's class; None for `page`.
 
     Raises:

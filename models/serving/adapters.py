@@ -19,7 +19,7 @@ _NEVER = ('"Not Found"', "not enabled")
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _LoadedAdapter:
     name: str
     beside: str
     """Fingerprint of the weights that it belongs to."""
@@ -38,7 +38,7 @@ class Adapters:
 
     def __init__(self, updater: Updater, lock: threading.Condition, note: Callable[[str], None]) -> None:
         self._updater, self._lock, self._note = updater, lock, note
-        self._held: dict[Weights, _Held] = {}
+        self._held: dict[Weights, _LoadedAdapter] = {}
         self._refused: set[str] = set()
         self._takes = type(updater).add is not Updater.add
         self.slept = False
@@ -83,7 +83,7 @@ class Adapters:
             listed = name in models()
         with self._lock:
             self._held.pop(weights, None)  # the newest is the last
-            self._held[weights] = _Held(name, adapter.fingerprint, listed)
+            self._held[weights] = _LoadedAdapter(name, adapter.fingerprint, listed)
         return True
 
     def lost(self, weights: Weights, name: str) -> bool:

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 
 from models.serving.meter import charge
-from models.serving.replies import Reply, content_of, reply_of, streamed
+from models.serving.replies import ServedReply, content_of, reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
 from schemas.text import broken, restored, storable
 
@@ -152,7 +152,7 @@ class OpenAIClient:
         return self._completed(body, final, reply_of)
 
     def _completed(
-        self, body: Mapping[str, Any], final: Sequence[int], read: Callable[[Mapping[str, Any]], Reply]
+        self, body: Mapping[str, Any], final: Sequence[int], read: Callable[[Mapping[str, Any]], ServedReply]
     ) -> dict[str, Any]:
         """The first choice, as `complete` says, of whose message the reply is read so."""
         answer, completion = self._sent(json.dumps(body).encode(), final)

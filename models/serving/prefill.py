@@ -28,7 +28,7 @@ _PICTURE = 1
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _PrefillRow:
     """One prompt of a batch without its last token, which is computed with the reply's."""
 
     prompt: Prompt
@@ -75,7 +75,7 @@ class Prefill:
         text = {name: inputs[name] for name in ("input_ids", "attention_mask")}
         return {**text, "position_ids": positions, "past_key_values": cache}
 
-    def _fill(self, row: _Row, at: int, inputs: dict[str, Tensor], positions: Tensor) -> Layers:
+    def _fill(self, row: _PrefillRow, at: int, inputs: dict[str, Tensor], positions: Tensor) -> Layers:
         """Keys and values of a row's prompt.
 
         Args:
@@ -118,19 +118,19 @@ def _is_plain(model: Any) -> bool:
     return takes_positions and all(type(layer) is DynamicLayer for layer in layers)
 
 
-def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_Row] | None:
+def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_PrefillRow] | None:
     """A batch's prompts; None where the processor made something of them that is not understood here."""
     named = set(inputs)
     if named - _TEXT not in (set(), _PICTURES) or (any(pictures) and not named >= _TEXT | _PICTURES):
         return None
-    made, screen = list[_Row](), 0
+    made, screen = list[_PrefillRow](), 0
     for at, names in enumerate(pictures):
         first = int((inputs["attention_mask"][at] == 0).sum())
         tokens = inputs["input_ids"][at, first:].tolist()
         types = inputs["mm_token_type_ids"][at, first:].tolist() if any(pictures) else [0] * len(tokens)
         if [kind for kind, _ in groupby(types) if kind] != [_PICTURE] * len(names) or types[-1]:
             return None
-        made.append(_Row(_prompt(tokens, types, names)[:-1], first, names, screen))
+        made.append(_PrefillRow(_prompt(tokens, types, names)[:-1], first, names, screen))
         screen += len(names)
     return made
 

@@ -20,7 +20,7 @@ from typing import Any
 from PIL import Image
 
 from models.serving.openai import FAILED, Failed, OpenAIClient, Rejected
-from models.serving.replies import THOUGHT, Reply, settled
+from models.serving.replies import THOUGHT, ServedReply, settled
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)
@@ -143,7 +143,7 @@ class Readable:
         Raises:
             FlywheelError: in none so far there was a reply, though tokens were generated: the server keeps them.
         """
-        reply: Reply = answer["reply"]
+        reply: ServedReply = answer["reply"]
         if not self._patience or answer.get("finish_reason") == "length":
             return
         if reply.kinds - {THOUGHT}:

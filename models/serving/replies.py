@@ -45,7 +45,7 @@ _ERROR = 'data: {"error": "'
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ServedReply:
     """What a policy wrote.
 
     Args:
@@ -67,7 +67,7 @@ class Reply:
         return bool(self.kinds - {SAID})
 
 
-def reply_of(message: Mapping[str, Any]) -> Reply:
+def reply_of(message: Mapping[str, Any]) -> ServedReply:
     """The reply that a message was made of: what was thought, what was said, then the calls.
 
     Raises:
@@ -78,7 +78,7 @@ def reply_of(message: Mapping[str, Any]) -> Reply:
         message["content"]  # one that has no such field is no message
     kinds = frozenset(kind for kind, _ in pieces)
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
-    return Reply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, _written(before))
+    return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, _written(before))
 
 
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
     a model that thinks, unless it is known to have ended, what stands before its calls is left. Where the prompt opened
     the thinking and nothing ended it, the reply is its text.
     """
-    reply: Reply = choice["reply"]
+    reply: ServedReply = choice["reply"]
     text = reply.text
     ended = THOUGHT in reply.kinds or split_thinking(reply.before)[1] != reply.before
     if UNREAD in reply.kinds and not ended and BEGIN_THINKING in _template(checkpoint):
@@ -112,14 +112,14 @@ def _template(checkpoint: Path) -> str:
     return next((one for one in found if isinstance(one, str)), "")
 
 
-def content_of(message: Mapping[str, Any]) -> Reply:
+def content_of(message: Mapping[str, Any]) -> ServedReply:
     """The content alone of a message, whatever else it holds.
 
     Raises:
         KeyError: it has no content, and nothing that was taken out of it.
     """
     taken = any(message.get(field) for field in (*REASONING, "tool_calls"))
-    return Reply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
+    return ServedReply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
 
 
 def streamed(body: str) -> dict[str, Any]:

@@ -35,7 +35,7 @@ from models.serving.openai import (
 )
 from models.serving.process import ServerProcess
 from models.serving.proof import Readable, Sampling, prove, require_sampling
-from models.serving.updater import UPDATERS, Control, Unable, Updater
+from models.serving.updater import UPDATERS, Control, Updater, UpdateUnsupported
 from models.weights import OURS, Weights, adapter_of, fingerprint
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
@@ -47,7 +47,7 @@ DROP_S = 1.0
 """What was on its way when requests were given up has arrived by then, and is given up too."""
 
 
-class Served:
+class ModelServer:
     """A server; safe to share between threads.
 
     Args:
@@ -294,7 +294,7 @@ class Served:
             try:
                 self.updater.replace(weights.directory, weights.name)
             except FlywheelError as refusal:
-                if self._process is None or isinstance(refusal, Unable):
+                if self._process is None or isinstance(refusal, UpdateUnsupported):
                     raise
                 self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
                 self._start(weights)
@@ -393,15 +393,15 @@ def endpoint_of(config: ServerConfig, url: str = "") -> Endpoint:
 
 
 _lock = threading.Lock()
-_served: dict[str, Served] = {}
+_served: dict[str, ModelServer] = {}
 
 
-def served_by(config: ServerConfig, log: Path) -> Served:
+def served_by(config: ServerConfig, log: Path) -> ModelServer:
     """The server of a config, one per process."""
     with _lock:
         key = config.model_dump_json()
         if key not in _served:
-            _served[key] = Served(config, log)
+            _served[key] = ModelServer(config, log)
         return _served[key]
 
 

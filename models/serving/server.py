@@ -22,7 +22,7 @@ from models.serving.openai import NoAnswer, OpenAIClient, Unreachable, Unready, 
 from models.serving.process import require_program
 from models.serving.proof import token_ids
 from models.serving.replies import decoded
-from models.serving.served import Served, endpoint_of, served_by
+from models.serving.served import ModelServer, endpoint_of, served_by
 from models.serving.updater import UPDATERS
 from models.weights import Weights
 from schemas.config.sections import PolicyConfig
@@ -48,7 +48,7 @@ class ServerModel(LanguageModel):
         self.config = config.server
         self.max_concurrency = self.config.concurrency
         log = home() / "server.log"
-        self._served = Served(self.config, log, transport) if transport else served_by(self.config, log)
+        self._served = ModelServer(self.config, log, transport) if transport else served_by(self.config, log)
         self._weights = Weights(directory, version)
         self._follows = False
 

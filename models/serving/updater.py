@@ -25,7 +25,7 @@ class Missing(NoAnswer):
     """The server has no such endpoint."""
 
 
-class Unable(FlywheelError):
+class UpdateUnsupported(FlywheelError):
     """The server was not started for this, or does not take the key: starting it anew would not mend that."""
 
 
@@ -77,7 +77,7 @@ class Control:
         if answer.status_code in (404, 405):
             raise Missing(about)
         if answer.status_code in REFUSED:
-            raise Unable(
+            raise UpdateUnsupported(
                 f"`policy.server`: {about}.", "Set policy.server.key_variable to the key of its administrator."
             )
         if not answer.is_success:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from models.serving.openai import NoAnswer, Unready, pause_before
-from models.serving.updater import ASLEEP, LOADING, Missing, Unable, Updater
+from models.serving.updater import ASLEEP, LOADING, Missing, Updater, UpdateUnsupported
 from schemas.failure import FlywheelError
 
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
@@ -117,4 +117,4 @@ class VllmUpdater(Updater):
         try:
             return self.control.post(path, body, **query)
         except Missing as missing:
-            raise Unable(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None
+            raise UpdateUnsupported(f"`policy.server.update` is vllm: {missing}.", DEV_MODE) from None

@@ -17,7 +17,7 @@ from models.policy import Context
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from models.serving.server import wire_message
 from models.thinkers.prompt import chat_about, rules_of, thought_in
-from models.thinkers.thinker import Case, Resources, Thinker, Thought
+from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerResources, ThinkerThought
 from schemas.action import Action
 from schemas.config.section import Count, Positive, Section, Whole
 from schemas.failure import UsageError
@@ -36,13 +36,13 @@ class AskedOptions(Section):
     """Of thoughts that explain an action."""
 
 
-class PolicyOptions(AskedOptions):
+class ThinkerPolicyOptions(AskedOptions):
     """`think.options.policy`."""
 
     hidden: bool = True
 
 
-class EndpointOptions(AskedOptions):
+class ThinkerEndpointOptions(AskedOptions):
     """`think.options.endpoint`."""
 
     url: str = Field(min_length=1)
@@ -70,12 +70,12 @@ class AskedThinker(Thinker[Asked]):
     asks_model = True
     sees = True
 
-    def __init__(self, options: Asked, resources: Resources) -> None:
+    def __init__(self, options: Asked, resources: ThinkerResources) -> None:
         super().__init__(options, resources)
         self.hidden = options.hidden
         self.author = "bootstrap" if options.hidden else "actre"
 
-    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+    def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         """The model's, drawn."""
         cases = [replace(case, context=_redrawn(case.context, draw)) for case in cases]
         together = self._together()
@@ -89,7 +89,7 @@ class AskedThinker(Thinker[Asked]):
         """How many requests run at once, with one case each; 0: batches."""
 
     @abstractmethod
-    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+    def _thoughts(self, cases: Sequence[ThinkerCase]) -> list[ThinkerThought]:
         """The thoughts of one batch."""
 
     def _named(self, model: str) -> str:
@@ -99,12 +99,12 @@ class AskedThinker(Thinker[Asked]):
         return f"{model}@{hashlib.sha256(asked.encode()).hexdigest()[:6]}"
 
 
-class PolicyThinker(AskedThinker[PolicyOptions]):
+class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
     """The champion; hidden from the action it is asked as it is where it acts."""
 
-    section = PolicyOptions
+    section = ThinkerPolicyOptions
 
-    def __init__(self, options: PolicyOptions, resources: Resources) -> None:
+    def __init__(self, options: ThinkerPolicyOptions, resources: ThinkerResources) -> None:
         from models.families.family import TinyFamily
         from models.vlm import VlmPolicy
 
@@ -126,7 +126,7 @@ class PolicyThinker(AskedThinker[PolicyOptions]):
     def _together(self) -> int:
         return self._policy.max_concurrency
 
-    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+    def _thoughts(self, cases: Sequence[ThinkerCase]) -> list[ThinkerThought]:
         contexts, heat = [case.context for case in cases], self.options.temperature
         if self.hidden:
             return [_own(made) for made in self._policy.act(contexts, heat)]
@@ -138,27 +138,27 @@ class PolicyThinker(AskedThinker[PolicyOptions]):
         return [_explained(one) for one in made]
 
 
-class EndpointThinker(AskedThinker[EndpointOptions]):
+class EndpointThinker(AskedThinker[ThinkerEndpointOptions]):
     """A served model; actions and coordinates in thousandths of the screen."""
 
-    section = EndpointOptions
+    section = ThinkerEndpointOptions
 
-    def __init__(self, options: EndpointOptions, resources: Resources) -> None:
+    def __init__(self, options: ThinkerEndpointOptions, resources: ThinkerResources) -> None:
         super().__init__(options, resources)
         self.version, self._client = self._named(options.model), _client(options)
 
     @classmethod
-    def require(cls, options: EndpointOptions) -> None:
+    def require(cls, options: ThinkerEndpointOptions) -> None:
         """Asks the server whether it is there and takes the key."""
         _client(options).require()
 
     def _together(self) -> int:
         return self.options.concurrency
 
-    def _thoughts(self, cases: Sequence[Case]) -> list[Thought]:
+    def _thoughts(self, cases: Sequence[ThinkerCase]) -> list[ThinkerThought]:
         return [self._thought(case) for case in cases]
 
-    def _thought(self, case: Case) -> Thought:
+    def _thought(self, case: ThinkerCase) -> ThinkerThought:
         shown = self.options.history_images
         if self.hidden:
             system = system_text([format_action(action) for action in SAMPLES])
@@ -168,7 +168,7 @@ class EndpointThinker(AskedThinker[EndpointOptions]):
         try:
             answer = self._client.chat(self._body(chat, case.context.seed))
         except NoAnswer as failure:
-            return Thought("", failure=str(failure))
+            return ThinkerThought("", failure=str(failure))
         if not self.hidden:
             return thought_in(answer["text"], answer["tokens"])
         return replace(_own(read_completion(Completion(answer["text"]))), tokens=answer["tokens"])
@@ -183,17 +183,17 @@ class EndpointThinker(AskedThinker[EndpointOptions]):
         }
 
 
-def _own(completion: Completion) -> Thought:
+def _own(completion: Completion) -> ThinkerThought:
     """What a model thought that was to act."""
     if completion.failure:
-        return Thought("", failure=completion.failure)
-    return Thought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
+        return ThinkerThought("", failure=completion.failure)
+    return ThinkerThought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
 
 
-def _explained(completion: Completion) -> Thought:
+def _explained(completion: Completion) -> ThinkerThought:
     """What a model answered that was to explain."""
     if completion.failure:
-        return Thought("", failure=completion.failure)
+        return ThinkerThought("", failure=completion.failure)
     return thought_in(completion.text, len(completion.token_ids))
 
 
@@ -201,6 +201,6 @@ def _redrawn(context: Context, draw: int) -> Context:
     return replace(context, seed=context.seed + 1_000_003 * draw)
 
 
-def _client(options: EndpointOptions) -> OpenAIClient:
+def _client(options: ThinkerEndpointOptions) -> OpenAIClient:
     where = (options.url, options.key_variable, options.timeout_s, options.retries, options.concurrency)
     return OpenAIClient(Endpoint("think.options.endpoint", *where))

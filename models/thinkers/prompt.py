@@ -7,7 +7,7 @@ import re
 
 from models.families.dialects import format_action, format_reply
 from models.families.prompt import Message
-from models.thinkers.thinker import Case, Thought
+from models.thinkers.thinker import ThinkerCase, ThinkerThought
 from schemas.observation import Observation
 from schemas.tables.annotation import PATTERNS, Pattern
 
@@ -36,7 +36,7 @@ def rules_of(language: str) -> str:
     )
 
 
-def chat_about(case: Case, language: str, history_images: int) -> list[Message]:
+def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Message]:
     """The chat that asks for the thought of a known action.
 
     Args:
@@ -59,13 +59,13 @@ def chat_about(case: Case, language: str, history_images: int) -> list[Message]:
     return [{"role": "system", "content": [_text(rules_of(language))]}, {"role": "user", "content": parts}]
 
 
-def thought_in(text: str, tokens: int = 0) -> Thought:
+def thought_in(text: str, tokens: int = 0) -> ThinkerThought:
     """The thought of an answer with the patterns that it names; an answer of another form is all thought."""
     named = _PATTERNS.search(text)
     rest = text[: named.start()] + text[named.end() :] if named else text
     found = _THOUGHT.search(rest)
     thought = (rest[found.end() :] if found else rest).strip()
-    return Thought(thought, _named(named.group(1)) if named else (), tokens=tokens)
+    return ThinkerThought(thought, _named(named.group(1)) if named else (), tokens=tokens)
 
 
 def _named(listed: str) -> tuple[Pattern, ...]:

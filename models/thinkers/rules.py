@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from models.families.dialects import parse_reply
-from models.thinkers.thinker import Case, Thinker, Thought
+from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerThought
 from models.thoughts import templated_thought
 from schemas.action import Action, Click, Type, point_of
 from schemas.config.section import Section
@@ -29,9 +29,9 @@ class TemplateThinker(Thinker[Section]):
 
     author = "template"
 
-    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+    def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         """By the kind of action; nothing for one that has no template."""
-        return [Thought(templated_thought(case.action)) for case in cases]
+        return [ThinkerThought(templated_thought(case.action)) for case in cases]
 
 
 class RuleThinker(Thinker[Section]):
@@ -57,12 +57,12 @@ class RuleThinker(Thinker[Section]):
         *(f"{kind}." for kind in ELEMENT_KINDS),
     )
 
-    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+    def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         """By rule; always the same."""
         return [rule_thought(case) for case in cases]
 
 
-def rule_thought(case: Case) -> Thought:
+def rule_thought(case: ThinkerCase) -> ThinkerThought:
     """The thought of a step, with its patterns of reasoning."""
     instruction, turns = case.context.instruction, case.context.turns
     goal = parts_of(instruction)
@@ -85,7 +85,7 @@ def rule_thought(case: Case) -> Thought:
     intent, tries = _intent(case.action, case.context.observation.elements, instruction)
     if tries:
         patterns.append("trial_and_error")
-    return Thought(" ".join([*sentences, intent]), tuple(patterns))
+    return ThinkerThought(" ".join([*sentences, intent]), tuple(patterns))
 
 
 def parts_of(instruction: str) -> list[str]:

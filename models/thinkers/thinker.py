@@ -22,7 +22,7 @@ Options = TypeVar("Options", bound=Section)
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ThinkerCase:
     """A recorded step that is thought about."""
 
     context: Context
@@ -35,7 +35,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Thought:
+class ThinkerThought:
     """What a thinker thought of a step."""
 
     text: str
@@ -49,7 +49,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
+class ThinkerResources:
     """What thinkers are made with; what one does not need is not made."""
 
     champion: Callable[[], Policy]
@@ -79,11 +79,11 @@ class Thinker(ABC, Generic[Options]):
     sees: bool = False
     """Whether it must be shown the pixels."""
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: Options, resources: ThinkerResources) -> None:
         self.options, self.resources = options, resources
 
     @abstractmethod
-    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+    def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         """One thought per case; another one for another `draw`. Never raises for what a model may generate."""
 
     def write(self, action: Action, screen: tuple[int, int]) -> str:

@@ -27,7 +27,7 @@ from schemas.failure import CheckpointError
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class EncodedPrompt:
     """One prompt, encoded."""
 
     screens: list[bytes]
@@ -113,7 +113,7 @@ class TinyModel(LanguageModel):
         prompts = []
         for chat, seed in zip(chats, seeds, strict=True):
             screens = [observation.png for observation in screens_of(list(chat))]
-            prompts.append(Prompt(screens, self.tokenizer.encode(prompt_text(chat)).ids, seed))
+            prompts.append(EncodedPrompt(screens, self.tokenizer.encode(prompt_text(chat)).ids, seed))
         completions: dict[int, Completion] = {}
         images = [[pixels_of(png) for png in item.screens] for item in prompts]
         patch, merge = self.net.vision["patch_size"], self.net.vision["spatial_merge_size"]
@@ -130,7 +130,7 @@ class TinyModel(LanguageModel):
         return [completions[index] for index in range(len(prompts))]
 
     def _decode(
-        self, seen: Tensor, prompts: list[Prompt], grid: Grid, screens: int, temperature: float, max_tokens: int
+        self, seen: Tensor, prompts: list[EncodedPrompt], grid: Grid, screens: int, temperature: float, max_tokens: int
     ) -> list[Completion]:
         net, merge = self.net, self.net.vision["spatial_merge_size"]
         packed = pack([[item.ids] for item in prompts], (grid.rows // merge, grid.columns // merge), screens, self.pad)

@@ -16,7 +16,7 @@ HIDDEN = -1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class PackedRows:
     """Rows of text, padded to one length L, after `lead` screen tokens."""
 
     tokens: Tensor
@@ -29,7 +29,7 @@ class Packed:
     """Text tokens per row."""
 
 
-def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], screens: int, pad: int) -> Packed:
+def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], screens: int, pad: int) -> PackedRows:
     """Packs rows of questions (each a sequence of ids) after `screens` screens of (rows, columns) blocks each."""
     lead_positions, start = _screen_positions(blocks, screens)
     lead = lead_positions.shape[1]
@@ -45,7 +45,7 @@ def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], scree
         segments[index, lead : lead + len(flat)] = torch.tensor([k for k, q in enumerate(row, 1) for _ in q])
         places[index, : len(flat)] = torch.tensor([start + place for q in row for place in range(len(q))])
     head = lead_positions[:, None].expand(3, len(rows), lead)
-    return Packed(tokens, torch.cat([head, places.expand(3, -1, -1)], dim=2), segments, lengths)
+    return PackedRows(tokens, torch.cat([head, places.expand(3, -1, -1)], dim=2), segments, lengths)
 
 
 def visible(segments: Tensor, dtype: torch.dtype) -> Tensor:

@@ -19,4 +19,4 @@ class AnnotateConfig(Section):
     """Descriptions, questions and questions about marks per screen; there is one caption."""
     reader: str = "page"
     """Where elements of screens come from whose environment lists none: `page`: from nowhere; `rapidocr`: what is
-    written there, read off the pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.Reader`."""
+    written there, read off the pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.ScreenReader`."""

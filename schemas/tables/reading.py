@@ -3,7 +3,7 @@
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, matches, not_null, unique
 
 
-class Reading(Row):
+class ScreenReading(Row):
     """What one reader, at one version, found on one screenshot."""
 
     sha256: Text
@@ -20,7 +20,7 @@ class Reading(Row):
 
 TABLE = Table(
     name="readings",
-    row=Reading,
+    row=ScreenReading,
     key=("sha256", "reader"),
     partition_by=("iteration",),
     expectations=(

@@ -49,7 +49,7 @@ def page(title: str, body: str) -> str:
 
 def kept_page(title: str, theirs: str) -> str:
     """A page of Great Expectations, with nothing but what is allowed."""
-    reader = _Reader()
+    reader = _PageRewriter()
     reader.feed(theirs.split(_FOOT)[0])
     reader.close()
     return page(title, f'<p><a href="{INDEX}">All tables</a></p>\n' + "".join(reader.written))
@@ -67,7 +67,7 @@ def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
     return page(title, f"<h1>{escape(title)}</h1>\n<table>{head}\n" + "\n".join(lines) + "\n</table>")
 
 
-class _Reader(HTMLParser):
+class _PageRewriter(HTMLParser):
     """Writes what it reads anew."""
 
     def __init__(self) -> None:

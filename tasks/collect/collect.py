@@ -22,7 +22,7 @@ from tasks.running.stage import stage
 from tasks.shared.agreements import Standing
 from tasks.shared.failing import failing
 from tasks.shared.gate_facts import Known
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import champion, version_of
 from tasks.shared.weights import load_policy
 
@@ -35,7 +35,7 @@ def collect_trajectories(run: Run, iteration: int) -> Metrics:
     version = champion(lake).policy_version
     left = missing(plan(run, iteration, version), finished(lake, iteration))
     if config.train.stream.on:
-        recipe = Recipe(version_of(iteration), version, iteration, lake.versions())
+        recipe = PolicyRecipe(version_of(iteration), version, iteration, lake.versions())
         grouped = [one for one in left if one.group_id is not None]
         policy = load_policy(config, lake, version)
         trained = roll_out_and_train(config, lake, recipe, grouped, policy, gated(run, iteration))

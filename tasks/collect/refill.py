@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from curation.curriculum import apportion
-from learning.algorithms.method import Source, method_of
+from learning.algorithms.method import DataSource, method_of
 from storage.catalog import answers
 from tasks.collect.plan import choices_of, plan
 from tasks.collect.stream_pool import can_teach
@@ -17,7 +17,7 @@ from tasks.running.run import Run
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class GroupWorth:
     """What one trajectory of a group was worth; fields as in `storage/queries/group_worth.sql`."""
 
     group_id: str
@@ -33,7 +33,7 @@ def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int
     compares groups.
     """
     group = run.config.train.group
-    if method_of(run.config.train).source is not Source.GROUPS:
+    if method_of(run.config.train).source is not DataSource.GROUPS:
         return
     choices = choices_of(run, iteration)
     chosen = {one.task_id: one.policy_trajectories // group.size for one in choices if one.policy_trajectories}
@@ -50,7 +50,7 @@ def _teaching(run: Run, iteration: int, version: str, further: Mapping[str, int]
     """The groups, of those planned so far, that can teach."""
     group = run.config.train.group
     planned = {one.group_id for one in plan(run, iteration, version, further)}
-    rows = answers(run.lake, Worth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")
+    rows = answers(run.lake, GroupWorth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")
     found: dict[str, dict[int, float | None]] = defaultdict(dict)
     solved = {row.group_id for row in rows if row.success}
     for row in rows:

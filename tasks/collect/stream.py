@@ -17,7 +17,7 @@ from learning.algorithms.method import method_of
 from learning.data.stream import StreamFolder, weights_name
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from models.policy import Policy
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
@@ -28,7 +28,7 @@ from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool
 from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
-from tasks.shared.material import Recipe, seed_of
+from tasks.shared.material import PolicyRecipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.recorded import Recorder, keep_profile
@@ -39,7 +39,7 @@ Write = Callable[[list[FinishedTrajectory]], None]
 
 
 def roll_out_and_train(
-    config: Config, lake: Lake, recipe: Recipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
+    config: Config, lake: Lake, recipe: PolicyRecipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
 ) -> Streamed:
     """Rolls out what is left of an iteration while a trainer learns from what is finished.
 
@@ -92,7 +92,7 @@ def _roll_out(
     planned: Sequence[PlannedTrajectory],
     actor: Actor,
     pool: StreamPool,
-    training: Future[Message],
+    training: Future[TrainerReport],
     write: Write,
 ) -> float:
     """Rolls out as the pool admits it, until the trainer has ended; the seconds that sandboxes were leased."""
@@ -107,14 +107,14 @@ def _roll_out(
     return roll_out_all(config, planned, lambda _: [actor], sink, bar, "collect", True, admit)
 
 
-def _hear(pool: StreamPool, recorder: Recorder, message: Message) -> None:
+def _hear(pool: StreamPool, recorder: Recorder, message: TrainerReport) -> None:
     recorder.hear(message)
     if message.published is not None:
         pool.published(message.published)
         pool.feed()
 
 
-def _end(pool: StreamPool, folder: StreamFolder, training: Future[Message]) -> None:
+def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]) -> None:
     """Hands over what is left, in batches as small as need be, and says that nothing follows."""
     pool.close()
     while pool.feed(least=1) and not training.done():
@@ -123,7 +123,7 @@ def _end(pool: StreamPool, folder: StreamFolder, training: Future[Message]) -> N
         folder.end()
 
 
-def _newer(config: Config, recipe: Recipe, folder: StreamFolder) -> Callable[[], Policy | None]:
+def _newer(config: Config, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
     """Loads the newest weights that the trainer has published, once."""
     updates = 0
 
@@ -139,7 +139,7 @@ def _newer(config: Config, recipe: Recipe, folder: StreamFolder) -> Callable[[],
     return newer
 
 
-def _job(config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder, work: Path) -> Job:
+def _job(config: Config, lake: Lake, recipe: PolicyRecipe, folder: StreamFolder, work: Path) -> Job:
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     schedule = method_of(config.train).schedule(config.train, 1, optimizer_of(parent))
     job = Job(

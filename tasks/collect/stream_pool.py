@@ -12,7 +12,7 @@ from typing import Any
 
 from environments.catalog import catalog
 from learning.algorithms.groups import Groups, GroupStep, members_of, teaches, train_on
-from learning.algorithms.method import Source, method_of
+from learning.algorithms.method import DataSource, method_of
 from learning.algorithms.returns import one_outcome, rewarded
 from learning.data.stream import StreamFolder, leave_out_stale, staleness, updates_of
 from models.families.registry import reply_limit
@@ -23,7 +23,7 @@ from schemas.tables.task import JUDGED
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import answers
 from storage.lake import Lake
-from tasks.shared.material import Recipe, pngs_trained_on, seed_of
+from tasks.shared.material import PolicyRecipe, pngs_trained_on, seed_of
 from tasks.train.groups import stored_successes
 from tasks.train.ppo import outcomes_of
 
@@ -40,10 +40,10 @@ class StreamPool:
         folder: where batches go.
     """
 
-    def __init__(self, config: Config, lake: Lake, recipe: Recipe, folder: StreamFolder) -> None:
+    def __init__(self, config: Config, lake: Lake, recipe: PolicyRecipe, folder: StreamFolder) -> None:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
-        self._critic = method_of(config.train).source is Source.TRAJECTORIES
+        self._critic = method_of(config.train).source is DataSource.TRAJECTORIES
         """Whether a critic says what to expect of a trajectory, and not the others of its group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from curation.converters.exchanged import Correction, Exchanged, Found, Picture
+from curation.converters.exchanged import Correction, Exchanged, Picture, StepAssessment
 from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
@@ -233,11 +233,13 @@ def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:
     return {(row["trajectory_id"], row["step"]): row["thought"] for row in rows}
 
 
-def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, Found]]:
+def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAssessment]]:
     """By trajectory and step, what was found of the step last."""
-    found: dict[str, dict[int, Found]] = defaultdict(dict)
+    found: dict[str, dict[int, StepAssessment]] = defaultdict(dict)
     for one in sorted(lake.rows(Reflection, {"trajectory_id": list(names)}), key=lambda row: row.created_at):
-        found[one.trajectory_id][one.step] = Found(one.last_step_correct, one.last_step_redundant, one.reflection)
+        found[one.trajectory_id][one.step] = StepAssessment(
+            one.last_step_correct, one.last_step_redundant, one.reflection
+        )
     return found
 
 

@@ -18,10 +18,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
-from curation.converters.exchanged import OWN, Decided, Exchanged, Place, Refused
-from curation.converters.files import Source, line_of
+from curation.converters.exchanged import OWN, Exchanged, ImportedReview, RecordPlace, RecordRefused
+from curation.converters.files import ImportSource, line_of
 from curation.converters.format import FORMATS
-from curation.converters.rows import Import, Rows, rows_of
+from curation.converters.rows import Import, ImportedRows, rows_of
 from curation.gates.registry import gates_of
 from curation.reviews import standing
 from environments.catalog import catalog, whole_catalog
@@ -69,7 +69,7 @@ class Request(BaseModel):
     """Records that do not say how they ended were successes."""
 
 
-class Claim(BaseModel):
+class ImportRecord(BaseModel):
     """An import, as its file in the lake has it."""
 
     model_config = ConfigDict(frozen=True)
@@ -91,14 +91,14 @@ def check_import(config: Config, request: Request) -> str:
     gates_of(config.filter)
     reader_class(config.annotate.reader)
     form, held_out = FORMATS.class_of(request.format), _split(config, held_out=True)
-    whole, refused = hashlib.sha256(), list[Refused]()
+    whole, refused = hashlib.sha256(), list[RecordRefused]()
     with bar() as progress:
         shown = progress.add_task("check", total=None, message="")
         for place, found in _read(request, _lake_of(config)):
-            problem = found if isinstance(found, Refused) else _unfit(found, held_out, place)
-            if problem is None and not isinstance(found, Refused):
+            problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
+            if problem is None and not isinstance(found, RecordRefused):
                 whole.update(found.digest_decided.encode())
-            elif isinstance(problem, Refused) and len(refused) < MOST_REFUSED:
+            elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
                 refused.append(problem)
             progress.advance(shown)
     if refused:
@@ -116,10 +116,10 @@ def claim_import(config: Config, request: Request, name: str) -> int:
         UsageError: it was imported with another outcome.
     """
     store = run_of(config).lake.blobs.store
-    claim = Claim(name=name, demonstrations=request.demonstrations)
+    claim = ImportRecord(name=name, demonstrations=request.demonstrations)
     for number in count():
         file = f"{FOLDER}/{number:04d}.json"
-        there = Claim.model_validate_json(store.put_or_get(file, claim.model_dump_json().encode()))
+        there = ImportRecord.model_validate_json(store.put_or_get(file, claim.model_dump_json().encode()))
         if there.name != name:
             continue
         if there != claim:
@@ -222,15 +222,15 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
     return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
 
 
-def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[Decided]]]) -> int:
+def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]]]) -> int:
     """Writes people's decisions on stored trajectories; returns how many were new."""
-    whole: dict[str, list[Decided]] = defaultdict(list)
+    whole: dict[str, list[ImportedReview]] = defaultdict(list)
     for name, some in decided:
         whole[name] += some
     return sum(decide(lake, name, some) for name, some in whole.items())
 
 
-def decide(lake: Lake, name: str, decided: Sequence[Decided]) -> int:
+def decide(lake: Lake, name: str, decided: Sequence[ImportedReview]) -> int:
     """Writes people's decisions on a stored trajectory, each once however often it is imported, and again where the
     person decided otherwise since; returns how many were new. Raises UsageError for one that makes no sense there."""
     new = 0
@@ -242,7 +242,7 @@ def decide(lake: Lake, name: str, decided: Sequence[Decided]) -> int:
     return new
 
 
-def _holds(one: Decided, there: Sequence[Review], later: Sequence[Decided]) -> bool:
+def _holds(one: ImportedReview, there: Sequence[Review], later: Sequence[ImportedReview]) -> bool:
     """Whether a decision is the newest of its person on what it is about, but for `later` ones of the same import."""
     same = [number for number, review in enumerate(there) if _is(review, one)]
     if not same:
@@ -251,11 +251,11 @@ def _holds(one: Decided, there: Sequence[Review], later: Sequence[Decided]) -> b
     return all(any(_is(review, other) for other in later) for review in held if _replaces(review, one))
 
 
-def _is(review: Review, one: Decided) -> bool:
+def _is(review: Review, one: ImportedReview) -> bool:
     return all(getattr(review, key) == value for key, value in asdict(one).items())
 
 
-def _replaces(review: Review, one: Decided) -> bool:
+def _replaces(review: Review, one: ImportedReview) -> bool:
     """Whether a review of the same person is about the same: one step's reply, or the trajectory as a whole."""
     if review.person != one.person:
         return False
@@ -269,13 +269,15 @@ class Home:
     """Trajectories that the lake has already."""
 
     names: set[str] = field(default_factory=set[str])
-    decided: list[tuple[str, Sequence[Decided]]] = field(default_factory=list[tuple[str, Sequence[Decided]]])
+    decided: list[tuple[str, Sequence[ImportedReview]]] = field(
+        default_factory=list[tuple[str, Sequence[ImportedReview]]]
+    )
     """What people decided on trajectories, be they these or new ones."""
 
 
-def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[Rows]]:
+def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[ImportedRows]]:
     """The rows of all records, a few at a time; trajectories of this very lake that come home are left out."""
-    chunk, weight = list[Rows](), 0
+    chunk, weight = list[ImportedRows](), 0
     for found in _taken(lake, request):
         if _is_home(lake, found):
             theirs.names.add(found.about.trajectory_id)
@@ -299,7 +301,7 @@ def _has(lake: Lake, lake_id: str, name: str) -> bool:
     return lake_id == lake.lake_id and lake.count("trajectories", {"trajectory_id": name}) > 0
 
 
-def _decided(lake: Lake, found: Exchanged) -> Sequence[Decided]:
+def _decided(lake: Lake, found: Exchanged) -> Sequence[ImportedReview]:
     """What people decided on a record that comes in; corrections that it left this very lake with are here."""
     return found.decided if _is_home(lake, found) else found.decisions
 
@@ -312,17 +314,17 @@ def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
     """The records; raises UsageError for one that is refused."""
     for _, found in _read(request, lake):
-        if isinstance(found, Refused):
+        if isinstance(found, RecordRefused):
             raise _all_of([found])
         yield found
 
 
-def _read(request: Request, lake: Lake | None) -> Iterator[tuple[Place, Exchanged | Refused]]:
+def _read(request: Request, lake: Lake | None) -> Iterator[tuple[RecordPlace, Exchanged | RecordRefused]]:
     @lru_cache(64)
     def stored(lake_id: str, name: str) -> bool:
         return lake is not None and _has(lake, lake_id, name)
 
-    return FORMATS.class_of(request.format)().read(Source(request.path, request.images, request.unit, stored))
+    return FORMATS.class_of(request.format)().read(ImportSource(request.path, request.images, request.unit, stored))
 
 
 def _lake_of(config: Config) -> Lake | None:
@@ -337,20 +339,22 @@ def _split(config: Config, held_out: bool = False) -> set[str]:
     return {one.task_id for one in whole_catalog(config) if (one.split == "held_out") == held_out}
 
 
-def _unfit(record: Exchanged, held_out: set[str], place: Place) -> Refused | None:
+def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordRefused | None:
     """Why a record may not be trained on, or what people decided on it not be kept; None where both may."""
     name = record.about.task_id
     if name in held_out:
-        return Refused(place, f"{OWN}.trajectory.task_id", f"{name} is held out (`suite.held_out`): it makes no data")
+        return RecordRefused(
+            place, f"{OWN}.trajectory.task_id", f"{name} is held out (`suite.held_out`): it makes no data"
+        )
     for one in record.decisions:
         try:
             require_words(one, record.about.failure_boundary)
         except UsageError as error:
-            return Refused(place, f"a decision of {one.person}", str(error))
+            return RecordRefused(place, f"a decision of {one.person}", str(error))
     return None
 
 
-def _all_of(refused: list[Refused]) -> UsageError:
+def _all_of(refused: list[RecordRefused]) -> UsageError:
     """The error for records that were refused; all are listed in a file."""
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,7 @@ class _Unknown(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _ChatReader:
     """How a policy reads a chat."""
 
     family: ModelFamily
@@ -61,7 +61,7 @@ class Prompts:
         """How many prompts are missing, by why."""
         self._lake = lake
         self._policies: Mapping[str, PolicyVersion] | None = None
-        self._readers: dict[tuple[str, str, str], _Reader | str] = {}
+        self._readers: dict[tuple[str, str, str], _ChatReader | str] = {}
 
     def of(self, trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, tuple[int, ...]]:
         """The tokens of the prompts of a trajectory's steps whose replies are known as tokens, by step.
@@ -105,7 +105,7 @@ class Prompts:
         names = (step.policy_version, *((candidate, trajectory.policy_version) if renewed else ()))
         return next((name for name in names if name in self._policies), names[0])
 
-    def _reader(self, version: str, family: str, asked: Mapping[str, Any]) -> _Reader:
+    def _reader(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
         """How a policy reads; made once.
 
         Raises:
@@ -121,7 +121,7 @@ class Prompts:
             raise _Unknown(reader)
         return reader
 
-    def _made(self, version: str, family: str, asked: Mapping[str, Any]) -> _Reader:
+    def _made(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
         assert self._policies is not None
         backend = asked["backend"]
         if backend != "auto" and backend not in BACKENDS.names:
@@ -139,18 +139,18 @@ class Prompts:
             if backend != "server" and backend_of(policy.model_copy(update={"backend": backend}), directory) == "tiny":
                 from models.tiny.generator import TinyPrompts
 
-                return _Reader(one, TinyPrompts(directory))
+                return _ChatReader(one, TinyPrompts(directory))
             ids = PromptTokens(read_processor(directory), one.limits)
             if backend == "server":
                 tokens = tokens_of(directory)
-                return _Reader(one, lambda chat: ids(sent(chat, tokens)))
-            return _Reader(one, ids)
+                return _ChatReader(one, lambda chat: ids(sent(chat, tokens)))
+            return _ChatReader(one, ids)
         except (FlywheelError, ValueError) as error:
             why = error.problem if isinstance(error, FlywheelError) else str(error).splitlines()[0]
             raise _Unknown(f"the checkpoint of {version} cannot be read: {why}") from error
 
 
-def _ids(reader: _Reader, rollout: Rollout, sizes: Mapping[str, tuple[int, int]]) -> list[int]:
+def _ids(reader: _ChatReader, rollout: Rollout, sizes: Mapping[str, tuple[int, int]]) -> list[int]:
     """The tokens of the prompt of a step."""
     chat, _ = chat_of(rollout, reader.family, [sizes[name] for name in rollout.screenshots], 0)
     try:

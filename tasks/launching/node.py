@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from learning.heartbeat import ALONE, Patience, every
+from learning.heartbeat import ALONE, StallTimer, every
 from learning.job import PARENT, Job, read_job
 from learning.launch import gpus_of, processes_of
 from learning.status_folder import StatusFolder
@@ -111,7 +111,7 @@ def _run(job: Job, board: StatusFolder, command: list[str]) -> int:
     environ = {name: value for name, value in environment(job).items() if name != PARENT}
     process = subprocess.Popen(command, env=environ)
     every_s, parent = every(job.train.hung_s), os.environ.get(PARENT)
-    starter = Patience(2 * every_s)
+    starter = StallTimer(2 * every_s)
     try:
         while process.poll() is None:
             time.sleep(min(1.0, every_s))

@@ -17,7 +17,7 @@ FEW = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class RayNode:
     """One of a Ray cluster."""
 
     name: str
@@ -26,7 +26,7 @@ class Machine:
     cpus: float
 
 
-def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[Machine]:
+def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayNode]:
     """The machines that are taken, of what `ray.nodes()` returns.
 
     Raises:
@@ -34,7 +34,7 @@ def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[Mach
     """
     alive = [node for node in nodes if node["Alive"]]
     found = [
-        Machine(one["NodeID"], one["Resources"].get("GPU", 0.0), one["Resources"].get("CPU", 0.0)) for one in alive
+        RayNode(one["NodeID"], one["Resources"].get("GPU", 0.0), one["Resources"].get("CPU", 0.0)) for one in alive
     ]
     if len(found) < least:
         raise UsageError(

@@ -18,8 +18,8 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from learning.heartbeat import Patience, every
-from learning.job import Job, Message
+from learning.heartbeat import StallTimer, every
+from learning.job import Job, TrainerReport
 from learning.status_folder import StatusFolder
 from schemas.failure import FlywheelError
 from tasks.launching.launchers import LAUNCHERS, Launcher, Start
@@ -61,13 +61,13 @@ class TrainerProcess:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._close()
 
-    def listen(self, on_message: Callable[[Message], None]) -> Message:
+    def listen(self, on_message: Callable[[TrainerReport], None]) -> TrainerReport:
         """Hands on every message of the trainer until it ends; returns their sum.
 
         Raises:
             FlywheelError: it stopped with an error, or hung or died more often than `train.restarts` says.
         """
-        total, restarts = Message(loss=0.0, samples_per_s=0.0), 0
+        total, restarts = TrainerReport(loss=0.0, samples_per_s=0.0), 0
         while True:
             total, problem = self._hear(total, on_message)
             if problem is None:
@@ -127,7 +127,9 @@ class TrainerProcess:
             self._board.end()
         self._launcher.end()
 
-    def _hear(self, total: Message, on_message: Callable[[Message], None]) -> tuple[Message, str | None]:
+    def _hear(
+        self, total: TrainerReport, on_message: Callable[[TrainerReport], None]
+    ) -> tuple[TrainerReport, str | None]:
         """The messages of one start, added up; and what went wrong with it, if something did.
 
         Raises:
@@ -136,7 +138,7 @@ class TrainerProcess:
         number, gone = 1, None
         while True:
             while (fields := self._board.message(number)) is not None:
-                message = Message.model_validate(fields)
+                message = TrainerReport.model_validate(fields)
                 self._tell(message, on_message)
                 total, number = total.then(message), number + 1
             if total.error:
@@ -149,7 +151,7 @@ class TrainerProcess:
                 status = self._launcher.ended()
                 return total, f"died with {status}" if status != "0" else "ended and made nothing"
             if gone is None and self._launcher.ended() is not None:
-                gone = Patience(DRAIN_S)
+                gone = StallTimer(DRAIN_S)
             if gone is not None:
                 gone.look(number)
             elif (problem := self._look()) is not None:
@@ -179,7 +181,7 @@ class TrainerProcess:
             time.sleep(POLL_S["local"])
 
     @staticmethod
-    def _tell(message: Message, on_message: Callable[[Message], None]) -> None:
+    def _tell(message: TrainerReport, on_message: Callable[[TrainerReport], None]) -> None:
         on_message(message)
         if message.step is not None:
             CURRENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
@@ -194,7 +196,7 @@ class TrainerProcess:
             err().print(message.warning, style="yellow")
 
 
-def _set_aside(message: Message) -> str:
+def _set_aside(message: TrainerReport) -> str:
     return f"The checkpoint of step {message.damaged} is damaged and now at {message.aside}: {message.problem}"
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from learning.heartbeat import ENDED, Patience, every
+from learning.heartbeat import ENDED, StallTimer, every
 from learning.status_folder import Heartbeat
 
 SLOWER = 10.0
@@ -18,8 +18,8 @@ class Watch:
 
     def __init__(self, hung_s: float) -> None:
         self._hung_s, self._longest_look = hung_s, 2 * every(hung_s)
-        self._heard: dict[int, Patience] = {}
-        self._steps = Patience(self._longest_look)
+        self._heard: dict[int, StallTimer] = {}
+        self._steps = StallTimer(self._longest_look)
         self._longest_s = 0.0
         self._stepping = False
 
@@ -30,7 +30,7 @@ class Watch:
         wait for each other in vain. What is no step, such as reading a model or writing it, may take its time.
         """
         there = {rank: beat for rank, beat in beats.items() if beat.doing != ENDED}
-        self._heard = {rank: self._heard.get(rank, Patience(self._longest_look)) for rank in there}
+        self._heard = {rank: self._heard.get(rank, StallTimer(self._longest_look)) for rank in there}
         for rank, heard in self._heard.items():
             heard.look(there[rank].count)
         silent = max(there, key=lambda rank: self._heard[rank].idle_s, default=None)

@@ -20,7 +20,7 @@ from models.proposers.proposer import PROPOSERS
 from models.readers.reader import reader_class
 from models.safe import require_servable, weights_of
 from models.thinkers.thinker import THINKERS
-from schemas.check import Check, Probe
+from schemas.check import CheckReport, Probe
 from schemas.config import Config
 from schemas.failure import CheckpointError, LakeError, UsageError
 from schemas.project_dir import home
@@ -45,14 +45,14 @@ PER_PROCESSOR = 4
 """Training processes of this machine at most: more only wait for each other."""
 
 
-def examine(config: Config) -> list[Check]:
+def examine(config: Config) -> list[CheckReport]:
     """Every check, good or bad, in the order in which a run would need them; a problem that several have is one's."""
-    found: list[Check] = []
+    found: list[CheckReport] = []
     for probe in [*probes(config), *machine_probes()]:
         check = probe.check()
         same = next((one.name for one in found if not one.ok and one.detail == check.detail), None)
         if not check.ok and same is not None:
-            check = Check(check.name, False, f"not examined, because of {same}")
+            check = CheckReport(check.name, False, f"not examined, because of {same}")
         found.append(check)
     return found
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from environments.catalog import catalog
 from environments.registry import verifier_of
-from learning.algorithms.method import Method, Source, method_of
+from learning.algorithms.method import DataSource, Method, method_of
 from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
@@ -25,7 +25,7 @@ from schemas.failure import UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class UnusedKeyRule:
     """Keys that only some configs read."""
 
     keys: tuple[str, ...]
@@ -92,7 +92,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     if sections and not method.in_groups:
         idle.append("train.group")
     idle += [f"train.group.{key}" for key in _unread_of_groups(method, train)]
-    if isinstance(method.source, Source) and method.source is not Source.ACCEPTED:
+    if isinstance(method.source, DataSource) and method.source is not DataSource.ACCEPTED:
         idle += [f"train.{key}" for key in IMITATED]
     if method.in_groups:
         idle += [f"curriculum.{key}" for key in WEIGHING]
@@ -107,12 +107,12 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
 
 def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
     """The keys of `train.group` that a method in groups leaves to others; material of its own may read any of them."""
-    if not method.in_groups or method.section == "group" or not isinstance(method.source, Source):
+    if not method.in_groups or method.section == "group" or not isinstance(method.source, DataSource):
         return
-    if method.source is Source.GROUPS:
+    if method.source is DataSource.GROUPS:
         yield from EpochSection.model_fields
         return
-    read = {*ROLLED_OUT, *({"advantage"} if method.source is Source.TRAJECTORIES else ())}
+    read = {*ROLLED_OUT, *({"advantage"} if method.source is DataSource.TRAJECTORIES else ())}
     default = GroupConfig()
     if train.group.size < default.k:  # which `k` may not exceed, whoever reads it
         read.add("k")
@@ -190,139 +190,139 @@ def _asks_no_model(config: Config) -> bool:
 
 
 RULES = (
-    Rule(
+    UnusedKeyRule(
         ("annotate.screens", "annotate.per_screen", "train.perception", "train.ct.perception"),
         lambda config: not config.annotate.perception,
         "no perception data is made",
         "Name kinds in `annotate.perception`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("lake.endpoint", "lake.region"),
         _is_local,
         "the lake is a folder of this machine",
         "Remove it, or set `lake.uri` to s3://bucket/prefix.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"policy.{key}" for key in ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
         lambda config: config.policy.base != "tiny",
         "the network is that of `policy.base`",
         "Remove it, or set `policy.base` to tiny.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.device",),
         _without_device,
         "the small policy acts on the CPU, and a server where it runs",
         "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.batch", "policy.seen_screens_mb", "policy.prefix_mb"),
         lambda config: _is_fast(config) or _acts_elsewhere(config),
         "the small policy takes all that wait at once, and a server as it likes",
         "Remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.precision",),
         _acts_elsewhere,
         "a server decides for itself",
         "Remove it, or set no `policy.server`.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.server",),
         _without_server,
         "there is no server",
         "Set `policy.server.url` or `policy.server.command`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.server.start_timeout_s",),
         lambda config: not config.policy.server.command,
         "no server is started",
         "Set `policy.server.command`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("policy.server.in_flight",),
         lambda config: config.policy.server.update == "path",
         "requests go on under the weights that they name",
         "Set `policy.server.update`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("think.tries", "think.most"),
         _asks_no_model,
         "none of `think.thinkers` asks a model",
         "Name one that does, such as policy, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("think.keep_without",),
         lambda config: not config.policy.thoughts,
         "without `policy.thoughts` no trajectory is read with its thoughts",
         "Remove it, or set `policy.thoughts` to true.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"judge.{key}" for key in JudgeConfig.model_fields if key != "kind"),
         lambda config: config.judge.kind == "none",
         "there is no judge",
         "Set `judge.kind`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"cluster.{key}" for key in ("address", "parts", "cpus", "retries")),
         lambda config: config.cluster.kind == "local",
         "this machine collects alone",
         "Set `cluster.kind` to ray, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"openlineage.{key}" for key in ("namespace", "key_variable", "timeout_s")),
         lambda config: not config.openlineage.to,
         "no events are sent",
         "Set `openlineage.to`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("train.machines.hosts", "train.machines.reach"),
         lambda config: config.train.launch != "torchrun",
         "`train.launch` is not torchrun",
         "Set `train.launch` to torchrun, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("train.machines.command", "train.machines.cancel", "train.machines.nodes"),
         lambda config: config.train.launch != "command",
         "`train.launch` is not command",
         "Set `train.launch` to command, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"train.machines.{key}" for key in ("python", "least", "join_s", "store")),
         lambda config: config.train.launch == "local",
         "trainings run on this machine alone",
         "Set `train.launch` to torchrun or command, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("train.lora.alpha", "train.lora.targets", "train.lora.vision"),
         lambda config: not config.train.lora.rank,
         "without a rank there is no adapter",
         "Set `train.lora.rank`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("train.stream.groups", "train.stream.stale"),
         lambda config: not config.train.stream.on,
         "training does not go on while others are rolled out",
         "Set `train.stream.on`, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("train.group.refill",),
         lambda config: config.train.stream.on,
         "with a stream groups fill batches anyway",
         "Remove it, or set `train.stream.on` to false.",
     ),
-    Rule(
+    UnusedKeyRule(
         tuple(f"curriculum.{key}" for key in WEIGHING if key != "method"),
         lambda config: config.curriculum.method == "uniform",
         "`curriculum.method` gives every task an equal share",
         "Remove it, or set `curriculum.method` to learnable.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("traces.endpoint",),
         lambda config: config.traces.to != "otlp",
         "no traces are sent to a collector",
         "Set `traces.to` to otlp, or remove it.",
     ),
-    Rule(
+    UnusedKeyRule(
         ("judge",),
         _unjudged,
         "every task has a verifier, and `judge` is not among `filter.gates`",

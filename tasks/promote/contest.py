@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 from curation.intervals import paired
-from curation.promotion import Decision, Rule, better, look, not_worse, without_test
+from curation.promotion import PromotionDecision, PromotionRule, better, look, not_worse, without_test
 from models.soundness import unsound_weight
 from schemas.config import Config
 from schemas.tables.evaluation import Evaluation
@@ -22,7 +22,7 @@ from tasks.shared.weights import checkpoint_folder
 SUITE = "suite"
 
 
-def rule_of(config: Config, candidate: PolicyVersion) -> Rule:
+def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
     """What is asked of a challenger: not to be worse, or, of a mere reproduction, to be better."""
     chosen = config.promote
     if candidate.repeats is not None:
@@ -46,7 +46,7 @@ def opponent(lake: Lake, candidate: PolicyVersion) -> PolicyVersion:
 
 def looked_at(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int
-) -> Decision | None:
+) -> PromotionDecision | None:
     """The decision at a look of so many seeds per task; None where the test goes on."""
     new, old = (outcomes_of(lake, row.policy_version, seeds) for row in (candidate, against))
     return look(rule_of(config, candidate), paired(new, old), seeds == config.evaluate.seeds)
@@ -54,7 +54,7 @@ def looked_at(
 
 def decided(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, complete: bool = False
-) -> Decision | None:
+) -> PromotionDecision | None:
     """The decision of the first look that decides, from what is stored.
 
     Args:
@@ -96,7 +96,7 @@ def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
     return [row for row in rows if row.seed < SPLIT_STARTS["validation"] + seeds]
 
 
-def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:
+def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
     """That a policy is broken, as its weights or its training's loss tell; None where they are numbers."""
     if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
         return without_test("reject", f"broken: its weights are no numbers, or huge ({at})")
@@ -106,7 +106,7 @@ def broken_making(lake: Lake, row: PolicyVersion) -> Decision | None:
     return None
 
 
-def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: PolicyVersion) -> Decision | None:
+def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: PolicyVersion) -> PromotionDecision | None:
     """That a policy is broken, as its evaluation tells: replies without an action, or too slow; else None.
 
     A beginner writes little that can be read, and an untrained champion nothing: who writes no worse than the champion

@@ -68,7 +68,7 @@ def outcomes(lake: Lake) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class PromotionEvent:
     """A promotion event; its numbers are None for lakes from before events were recorded."""
 
     policy: str
@@ -90,7 +90,7 @@ class Decided:
 
 
 def shown(event: Promotion) -> dict[str, Any]:
-    """A decision as JSON: the fields of `Decided` but its kind."""
+    """A decision as JSON: the fields of `PromotionEvent` but its kind."""
     known = {"against", "champion", "pairs", "wins", "losses", "difference", "llr", "reason", "created_at"}
     interval = None if event.difference is None else (event.low, event.high)
     return {
@@ -101,16 +101,16 @@ def shown(event: Promotion) -> dict[str, Any]:
     }
 
 
-def decisions(lake: Lake) -> list[Decided]:
+def decisions(lake: Lake) -> list[PromotionEvent]:
     """Return all promotions and rollbacks, oldest first."""
     rows = policies(lake)
     events = {one.event: one for one in lake.rows(Promotion)}
     found = [
-        Decided(**shown(one), kind="rollback" if one.decision == "rollback" else rows[one.policy_version].kind)
+        PromotionEvent(**shown(one), kind="rollback" if one.decision == "rollback" else rows[one.policy_version].kind)
         for one in events.values()
     ]
     found += [
-        Decided(policy=name, kind=row.kind, decision=row.status, created_at=row.created_at)
+        PromotionEvent(policy=name, kind=row.kind, decision=row.status, created_at=row.created_at)
         for name, row in rows.items()
         if row.kind not in ("initial", "intermediate") and f"challenge:{name}" not in events
     ]

@@ -1,6 +1,6 @@
 """Stage: champion or not."""
 
-from curation.promotion import Decision, without_test
+from curation.promotion import PromotionDecision, without_test
 from schemas.config import Config
 from schemas.metrics import Metrics
 from schemas.tables.policy import PolicyVersion
@@ -86,7 +86,9 @@ def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set
         return event
 
 
-def _record(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, found: Decision) -> Promotion:
+def _record(
+    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, found: PromotionDecision
+) -> Promotion:
     new, old = candidate.policy_version, against.policy_version
     return Promotion(
         event=f"challenge:{new}",
@@ -107,7 +109,9 @@ def _record(config: Config, lake: Lake, candidate: PolicyVersion, against: Polic
     )
 
 
-def _hindrance(config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion) -> Decision | None:
+def _hindrance(
+    config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion
+) -> PromotionDecision | None:
     """Why a candidate is not to be promoted however many it wins; None for no reason."""
     if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate, against):
         return broken

@@ -1,6 +1,6 @@
 """Warnings about an iteration that looks unlike those before it."""
 
-from curation.drift import Drift, drift
+from curation.drift import HistogramDrift, drift
 from schemas.config.sections import QualityConfig
 from schemas.tables.quality import QualityResult
 from storage.catalog import ask
@@ -29,7 +29,7 @@ def drift_results(lake: Lake, iteration: int, config: QualityConfig) -> list[Qua
     return [_result(iteration, measure, one, config) for measure, one in found.items() if one is not None]
 
 
-def _result(iteration: int, measure: str, found: Drift, config: QualityConfig) -> QualityResult:
+def _result(iteration: int, measure: str, found: HistogramDrift, config: QualityConfig) -> QualityResult:
     table, because = MEASURES[measure]
     first = max(0, iteration - config.drift_window)
     since = f"iteration {first}" if first == iteration - 1 else f"iterations {first} to {iteration - 1}"

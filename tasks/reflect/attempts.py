@@ -12,12 +12,12 @@ from curation.reflection import (
 )
 from models.families.dialects import format_action
 from models.policy import EXPLORERS, Policy
-from models.proposers.proposer import PROPOSERS, Precedent, Resources
+from models.proposers.proposer import PROPOSERS, Precedent, ProposerResources
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.replies import Write, admitting, recorded
 from rollout.runner import roll_out_all
-from rollout.trajectory import Beginning, FinishedTrajectory, PlannedTrajectory, Reply
+from rollout.trajectory import Beginning, FinishedTrajectory, PlannedTrajectory, StepReply
 from schemas.action import from_json
 from schemas.config import Config
 from schemas.observation import elements_of
@@ -26,7 +26,7 @@ from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import write
-from tasks.reflect.cases import Case, Rolled
+from tasks.reflect.cases import ReflectionCase, Rolled
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.shared.policies import champion
@@ -57,7 +57,7 @@ class Attempts:
         """Steps of the plain collection per success."""
         self.used = sum(one.n_steps for one, _ in self.stored.values())
 
-    def all_of(self, cases: Sequence[Case]) -> None:
+    def all_of(self, cases: Sequence[ReflectionCase]) -> None:
         """Rolls out round after round, until every search is over or the steps are used up."""
         while planned := self._round(cases):
             self.roll_out([one for one, _ in planned], "reflect")
@@ -72,9 +72,9 @@ class Attempts:
         by_version = {one.policy_version: one.actor for one in self.actors}
         return [by_version.get(planned.policy_version, self.actors[0].actor)]
 
-    def _round(self, cases: Sequence[Case]) -> list[tuple[PlannedTrajectory, Case]]:
+    def _round(self, cases: Sequence[ReflectionCase]) -> list[tuple[PlannedTrajectory, ReflectionCase]]:
         """The next attempt of each open search, as far as there are steps left."""
-        left, found = self.run.config.reflect.steps - self.used, list[tuple[PlannedTrajectory, Case]]()
+        left, found = self.run.config.reflect.steps - self.used, list[tuple[PlannedTrajectory, ReflectionCase]]()
         opened: Counter[str] = Counter()
         for case in cases:
             task = case.task.task_id
@@ -90,13 +90,13 @@ class Attempts:
                 opened[task] += 1
         return found
 
-    def _dear(self, cases: Sequence[Case], task: str) -> bool:
+    def _dear(self, cases: Sequence[ReflectionCase], task: str) -> bool:
         """Whether what was found in a task so far, and one more, took more steps than it is worth."""
         tried = [case for case in cases if case.task.task_id == task]
         spent = sum(trajectory.n_steps for case in tried for trajectory, _ in case.attempts)
         return spent > DEAR * self.plain * (1 + sum(case.search.best is not None for case in tried))
 
-    def _next(self, case: Case) -> PlannedTrajectory | None:
+    def _next(self, case: ReflectionCase) -> PlannedTrajectory | None:
         """The next attempt that is not in the lake yet; what is there is taken in."""
         while (planned := self._planned(case)) is not None:
             if planned.trajectory_id not in self.stored:
@@ -104,7 +104,7 @@ class Attempts:
             self._fold(case, planned)
         return None
 
-    def _fold(self, case: Case, planned: PlannedTrajectory) -> None:
+    def _fold(self, case: ReflectionCase, planned: PlannedTrajectory) -> None:
         trajectory, steps = self.stored[planned.trajectory_id]
         case.fold((trajectory, steps), self._recovers(planned))
         self._learn(trajectory, steps)
@@ -114,7 +114,7 @@ class Attempts:
         if trajectory.success:
             self.known.setdefault(trajectory.task_id, []).extend(precedents_of(trajectory, steps))
 
-    def _planned(self, case: Case) -> PlannedTrajectory | None:
+    def _planned(self, case: ReflectionCase) -> PlannedTrajectory | None:
         if case.gave_up:
             return None
         state = case.search.next()
@@ -125,7 +125,7 @@ class Attempts:
         case.asked_to_recover = True
         return self._recovering(case, case.search.best)
 
-    def _correcting(self, case: Case, state: int) -> PlannedTrajectory:
+    def _correcting(self, case: ReflectionCase, state: int) -> PlannedTrajectory:
         attempt = case.search.failed.get(state, 0)
         proposer = self.actors[attempt % len(self.actors)]
         avoid = led_nowhere([(case.failed, case.steps), *case.beside, *case.attempts], case.steps[state])
@@ -138,7 +138,7 @@ class Attempts:
         )
         return self._plan(case, beginning, proposer.policy_version, attempt)
 
-    def _recovering(self, case: Case, state: int) -> PlannedTrajectory | None:
+    def _recovering(self, case: ReflectionCase, state: int) -> PlannedTrajectory | None:
         """The error again, and then what succeeded in its place."""
         _, performed = case.won[state]
         replayed, after = case.steps[: state + 1], case.steps[state].next_screenshot
@@ -154,7 +154,7 @@ class Attempts:
         return self._plan(case, beginning, performed[state].policy_version, 0)
 
     def going_on(
-        self, rolled: Rolled, task: GuiTask, state: int, reply: Reply, tried: Sequence[Rolled], attempt: int
+        self, rolled: Rolled, task: GuiTask, state: int, reply: StepReply, tried: Sequence[Rolled], attempt: int
     ) -> PlannedTrajectory:
         """A trajectory up to a state, there a reply, and then whoever's turn it is, until the task's steps are used
         up."""
@@ -169,7 +169,7 @@ class Attempts:
         version = self.actors[attempt % len(self.actors)].policy_version
         return self._planned_as(trajectory, task, beginning, version, attempt)
 
-    def _plan(self, case: Case, beginning: Beginning, version: str, attempt: int) -> PlannedTrajectory:
+    def _plan(self, case: ReflectionCase, beginning: Beginning, version: str, attempt: int) -> PlannedTrajectory:
         return self._planned_as(case.failed, case.task, beginning, version, attempt)
 
     def _planned_as(
@@ -229,7 +229,7 @@ def _proposers(
 
     options = PROPOSERS.options(config.reflect.proposers, config.reflect.options)
     names = [name for name in options if name != "policy" or version.kind != "initial"]
-    resources = Resources(policy, explorer, known)
+    resources = ProposerResources(policy, explorer, known)
     made = [PROPOSERS.class_of(name)(options[name], resources) for name in names or ["explorer"]]
     actors = [_Proposing(stack.enter_context(Actor(one, 1.0)), one.version) for one in made]
     return actors, loaded[0].family.write if loaded else lambda action, _: format_action(action)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 
 from curation.reflection import (
-    Search,
+    FailureSearch,
     hinted,
     shares,
     states_of,
@@ -27,13 +27,13 @@ Rolled = tuple[Trajectory, Sequence[Step]]
 
 
 @dataclass(slots=True)
-class Case:
+class ReflectionCase:
     """A failed trajectory that is gone back to."""
 
     failed: Trajectory
     steps: Sequence[Step]
     task: GuiTask
-    search: Search
+    search: FailureSearch
     beside: Sequence[Rolled] = ()
     """Further trajectories of its task and seed."""
     attempts: list[Rolled] = field(default_factory=list[Rolled])
@@ -57,7 +57,7 @@ class Case:
                 self.won[trajectory.replayed] = rolled
 
 
-def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
+def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]:
     """The failed trajectories that are gone back to: of deterministic training tasks and training seeds, with a
     verifier, that no gate holds back."""
     tasks = {one.task_id: one for one in tasks_of(config, lake) if can_be_replayed(one)}
@@ -75,17 +75,17 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[Case]:
         and (decided := decisions.get(trajectory.trajectory_id))
         and decided.route == "ct"
     }
-    found: list[Case] = []
+    found: list[ReflectionCase] = []
     for name in _chosen(by_name, config.reflect.trajectories):
         failed, steps = by_name[name]
         task, known = tasks[failed.task_id], decisions[name].error_step
         states = states_of(failed, steps, task.max_steps - config.reflect.ahead)
         hint = hinted(states, steps, wrong.get(name) if known is None else known)
-        search = Search(states, config.reflect.attempts, hint)
+        search = FailureSearch(states, config.reflect.attempts, hint)
         beside = [
             one for one in rolled if (one[0].task_id, one[0].seed) == (failed.task_id, failed.seed) and one[0] != failed
         ]
-        found.append(Case(failed, steps, task, search, beside))
+        found.append(ReflectionCase(failed, steps, task, search, beside))
     return found
 
 

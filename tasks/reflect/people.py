@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
-from curation.annotation import Decision, annotations_of
+from curation.annotation import TrajectoryRoute, annotations_of
 from rollout.replies import corrected
 from rollout.trajectory import PlannedTrajectory
 from schemas.action import from_json
@@ -58,7 +58,7 @@ class Corrected:
 
 
 @dataclass(slots=True)
-class _Open:
+class _TriedCorrection:
     """A correction that is being tried."""
 
     given: Corrected
@@ -104,7 +104,7 @@ def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None)
     return answers(lake, Corrected, "people_corrections", versions)
 
 
-def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
+def _waiting(run: Run, found: Sequence[Corrected]) -> list[_TriedCorrection]:
     """Those of tasks that are gone back to that are worth a try, by iteration."""
     tasks = {one.task_id: one for one in tasks_of(run.config, run.lake) if can_be_replayed(one)}
     most = run.config.reflect.attempts
@@ -115,7 +115,7 @@ def _waiting(run: Run, found: Sequence[Corrected]) -> list[_Open]:
     ]
     rolled = {one.trajectory_id: (one, steps) for one, steps in stored(run.lake, {one.trajectory_id for one in left})}
     return [
-        _Open(one, rolled[one.trajectory_id], tasks[one.task_id])
+        _TriedCorrection(one, rolled[one.trajectory_id], tasks[one.task_id])
         for one in left
         if _repeatable(rolled[one.trajectory_id], one.step)
     ]
@@ -126,7 +126,7 @@ def _repeatable(rolled: Rolled, step: int) -> bool:
     return trajectory.split == "train" and step < len(steps) and all(one.action for one in steps[:step])
 
 
-def _try(run: Run, iteration: int, group: Sequence[_Open], attempts: Attempts) -> None:
+def _try(run: Run, iteration: int, group: Sequence[_TriedCorrection], attempts: Attempts) -> None:
     """Attempt after attempt at all that is open, then the gates' word on them, and what is annotated of any other."""
     names: set[str] = set()
     for number in range(run.config.reflect.attempts):
@@ -136,12 +136,12 @@ def _try(run: Run, iteration: int, group: Sequence[_Open], attempts: Attempts) -
             one.tried.append(attempts.stored[plan.trajectory_id])
             names.add(plan.trajectory_id)
     decisions, _ = decide(run.config, run.lake, iteration, names)
-    by_name = {one.trajectory_id: Decision.of(one) for one in decisions}
+    by_name = {one.trajectory_id: TrajectoryRoute.of(one) for one in decisions}
     steps = (steps for name, (_, steps) in attempts.stored.items() if name in names)
     run.lake.append("annotations", list(annotations_of(by_name, steps, utc_now())))
 
 
-def _planned(one: _Open, attempts: Attempts, number: int) -> PlannedTrajectory:
+def _planned(one: _TriedCorrection, attempts: Attempts, number: int) -> PlannedTrajectory:
     given, (_, steps) = one.given, one.rolled
     reply = corrected(steps[given.step], given.person, given.thought, from_json(given.action), attempts.write)
     return attempts.going_on(one.rolled, one.task, given.step, reply, one.tried, number)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 
 from curation.reflection import (
-    Correction,
+    CorrectedTrajectory,
     annotation_of,
     finding_of,
     pair_of,
@@ -21,7 +21,7 @@ from storage.lake import Lake
 from tasks.collect.records import drop_unfinished
 from tasks.filter import decide
 from tasks.reflect.attempts import Attempts
-from tasks.reflect.cases import Case, cases_of, corrections_of
+from tasks.reflect.cases import ReflectionCase, cases_of, corrections_of
 from tasks.reflect.people import verify_people
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -42,7 +42,7 @@ def reflect_on_failures(run: Run, iteration: int) -> Metrics:
     return {"people": people, **_numbers(run.lake, iteration, cases, found)}
 
 
-def _keep(run: Run, iteration: int, cases: Sequence[Case]) -> list[Correction]:
+def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[CorrectedTrajectory]:
     """Asks the gates about what was rolled out, and writes what is learnt of what they accept."""
     lake, now = run.lake, utc_now()
     names = {one.trajectory_id for one, _ in corrections_of(lake, iteration)}
@@ -60,15 +60,17 @@ def _keep(run: Run, iteration: int, cases: Sequence[Case]) -> list[Correction]:
     return found
 
 
-def _corrections(case: Case) -> Iterator[Correction]:
+def _corrections(case: ReflectionCase) -> Iterator[CorrectedTrajectory]:
     """What one trajectory teaches: the correction of its last state from which one succeeds, and the recovery."""
     if case.search.best is not None:
-        yield Correction(case.failed, case.steps, *case.won[case.search.best])
+        yield CorrectedTrajectory(case.failed, case.steps, *case.won[case.search.best])
     if case.recovered is not None:
-        yield Correction(case.failed, case.steps, *case.recovered, reflects=True)
+        yield CorrectedTrajectory(case.failed, case.steps, *case.recovered, reflects=True)
 
 
-def _numbers(lake: Lake, iteration: int, cases: Sequence[Case], found: Sequence[Correction]) -> Metrics:
+def _numbers(
+    lake: Lake, iteration: int, cases: Sequence[ReflectionCase], found: Sequence[CorrectedTrajectory]
+) -> Metrics:
     rolled = list(corrections_of(lake, iteration))
     steps = sum(one.n_steps for one, _ in rolled)
     kinds = Counter(one.kind for one in found)

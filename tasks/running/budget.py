@@ -29,7 +29,7 @@ class Spent(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class IterationCost:
     """What one iteration has cost; fields as in `storage/queries/cost.sql`."""
 
     steps: int
@@ -126,11 +126,11 @@ def _iterations(lake: Lake) -> list[tuple[int, bool]]:
     return [(at, at in done and at not in newest) for at in begun] + [(at + 1, False) for at in newest]
 
 
-def _cost(lake: Lake, iteration: int) -> Cost:
-    return answers(lake, Cost, "cost", iteration=iteration)[0]
+def _cost(lake: Lake, iteration: int) -> IterationCost:
+    return answers(lake, IterationCost, "cost", iteration=iteration)[0]
 
 
-def _finished(lake: Lake, iteration: int) -> Cost:
+def _finished(lake: Lake, iteration: int) -> IterationCost:
     """The same of an iteration that is over, which is counted once in a process."""
     name = (lake.lake_id, iteration)
     if name not in _OVER:
@@ -138,5 +138,5 @@ def _finished(lake: Lake, iteration: int) -> Cost:
     return _OVER[name]
 
 
-_OVER: dict[tuple[str, int], Cost] = {}
+_OVER: dict[tuple[str, int], IterationCost] = {}
 """By lake and iteration."""

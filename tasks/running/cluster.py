@@ -28,7 +28,7 @@ GIVEN = ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLEL
 
 
 @dataclass(frozen=True, slots=True)
-class _Done:
+class _PartResult:
     """What a part returned, and the tokens that models were asked for in it."""
 
     made: Any
@@ -40,10 +40,10 @@ def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
 
     def wrap(work: Callable[..., Any]) -> Task[..., Any]:
         @wraps(work)
-        def metered(*args: Any, **kwargs: Any) -> _Done:
+        def metered(*args: Any, **kwargs: Any) -> _PartResult:
             before = charged()
             made = work(*args, **kwargs)
-            return _Done(made, charged_since(before))
+            return _PartResult(made, charged_since(before))
 
         return task(name=name, cache_policy=NO_CACHE, persist_result=False)(metered)
 
@@ -89,7 +89,7 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
         made: list[Any] = []
         for future in futures:
             future.wait()
-            done: _Done = future.result(raise_on_failure=True)
+            done: _PartResult = future.result(raise_on_failure=True)
             for who, tokens in done.charged.items():
                 charge(who, tokens)
             made.append(done.made)

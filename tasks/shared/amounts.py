@@ -14,7 +14,7 @@ SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class CollectedCount:
     """Trajectories that an iteration rolls out for data."""
 
     chosen: int
@@ -28,12 +28,12 @@ class Collected:
         return self.chosen + self.practised
 
 
-def collected(config: Config, tasks: Sequence[GuiTask]) -> Collected:
+def collected(config: Config, tasks: Sequence[GuiTask]) -> CollectedCount:
     """What an iteration rolls out of these tasks for data."""
     if config.train.in_groups:
-        return Collected(config.train.group.groups * config.train.group.size, 0)
+        return CollectedCount(config.train.group.groups * config.train.group.size, 0)
     suite, practice = (sum(task.split == split for task in tasks) for split in ("train", "practice"))
-    return Collected(suite * config.collect.trajectories_per_task, practice * config.collect.practice_trajectories)
+    return CollectedCount(suite * config.collect.trajectories_per_task, practice * config.collect.practice_trajectories)
 
 
 def measured_first(config: Config) -> dict[str, SeedsOf]:

@@ -1,14 +1,14 @@
 """What holds for the data of trajectories, as the stages after the filter read it."""
 
-from curation.annotation import Decision
+from curation.annotation import TrajectoryRoute
 from storage.catalog import ask
 from storage.lake import Lake
 
 FIELDS = ("passed", "route", "reason", "error_step", "valid_steps")
 
 
-def decisions_of(lake: Lake, iteration: int) -> dict[str, Decision]:
+def decisions_of(lake: Lake, iteration: int) -> dict[str, TrajectoryRoute]:
     """The decisions that hold on an iteration's trajectories, by their ids; column by column, for there are many."""
     found = ask(lake, "decisions", iteration=iteration)
     rows = zip(*(found[name].to_pylist() for name in FIELDS), strict=True)
-    return {name: Decision(*row) for name, row in zip(found["trajectory_id"].to_pylist(), rows, strict=True)}
+    return {name: TrajectoryRoute(*row) for name, row in zip(found["trajectory_id"].to_pylist(), rows, strict=True)}

@@ -17,7 +17,7 @@ from storage.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class PolicyRecipe:
     """What a policy is made from, beside the config."""
 
     version: str
@@ -31,7 +31,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
+class TrainingMaterial:
     """What one method trains on."""
 
     write: Callable[[Path, Schedule], Collection[str]]
@@ -47,7 +47,7 @@ class Material:
     """Kept with the policy's metrics."""
 
 
-def seed_of(config: Config, recipe: Recipe) -> int:
+def seed_of(config: Config, recipe: PolicyRecipe) -> int:
     """The seed of all that is random in a training."""
     return config.seed * 1000 + recipe.iteration
 

@@ -15,7 +15,7 @@ TOGETHER = 4096
 """Rows that are objects at most."""
 
 
-class Packed:
+class RowPacker:
     """Gathers rows.
 
     Args:

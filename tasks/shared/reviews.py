@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pydantic import ValidationError
 
-from curation.converters.exchanged import Decided
+from curation.converters.exchanged import ImportedReview
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
@@ -122,7 +122,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
         raise UsageError(f"`undoes`: {str(draft.undoes)[:80]!r} is no decision on this trajectory that holds.")
 
 
-def require_words(draft: Draft | Decided, boundary: str | None) -> None:
+def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
     """Raises UsageError for what nobody may say of a trajectory that ended at such a boundary, naming the field."""
     require_name(draft.person)
     for name, most in LONGEST.items():
@@ -138,7 +138,7 @@ def require_words(draft: Draft | Decided, boundary: str | None) -> None:
         raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
 
 
-def _written(draft: Draft | Decided) -> Iterator[tuple[str, str]]:
+def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:
     """What a person wrote, by field; of an action each text, since its canonical JSON writes control characters out."""
     yield "thought", draft.thought or ""
     yield "note", draft.note

@@ -36,7 +36,7 @@ class PolicySuccess(Success):
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class AcceptanceRate:
     """P(V=1 | iteration): the share of trajectories that every gate passed."""
 
     rate: float
@@ -45,7 +45,7 @@ class Rate:
 
 
 @dataclass(frozen=True, slots=True)
-class FixedMix(Rate):
+class FixedMix(AcceptanceRate):
     """The same over the tasks that it was given in each of its iterations, weighed equally."""
 
     tasks: int
@@ -64,7 +64,7 @@ class IterationStatus:
     """Over tasks that are never trained on."""
     explorer: float | None
     trajectories: int
-    verified: Rate | None
+    verified: AcceptanceRate | None
     """Of the policy's own trajectories, as the next one."""
     verified_fixed_mix: FixedMix | None
     promoted: bool
@@ -80,7 +80,7 @@ class IterationStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedRate:
     """P(V=1 | iteration) of one kind of policy's trajectories in one iteration."""
 
     iteration: int
@@ -102,21 +102,21 @@ def success_of(lake: Lake, version: str) -> PolicySuccess | None:
     return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"))
 
 
-def verified(lake: Lake) -> list[Verified]:
+def verified(lake: Lake) -> list[VerifiedRate]:
     """P(V=1 | iteration) by iteration and kind of policy."""
     return answers(lake, _verified, "verified")
 
 
 def _verified(
     iteration: int, kind: str, n: int, verified: int, task_verified: list[int] | None, task_trials: list[int] | None
-) -> Verified:
+) -> VerifiedRate:
     trials = task_trials or []
     at = mean_interval(task_verified or [], trials)
     fixed_mix = FixedMix(at.mean, (at.low, at.high), at.n, len(trials)) if trials else None
-    return Verified(iteration, kind, wilson(verified, n), fixed_mix)
+    return VerifiedRate(iteration, kind, wilson(verified, n), fixed_mix)
 
 
-def _entry(row: Mapping[str, Any], own: Verified | None) -> IterationStatus:
+def _entry(row: Mapping[str, Any], own: VerifiedRate | None) -> IterationStatus:
     own_success = _success(row, "task")
     return IterationStatus(
         iteration=row["iteration"],
@@ -127,7 +127,7 @@ def _entry(row: Mapping[str, Any], own: Verified | None) -> IterationStatus:
         held_out=_success(row, "held_out"),
         explorer=row["explorer"],
         trajectories=row["trajectories"],
-        verified=own and Rate(own.at.mean, (own.at.low, own.at.high), own.at.n),
+        verified=own and AcceptanceRate(own.at.mean, (own.at.low, own.at.high), own.at.n),
         verified_fixed_mix=own and own.fixed_mix,
         promoted=row["promoted"],
         wall_s=row["wall_s"],

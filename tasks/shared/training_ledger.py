@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow.dataset as pads
 
 from curation.intervals import NOTHING, Interval, paired_difference
-from learning.algorithms.method import METHODS, Source
+from learning.algorithms.method import METHODS, DataSource
 from schemas.failure import UsageError
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
@@ -31,7 +31,7 @@ REPLIES = ("correct", "override")
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class UsedDecision:
     """One decision that a training read."""
 
     review_id: str
@@ -49,7 +49,7 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class LearnedWorth:
     """What one policy learned from people, and what that was worth, in numbers."""
 
     policy: str
@@ -73,8 +73,8 @@ class TrainingUse:
 
     policy: str
     parent: str
-    decisions: Sequence[Decided]
-    new: Sequence[Decided]
+    decisions: Sequence[UsedDecision]
+    new: Sequence[UsedDecision]
     """Those that its parent had not learned from."""
     tasks: Sequence[str]
     """That the new ones are about."""
@@ -85,10 +85,10 @@ class TrainingUse:
     """After minus before, by task and seed; 95 %, trajectories."""
 
     @property
-    def shown(self) -> Worth:
+    def shown(self) -> LearnedWorth:
         """In numbers."""
         at = self.worth if self.worth.n else None
-        return Worth(
+        return LearnedWorth(
             policy=self.policy,
             parent=self.parent,
             decisions=len(self.decisions),
@@ -104,11 +104,11 @@ class TrainingUse:
         )
 
 
-def decisions_of(lake: Lake, policy: PolicyVersion) -> list[Decided]:
+def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
     """The decisions that a policy's training read; none for one whose pins do not tell."""
     if not policy.pins.keys() >= NEEDED:
         return []
-    found = answers(lake, Decided, "people_decisions", policy.pins)
+    found = answers(lake, UsedDecision, "people_decisions", policy.pins)
     source, only = _source(policy.method), _only_verified(policy)
     return [one for one in found if _read(one, source, only)]
 
@@ -125,26 +125,26 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
         perceives: whether it reads perception data, too.
     """
     source = _source(method)
-    if not {"verdicts", "trajectories"} <= pins.keys() or (source is Source.PAIRS and "pairs" not in pins):
+    if not {"verdicts", "trajectories"} <= pins.keys() or (source is DataSource.PAIRS and "pairs" not in pins):
         return set()
-    if source in (Source.GROUPS, Source.TRAJECTORIES):
+    if source in (DataSource.GROUPS, DataSource.TRAJECTORIES):
         where = (pads.field("iteration") == iteration) & pads.field("group_id").is_valid()
         stored = lake.read(
             "trajectories", ["trajectory_id"], where & pads.field("success").is_valid(), pins["trajectories"]
         )
         return set(stored["trajectory_id"].to_pylist())
-    if source is Source.PAIRS:
+    if source is DataSource.PAIRS:
         sides = ["trajectory_id", "rejected_trajectory_id"]
         pairs = lake.read("pairs", sides, version=pins["pairs"])
         return {name for side in sides for name in pairs[side].to_pylist() if name}
-    routes = ["ct"] if source is Source.FAILURES and not perceives else ["sft", "ct"]
+    routes = ["ct"] if source is DataSource.FAILURES and not perceives else ["sft", "ct"]
     decisions = ask(lake, "decisions", pins, iteration=None).to_pylist()
     return {row["trajectory_id"] for row in decisions if row["route"] in routes}
 
 
 def imitates(method: str) -> bool:
     """Whether a training by this method imitates what was routed to it as `sft`."""
-    return _source(method) is Source.ACCEPTED
+    return _source(method) is DataSource.ACCEPTED
 
 
 def learned_from_people(lake: Lake) -> list[TrainingUse]:
@@ -163,7 +163,7 @@ def learned_from_people(lake: Lake) -> list[TrainingUse]:
 def _learnt(
     row: PolicyVersion,
     rows: Mapping[str, PolicyVersion],
-    read: Mapping[str, Sequence[Decided]],
+    read: Mapping[str, Sequence[UsedDecision]],
     won: Mapping[str, Mapping[tuple[str, int], bool]],
 ) -> TrainingUse:
     parent = row.parent or ""
@@ -197,16 +197,16 @@ def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
     return sum(sum(rates) / len(rates) for rates in by_task.values()) / len(by_task) if by_task else None
 
 
-def _read(one: Decided, source: Any, only_verified: bool) -> bool:
+def _read(one: UsedDecision, source: Any, only_verified: bool) -> bool:
     """Whether a method with such a source reads a decision."""
     live = one.decision == "override" or (one.decision in ("accept", "reject") and one.step is not None)
-    if live and source is Source.ACCEPTED:
+    if live and source is DataSource.ACCEPTED:
         return one.route == "sft"  # its steps are imitated like those of any other trajectory
     if one.decision in WORDS:
         return not live
     if one.state == "refuted" or one.replaces is False or (one.state == "unverified" and only_verified):
         return False
-    return source is Source.ACCEPTED or (source is Source.PAIRS and one.decision in REPLIES)
+    return source is DataSource.ACCEPTED or (source is DataSource.PAIRS and one.decision in REPLIES)
 
 
 def _source(method: str) -> Any:
@@ -214,7 +214,7 @@ def _source(method: str) -> Any:
     try:
         return METHODS.instance_of(method).source
     except UsageError:
-        return Source.ACCEPTED
+        return DataSource.ACCEPTED
 
 
 def _only_verified(policy: PolicyVersion) -> bool:

@@ -17,7 +17,7 @@ Stored = tuple[Trajectory, list[Step]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class JudgedCounts:
     """What asking a judge about several trajectories came to."""
 
     verdicts: list[Verdict]
@@ -98,10 +98,10 @@ class VerdictHistory:
             return "without a judge"
         return "known from its training" if self._judge.knows(trajectory.task_id, trajectory.seed) else None
 
-    def ask(self, trajectories: Sequence[Stored]) -> Asked:
+    def ask(self, trajectories: Sequence[Stored]) -> JudgedCounts:
         """Asks the configured judge about these, all together, and keeps its verdicts in the lake."""
         if self._judge is None or not trajectories:
-            return Asked([], Counter(), 0)
+            return JudgedCounts([], Counter(), 0)
         shown = {digest for _, steps in trajectories for digest in screens_of(steps, self._config)}
         pngs = pngs_of(self._lake, sorted(shown))
         cases = [case_of(trajectory.instruction, steps, pngs, self._config) for trajectory, steps in trajectories]
@@ -113,7 +113,7 @@ class VerdictHistory:
         self._own |= {verdict.trajectory_id: verdict for verdict in given}
         failures = Counter(one.reason for one in judgements if one.score is None)
         self.unanswered += failures
-        return Asked(given, failures, sum(one.tokens for one in judgements))
+        return JudgedCounts(given, failures, sum(one.tokens for one in judgements))
 
     def own(self, trajectory_id: str) -> Verdict | None:
         """The verdict of the configured judge, at its version of now."""

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable
 
 from curation.synthesis.goal import from_data
-from curation.synthesis.maker import Material, Parent
+from curation.synthesis.maker import MakerInputs, Parent
 from environments.registry import usable
 from schemas.config import Config
 from schemas.tables.proposal import Proposal
@@ -13,7 +13,7 @@ from storage.lake import Lake
 from tasks.shared.suite import tasks_of
 
 
-def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, int] | None) -> list[Material]:
+def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, int] | None) -> list[MakerInputs]:
     """One for each environment whose sandboxes can be set to a state.
 
     Args:
@@ -25,7 +25,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
     first, end = evidence or (0, iteration)
     made = {one.task_id: one for one in lake.rows(Proposal, {"status": "accepted"}) if one.iteration < iteration}
     counts = _counts(lake, first, min(end, iteration))
-    found: list[Material] = []
+    found: list[MakerInputs] = []
     for environment in usable(config):
         world = environment.world
         if world is None:
@@ -36,7 +36,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
         parents = [
             _parent(task, made.get(name), counts.get(name, (0, 0))) for name, task in known.items() if name not in held
         ]
-        found.append(Material(environment.name, world, parents, environment.layout))
+        found.append(MakerInputs(environment.name, world, parents, environment.layout))
     return found
 
 

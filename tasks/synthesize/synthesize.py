@@ -11,11 +11,11 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from curation.synthesis.acceptance import Decision, decide, identity, solvable
+from curation.synthesis.acceptance import AcceptanceDecision, decide, identity, solvable
 from curation.synthesis.goal import to_data
 from curation.synthesis.leaks import held_out
-from curation.synthesis.maker import Maker, Material
-from curation.synthesis.maker import Proposal as Proposed
+from curation.synthesis.maker import MakerInputs, TaskMaker
+from curation.synthesis.maker import ProposedTask as Proposed
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker
 from environments.catalog import whole_catalog
@@ -43,7 +43,7 @@ FIRST_SEED = SPLIT_STARTS["validation"] + 500_000
 DRAWS = 20
 """Draws for each proposal that is wanted: many are known already."""
 VERIFIER = "state"
-Decided = tuple[Proposed, Decision]
+Decided = tuple[Proposed, AcceptanceDecision]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None
 
 
 def _batch(
-    run: Run, iteration: int, material: Material, maker: Maker[Any], reward: RewardMaker[Any], solver: "_Solver"
+    run: Run, iteration: int, material: MakerInputs, maker: TaskMaker[Any], reward: RewardMaker[Any], solver: "_Solver"
 ) -> None:
     """What one maker proposes for one environment."""
     config, lake = run.config, run.lake
@@ -127,7 +127,7 @@ class _Tried:
     """A proposal, what was decided of it, and how often who solved it."""
 
     proposed: Proposed
-    decision: Decision
+    decision: AcceptanceDecision
     solver: str | None = None
     tries: int = 0
     solved: int = 0
@@ -152,7 +152,7 @@ class _Solver:
         rows = measure(self._run.config, self._run.lake, policy, plan, self._iteration)
         return [self._judged(proposed, decision, policy, rows) for proposed, decision in decided]
 
-    def _judged(self, proposed: Proposed, decision: Decision, policy: Policy, rows: Iterable[Any]) -> _Tried:
+    def _judged(self, proposed: Proposed, decision: AcceptanceDecision, policy: Policy, rows: Iterable[Any]) -> _Tried:
         if not decision.accepted:
             return _Tried(proposed, decision)
         chosen = self._run.config.synthesis
@@ -169,7 +169,7 @@ class _Solver:
         return load_policy(config, lake, champion(lake).policy_version)
 
 
-def task_of(proposed: Proposed, decision: Decision) -> GuiTask:
+def task_of(proposed: Proposed, decision: AcceptanceDecision) -> GuiTask:
     """The task that an accepted proposal is."""
     setup = Setup(initial=proposed.initial, checks=decision.checks)
     return GuiTask(
@@ -221,12 +221,12 @@ def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> No
     run.lake.append("proposals", rows)
 
 
-def _scores(decision: Decision) -> Mapping[str, object]:
+def _scores(decision: AcceptanceDecision) -> Mapping[str, object]:
     names = ("golden", "initial", "near_misses", "left_out", "side_effects")
     return {name: getattr(decision, name) for name in names}
 
 
-def _parents(proposed: Proposed, decision: Decision) -> list[str]:
+def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
     """What it was made from, and what its reward asks for, whatever its maker says."""
     return list(dict.fromkeys([*proposed.parents, *decision.asked]))
 

@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
-from curation.annotation import Decision
+from curation.annotation import TrajectoryRoute
 from curation.thoughts import usable_steps
-from models.thinkers.thinker import THINKERS, Resources, Thinker
+from models.thinkers.thinker import THINKERS, Thinker, ThinkerResources
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.metrics import Metrics
@@ -30,8 +30,8 @@ from tasks.shared.decisions import decisions_of
 from tasks.shared.policies import champion, champion_if_any
 from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.weights import load_policy
-from tasks.think.thoughts import Thoughts
-from tasks.think.walk import Walk
+from tasks.think.thoughts import IterationThoughts
+from tasks.think.walk import ThinkingWalk
 
 TOGETHER = 64
 """Trajectories that models are asked about together; their screens are in memory."""
@@ -77,13 +77,15 @@ def think(run: Run, iteration: int) -> Metrics:
 think_of_steps = stage("think", retries=1)(think)
 
 
-def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> Thoughts:
+def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> IterationThoughts:
     config, lake = run.config, run.lake
     decisions = decisions_of(lake, iteration)
     asks = any(thinker.asks_model for thinker in thinkers)
     if asks and shares_out(config):
-        _think_in_parts(config, lake, iteration, sorted(decisions), Thoughts(config, lake, iteration, thinkers).left)
-    thoughts = Thoughts(config, lake, iteration, thinkers)
+        _think_in_parts(
+            config, lake, iteration, sorted(decisions), IterationThoughts(config, lake, iteration, thinkers).left
+        )
+    thoughts = IterationThoughts(config, lake, iteration, thinkers)
     count = lake.count("trajectories", {"iteration": iteration})
     _think(thoughts, trajectories_of(lake, iteration), decisions, count, TOGETHER if asks else AT_ONCE)
     return thoughts
@@ -104,16 +106,16 @@ def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[
 def think_part(config: Config, iteration: int, names: list[str], most: int) -> None:
     """Thoughts of the named trajectories' steps; models are asked at most so often."""
     lake = Lake.open(config.lake, create=False)
-    thoughts = Thoughts(config, lake, iteration, thinkers_of(config, lake), most)
+    thoughts = IterationThoughts(config, lake, iteration, thinkers_of(config, lake), most)
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
     trajectories = (one for some in chunks for one in stored(lake, some))
     _think(thoughts, trajectories, decisions_of(lake, iteration), len(names), TOGETHER)
 
 
 def _think(
-    thoughts: Thoughts,
+    thoughts: IterationThoughts,
     trajectories: Iterator[tuple[Trajectory, list[Step]]],
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[str, TrajectoryRoute],
     count: int,
     together: int,
 ) -> None:
@@ -122,7 +124,7 @@ def _think(
         shown = progress.add_task("think", total=count, message="")
         while chunk := list(islice(trajectories, together)):
             kept = [(one, thinkable(steps, decisions.get(one.trajectory_id))) for one, steps in chunk]
-            thoughts.of([Walk(one, steps) for one, steps in kept if steps])
+            thoughts.of([ThinkingWalk(one, steps) for one, steps in kept if steps])
             progress.update(shown, advance=len(chunk), message=f"{thoughts.asked:,} asked")
 
 
@@ -156,7 +158,7 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
     return report_of(lake, chosen, unasked, failed)
 
 
-def thinkable(steps: Sequence[Step], decision: Decision | None) -> list[Step]:
+def thinkable(steps: Sequence[Step], decision: TrajectoryRoute | None) -> list[Step]:
     """The steps of a trajectory that may be imitated, in order."""
     if decision is None or decision.route in ("quarantine", "none"):
         return []
@@ -173,14 +175,14 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
     """
     version = None if free else champion_if_any(lake)
     thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
-    resources = Resources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
+    resources = ThinkerResources(lambda: load_policy(thinking, lake, champion(lake).policy_version))
     untrained = version is None or (version.kind == "initial" and config.policy.base == "tiny")
     options = THINKERS.options(config.think.thinkers, config.think.options)
     kinds = {name: THINKERS.class_of(name) for name in options if not (name == "policy" and untrained)}
     return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]
 
 
-def _numbers(lake: Lake, iteration: int, thoughts: Thoughts) -> Metrics:
+def _numbers(lake: Lake, iteration: int, thoughts: IterationThoughts) -> Metrics:
     """What the stage keeps of itself."""
     found = report_of(lake, [iteration], thoughts.unasked, thoughts.failed)
     say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curation.gates.thoughts import ThoughtOptions
-from curation.thoughts import Limits, fault_of, is_persons, thought_annotation, thought_id
-from models.thinkers.thinker import Thinker, Thought
+from curation.thoughts import ThoughtLimits, fault_of, is_persons, thought_annotation, thought_id
+from models.thinkers.thinker import Thinker, ThinkerThought
 from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
@@ -16,27 +16,27 @@ from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
 from storage.lake import Lake
 from tasks.shared.material import pngs_of
-from tasks.think.walk import Walk, at_same_place, screens_of
+from tasks.think.walk import ThinkingWalk, at_same_place, screens_of
 
 Asked = tuple[str, int, str, str | None]
 """A trajectory, a step, an author and its version."""
 
 
 @dataclass(slots=True)
-class _Open:
+class _AskedStep:
     """A step that one thinker is asked about."""
 
-    walk: Walk
+    walk: ThinkingWalk
     tries: int = 0
     tokens: int = 0
     seconds: float = 0.0
     reason: str = ""
     failed: bool = False
-    kept: Thought | None = None
+    kept: ThinkerThought | None = None
 
 
 @dataclass(slots=True)
-class Thoughts:
+class IterationThoughts:
     """What is thought of one iteration's steps, and what was."""
 
     config: Config
@@ -72,7 +72,7 @@ class Thoughts:
                 self._in_vain.add((row.trajectory_id, row.step, row.author, row.version))
         self.left = max(0, self.config.think.most - self.asked) if self.most is None else self.most
 
-    def of(self, walks: Sequence[Walk]) -> None:
+    def of(self, walks: Sequence[ThinkingWalk]) -> None:
         """Thinks about every step of some trajectories that has no thought yet, and writes what is kept."""
         sees = any(thinker.sees for thinker in self.thinkers)
         settled = {(s.trajectory_id, s.step) for walk in walks for s in walk.steps if self._settled(s) is not None}
@@ -103,16 +103,16 @@ class Thoughts:
                 return None
         return ""
 
-    def _ask(self, thinker: Thinker[Any], walks: Sequence[Walk], pngs: dict[str, bytes]) -> dict[int, str]:
+    def _ask(self, thinker: Thinker[Any], walks: Sequence[ThinkingWalk], pngs: dict[str, bytes]) -> dict[int, str]:
         """The thoughts that one thinker has of the next steps of these walks, by walk."""
         found: dict[int, str] = {}
-        asked: list[_Open] = []
+        asked: list[_AskedStep] = []
         for walk in walks:
             known = self._by_id.get(thought_id(walk.step, thinker.author, thinker.version))
             if known is not None:
                 found[id(walk)] = known
             elif _key(walk.step, thinker) not in self._in_vain:
-                asked.append(_Open(walk))
+                asked.append(_AskedStep(walk))
         for draw in range(self.config.think.tries if thinker.asks_model else 1):
             self._draw(thinker, [one for one in asked if one.kept is None and not one.failed], draw, pngs)
         for one in asked:
@@ -121,7 +121,7 @@ class Thoughts:
                 found[id(one.walk)] = one.kept.text.strip()
         return found
 
-    def _draw(self, thinker: Thinker[Any], asked: Sequence[_Open], draw: int, pngs: dict[str, bytes]) -> None:
+    def _draw(self, thinker: Thinker[Any], asked: Sequence[_AskedStep], draw: int, pngs: dict[str, bytes]) -> None:
         if thinker.asks_model:
             most = self.left
             self.unasked += sum(one.tries == 0 for one in asked[most:])
@@ -139,7 +139,7 @@ class Thoughts:
             one.reason, one.failed = fault_of(thought, case, thinker.hidden, self._limits), bool(thought.failure)
             one.kept = None if one.reason else thought
 
-    def _note(self, thinker: Thinker[Any], one: _Open) -> None:
+    def _note(self, thinker: Thinker[Any], one: _AskedStep) -> None:
         """Keeps what came of a step: the thought, and what it cost to ask for it."""
         step, now = one.walk.step, utc_now()
         if one.kept is not None:
@@ -164,9 +164,9 @@ class Thoughts:
             )
 
     @property
-    def _limits(self) -> Limits:
+    def _limits(self) -> ThoughtLimits:
         options = ThoughtOptions.model_validate(self.config.filter.options.get("thoughts", {}))
-        return Limits(self.config.think.longest, options.max_phrases)
+        return ThoughtLimits(self.config.think.longest, options.max_phrases)
 
 
 def _key(step: Step, thinker: Thinker[Any]) -> Asked:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from curation.thoughts import changed_nothing
 from models.policy import Context
-from models.thinkers.thinker import Case
+from models.thinkers.thinker import ThinkerCase
 from schemas.action import Action, from_json
-from schemas.observation import Observation, Turn, elements_of
+from schemas.observation import Observation, PastStep, elements_of
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
@@ -17,7 +17,7 @@ Write = Callable[[Action, tuple[int, int]], str]
 
 
 @dataclass(slots=True)
-class Walk:
+class ThinkingWalk:
     """One trajectory on the way."""
 
     trajectory: Trajectory
@@ -26,16 +26,16 @@ class Walk:
     thoughts: list[str] = field(default_factory=list[str])
     """Of the steps so far."""
 
-    def case(self, write: Write, pngs: Mapping[str, bytes]) -> Case:
+    def case(self, write: Write, pngs: Mapping[str, bytes]) -> ThinkerCase:
         """The step that comes next, with past actions as a thinker reads them."""
         place, instruction = len(self.thoughts), self.trajectory.instruction
         past = zip(self.steps, self.thoughts, strict=False)
-        turns = [Turn(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
+        turns = [PastStep(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
         step = self.steps[place]
         screen = _seen(step, instruction, pngs)
         context = Context(instruction, tuple(turns), screen, _seed(step), self.trajectory.task_id)
         unchanged = place > 0 and changed_nothing(self.steps[place - 1], step)
-        return Case(context, from_json(step.action or ""), unchanged)
+        return ThinkerCase(context, from_json(step.action or ""), unchanged)
 
     @property
     def step(self) -> Step:
@@ -43,7 +43,9 @@ class Walk:
         return self.steps[len(self.thoughts)]
 
 
-def at_same_place(walks: Sequence[Walk], settled: Callable[[Walk], str | None]) -> Iterator[list[Walk]]:
+def at_same_place(
+    walks: Sequence[ThinkingWalk], settled: Callable[[ThinkingWalk], str | None]
+) -> Iterator[list[ThinkingWalk]]:
     """The walks whose next step is open, place by place; those with a thought already are walked past it.
 
     Args:
@@ -51,7 +53,7 @@ def at_same_place(walks: Sequence[Walk], settled: Callable[[Walk], str | None]) 
         settled: the thought of the step that comes next, or None where it is open.
     """
     for place in range(max((len(walk.steps) for walk in walks), default=0)):
-        there: list[Walk] = []
+        there: list[ThinkingWalk] = []
         for walk in walks:
             if place >= len(walk.steps):
                 continue
@@ -64,7 +66,7 @@ def at_same_place(walks: Sequence[Walk], settled: Callable[[Walk], str | None]) 
             yield there
 
 
-def screens_of(walks: Iterable[Walk], settled: Collection[tuple[str, int]]) -> list[str]:
+def screens_of(walks: Iterable[ThinkingWalk], settled: Collection[tuple[str, int]]) -> list[str]:
     """sha256 of the screens of walks that have a step that is not settled."""
     open_ones = [walk for walk in walks if any((s.trajectory_id, s.step) not in settled for s in walk.steps)]
     return sorted({step.screenshot for walk in open_ones for step in walk.steps})

@@ -17,7 +17,7 @@ from storage.catalog import answers
 from storage.lake import Lake
 from tasks.running.run import Run
 from tasks.shared.agreements import Standing
-from tasks.shared.material import Material, Recipe, seed_of
+from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of
 from tasks.shared.weights import policy_family
 
 
@@ -79,7 +79,7 @@ def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version:
     ]
 
 
-def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """The iteration's groups with their advantages."""
     chosen = config.train.group
     rows, doubted = group_steps(config, lake, recipe)
@@ -96,7 +96,7 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     }
     alike = f"nothing to learn from: all advantages are 0 in each of {made.groups} groups"
     nothing = alike if made.groups else doubted or _NO_GROUPS
-    return Material(
+    return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
         numbers=numbers,
@@ -105,7 +105,7 @@ def group_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     )
 
 
-def group_steps(config: Config, lake: Lake, recipe: Recipe) -> tuple[list[GroupStep], str]:
+def group_steps(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[list[GroupStep], str]:
     """The steps of the iteration's groups, and why some are left out; empty where none is.
 
     A judge on probation may turn a trajectory away and accept none: to compare the scores of those that it turned away
@@ -141,7 +141,7 @@ def _choice(config: Config, iteration: int, row: Weighed, groups: int) -> Curric
 
 
 def stored_successes(
-    config: Config, lake: Lake, recipe: Recipe, trajectories: Sequence[GroupStep]
+    config: Config, lake: Lake, recipe: PolicyRecipe, trajectories: Sequence[GroupStep]
 ) -> Callable[[str, int], Member | None]:
     """Finds a stored success for a task of these trajectories: of the same seed if there is one, else the newest.
 

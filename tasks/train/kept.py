@@ -4,11 +4,11 @@ from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.text import counted
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.training_ledger import read_by
 
 
-def read_for(config: Config, lake: Lake, recipe: Recipe) -> set[str]:
+def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
     """Ids of the trajectories whose data the training of a recipe reads."""
     train = config.train
     return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))

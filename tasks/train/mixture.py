@@ -22,7 +22,7 @@ from storage.lake import Lake
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MixturePart:
     """Samples of one sort."""
 
     weighed: pa.Table
@@ -43,14 +43,14 @@ class Part:
         return len(weights) - weights.null_count
 
 
-def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> Part:
+def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
     """Perception data; nothing is asked of the lake where its share is 0."""
     weighed = ask(lake, "perception_weights", pins if share else {})
-    return Part(weighed, "perception_samples", share)
+    return MixturePart(weighed, "perception_samples", share)
 
 
 def write_mixture(
-    path: Path, parts: Sequence[Part], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
+    path: Path, parts: Sequence[MixturePart], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
 ) -> set[str]:
     """Writes what comes at the positions [0, count) of a training; returns sha256 of the screenshots it shows."""
     parts = [part for part in parts if part.share and part.usable]
@@ -59,7 +59,7 @@ def write_mixture(
 
 
 def _batches(
-    path: Path, come: Sequence[tuple[Part, pa.Table]], lake: Lake, pins: Mapping[str, int]
+    path: Path, come: Sequence[tuple[MixturePart, pa.Table]], lake: Lake, pins: Mapping[str, int]
 ) -> Iterator[pa.RecordBatch]:
     for number, (part, rows) in enumerate(come):
         if part.steps:

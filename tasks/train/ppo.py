@@ -15,11 +15,11 @@ from learning.data.rollouts import write_rollouts
 from models.families.registry import reply_limit
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe
+from tasks.shared.material import PolicyRecipe, TrainingMaterial
 from tasks.train.groups import group_steps
 
 
-def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """The iteration's trajectories, environment failures left out; nothing where all of them have one reward."""
     rows, doubted = group_steps(config, lake, recipe)
     groups = outcomes_of(config, rows)
@@ -38,7 +38,7 @@ def ppo_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         "successes": len({rollout.trajectory_id for rollout in rollouts if rollout.correct}),
         "environment_failures": sum(not math.isfinite(member.reward) for member in made),
     }
-    return Material(
+    return TrainingMaterial(
         write=lambda path, _: write_rollouts(path, rollouts),
         samples=len(rollouts),
         numbers=numbers,

@@ -9,7 +9,7 @@ from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import Preference, write_preferences
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily, Size
-from models.judges.judge import Case
+from models.judges.judge import JudgeCase
 from models.judges.pairwise import Comparison
 from models.judges.registry import case_of, required_judge, screens_of
 from schemas.action import from_json
@@ -19,7 +19,7 @@ from schemas.tables.pair import Pair
 from schemas.text import counted
 from storage.catalog import answers, ask
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe, pngs_of
+from tasks.shared.material import PolicyRecipe, TrainingMaterial, pngs_of
 from tasks.shared.trajectories import stored
 from tasks.shared.weights import policy_family
 
@@ -28,7 +28,7 @@ ROUNDS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class JudgedPairs:
     """Pairs that are kept, and why the judge let others go."""
 
     pairs: Sequence[Pair]
@@ -51,18 +51,18 @@ class Compared:
         return "; ".join(told)
 
 
-def find_pairs(config: Config, lake: Lake, iteration: int) -> Compared:
+def find_pairs(config: Config, lake: Lake, iteration: int) -> JudgedPairs:
     """Writes the pairs of this iteration's trajectories, with each other and with older ones. With `judge.pairwise` the
     judge has to prefer the same side of those that no verifier knows."""
     rows = answers(lake, PartingStep, "parting_trajectories", iteration=iteration)
-    found = Compared(pairs_of(rows, iteration))
+    found = JudgedPairs(pairs_of(rows, iteration))
     if config.judge.pairwise:
         found = compared(config.judge, lake, found.pairs)
     lake.append("pairs", found.pairs)
     return found
 
 
-def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> Compared:
+def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPairs:
     """The pairs that a verifier knows, and those of which the judge prefers the chosen trajectory in both orders.
 
     What is in the lake is not asked about again; what the judge did not answer is asked once more, after all others,
@@ -79,7 +79,7 @@ def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> Compared
                 opinions[pair.pair_id] = judge.compare(*_cases(config, lake, pair))
     answered = [one for one in opinions.values() if one.probability is not None]
     winners = Counter(one.winner for one in answered)
-    return Compared(
+    return JudgedPairs(
         [pair for pair in pairs if pair.pair_id in known or opinions[pair.pair_id].winner == "first"],
         winners["tie"],
         winners["second"],
@@ -87,7 +87,7 @@ def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> Compared
     )
 
 
-def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[Case, Case]:
+def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, JudgeCase]:
     """The chosen and the rejected trajectory as the judge sees them."""
     found = {
         one.trajectory_id: (one, steps)
@@ -99,13 +99,13 @@ def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[Case, Case]:
     return first, second
 
 
-def preference_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+def preference_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """All pairs so far; the parent is the reference."""
     asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
     pairs = ask(lake, "training_pairs", recipe.pins, **asked)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
     family = policy_family(config, lake, recipe.parent)
-    return Material(
+    return TrainingMaterial(
         write=lambda path, _: write_preferences(path, preferences_of(rows, family)),
         samples=pairs.num_rows,
         numbers={"samples": pairs.num_rows},

@@ -7,7 +7,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from learning.tracking.feed import PATIENCE_S, Feed
 from learning.tracking.tracker import TRACKERS, Point, Training
 from schemas.config import Config
@@ -15,7 +15,7 @@ from schemas.table import utc_now
 from schemas.tables.policy import MEASURES, TRAINING, TrainingStep
 from storage.lake import Lake
 from tasks.running.console import err
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 
 EVERY_S = 15.0
 """What was heard is written so often: each time is a commit of the table."""
@@ -32,7 +32,7 @@ class Recorder:
         recipe: the policy that it makes.
     """
 
-    def __init__(self, config: Config, lake: Lake, recipe: Recipe, every_s: float = EVERY_S) -> None:
+    def __init__(self, config: Config, lake: Lake, recipe: PolicyRecipe, every_s: float = EVERY_S) -> None:
         self._config, self._lake, self._recipe, self._every_s = config, lake, recipe, every_s
         self._resumed, self._begun, self._written = 0, False, time.monotonic()
         self._last = -1
@@ -47,7 +47,7 @@ class Recorder:
         for feed in self._feeds:
             feed.finish(kind is None, PATIENCE_S if kind is None else HURRIED_S)
 
-    def hear(self, message: Message) -> None:
+    def hear(self, message: TrainerReport) -> None:
         """A message of the trainer; most are no points of its curve."""
         if message.resumed is not None:
             self._resumed = message.resumed
@@ -85,7 +85,7 @@ class Recorder:
             self._waiting.clear()
 
 
-def _row(recipe: Recipe, point: Point) -> TrainingStep:
+def _row(recipe: PolicyRecipe, point: Point) -> TrainingStep:
     other = {name: value for name, value in point.measures.items() if name not in MEASURES}
     return TrainingStep(
         policy_version=recipe.version,

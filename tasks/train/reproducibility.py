@@ -10,7 +10,7 @@ from schemas.failure import FlywheelError
 from schemas.tables.forgotten import Forgotten
 from schemas.text import counted
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import policy_row
 
 
@@ -23,7 +23,7 @@ def digests_of(job: Job) -> dict[str, str]:
     return {**found, "pictures": hashlib.sha256("\n".join(names).encode()).hexdigest()}
 
 
-def require_same(lake: Lake, recipe: Recipe, found: Mapping[str, str]) -> None:
+def require_same(lake: Lake, recipe: PolicyRecipe, found: Mapping[str, str]) -> None:
     """Refuses to train on another set than that of the policy whose making is repeated.
 
     Raises:

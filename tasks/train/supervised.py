@@ -12,25 +12,25 @@ from learning.algorithms.method import Schedule
 from schemas.config import Config
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.material import Material, Recipe, seed_of
+from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of
 from tasks.shared.policies import measured_ancestor
-from tasks.train.mixture import Part, perception_part, write_mixture
+from tasks.train.mixture import MixturePart, perception_part, write_mixture
 
 
-def supervised(config: Config, lake: Lake, recipe: Recipe) -> Material:
+def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """Everything accepted so far, screens of failures that teach grounding, and perception data."""
     weighed = weighed_targets(config, lake, measured_ancestor(lake, recipe.parent).policy_version, recipe.pins)
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
     share = config.train.perception
     perceived = perception_part(lake, recipe.pins, share)
-    steps = Part(weighed, "training_samples", 1 - share, steps=True, parameters=_shown(config))
+    steps = MixturePart(weighed, "training_samples", 1 - share, steps=True, parameters=_shown(config))
     numbers = {"samples": targets, "grounding_screens": screens}
     summary = f"{targets} steps of accepted trajectories"
     if share:
         numbers |= {"perception": perceived.usable}
         summary += f", {perceived.usable} perception samples"
-    return Material(
+    return TrainingMaterial(
         write=_writer(config, lake, recipe, [steps, perceived]),
         samples=targets + screens + (perceived.usable if share else 0),
         numbers=numbers,
@@ -66,7 +66,7 @@ def weighed_targets(
     )
 
 
-def continual_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
+def continual_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """Of the failed trajectories of all iterations what they show or they themselves (`train.ct.form`), and perception
     data."""
     ct = config.train.ct
@@ -76,7 +76,7 @@ def continual_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
         kinds |= {"perception": perceived.usable}
     parts = [part for part in (failed, perceived) if part.share]
     samples = sum(part.usable for part in parts)
-    return Material(
+    return TrainingMaterial(
         write=_writer(config, lake, recipe, parts),
         samples=samples,
         numbers={"samples": samples, "kinds": kinds},
@@ -85,17 +85,17 @@ def continual_material(config: Config, lake: Lake, recipe: Recipe) -> Material:
     )
 
 
-def _relabelled(config: Config, lake: Lake, recipe: Recipe) -> tuple[Part, dict[str, int]]:
+def _relabelled(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
     """What failed trajectories show, whatever they were meant for; how many samples of each kind."""
     weighed = ask(lake, "continual_weights", recipe.pins)
     counts = Counter("grounding" if kind == "step" else kind for kind in weighed["kind"].to_pylist())
-    return Part(weighed, "continual_samples", 1 - config.train.ct.perception), dict(sorted(counts.items()))
+    return MixturePart(weighed, "continual_samples", 1 - config.train.ct.perception), dict(sorted(counts.items()))
 
 
-def _trajectories(config: Config, lake: Lake, recipe: Recipe) -> tuple[Part, dict[str, int]]:
+def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
     """The failed trajectories' own steps as targets."""
     weighed = ask(lake, "continual_step_weights", recipe.pins)
-    part = Part(
+    part = MixturePart(
         weighed,
         "training_samples",
         1 - config.train.ct.perception,
@@ -114,7 +114,7 @@ def _shown(config: Config) -> Mapping[str, int | float | bool]:
     }
 
 
-def _writer(config: Config, lake: Lake, recipe: Recipe, parts: Sequence[Part]) -> Any:
+def _writer(config: Config, lake: Lake, recipe: PolicyRecipe, parts: Sequence[MixturePart]) -> Any:
     def write(path: Path, schedule: Schedule) -> set[str]:
         return write_mixture(path, parts, schedule.positions, seed_of(config, recipe), lake, recipe.pins)
 

@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from learning.algorithms.method import Source, method_of
+from learning.algorithms.method import DataSource, method_of
 from learning.engines.choice import optimizer_of
 from learning.identity import sweep
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
@@ -18,7 +18,7 @@ from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
 from tasks.running.run import Run
 from tasks.running.stage import result_of, stage
-from tasks.shared.material import Material, Recipe, seed_of, write_pictures
+from tasks.shared.material import PolicyRecipe, TrainingMaterial, seed_of, write_pictures
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import Origin, champion, made_in, measured_ancestor, register, version_of
 from tasks.shared.reviews import settle
@@ -42,7 +42,7 @@ def train_policy(run: Run, iteration: int) -> Metrics:
     the candidate is a row in `policies`."""
     config, lake = run.config, run.lake
     parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
-    recipe = Recipe(version_of(iteration), parent, iteration, pins_of(lake))
+    recipe = PolicyRecipe(version_of(iteration), parent, iteration, pins_of(lake))
     streamed = (result_of(lake, iteration, "collect") or {}).get("stream") if config.train.stream.on else None
     if streamed is None:
         return train_from(config, lake, recipe)
@@ -59,7 +59,7 @@ def continue_training(run: Run, iteration: int) -> Metrics:
         return {"say": "not in this iteration"}
     train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
     parent = champion(lake).policy_version
-    recipe = Recipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
+    recipe = PolicyRecipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
     return train_from(config.model_copy(update={"train": train}), lake, recipe)
 
 
@@ -74,7 +74,7 @@ def pins_of(lake: Lake) -> dict[str, int]:
     return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
-def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
+def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
     """Trains, stores the checkpoint, registers the policy; says so and does nothing where there is no data.
 
     A training of the same recipe that was cut short goes on from its last checkpoint.
@@ -85,7 +85,7 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     read = read_for(config, lake, recipe)
     require_kept(lake, read)
     source = method_of(config.train).source
-    material = (MATERIAL[source] if isinstance(source, Source) else source)(config, lake, recipe)
+    material = (MATERIAL[source] if isinstance(source, DataSource) else source)(config, lake, recipe)
     if material.nothing:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
@@ -110,7 +110,7 @@ def train_from(config: Config, lake: Lake, recipe: Recipe) -> Metrics:
     return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
 
 
-def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Streamed) -> Metrics:
+def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> Metrics:
     """Makes what was trained while collecting went on the candidate, now that its data has passed the gates."""
     if not streamed.checkpoint:
         return {**streamed.metrics, "say": streamed.say}
@@ -122,7 +122,7 @@ def _register_streamed(config: Config, lake: Lake, recipe: Recipe, streamed: Str
 def _register(
     config: Config,
     lake: Lake,
-    recipe: Recipe,
+    recipe: PolicyRecipe,
     checkpoint: str,
     metrics: Metrics,
     training_set: str | None = None,
@@ -147,17 +147,17 @@ def _register(
     )
 
 
-MATERIAL: dict[Source, Callable[[Config, Lake, Recipe], Material]] = {
-    Source.ACCEPTED: supervised,
-    Source.FAILURES: continual_material,
-    Source.GROUPS: group_material,
-    Source.TRAJECTORIES: ppo_material,
-    Source.PAIRS: preference_material,
+MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMaterial]] = {
+    DataSource.ACCEPTED: supervised,
+    DataSource.FAILURES: continual_material,
+    DataSource.GROUPS: group_material,
+    DataSource.TRAJECTORIES: ppo_material,
+    DataSource.PAIRS: preference_material,
 }
 """How what a method needs is read from the lake."""
 
 
-def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: Material) -> Job:
+def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, material: TrainingMaterial) -> Job:
     """The training of a recipe; its samples and their pictures are written to the folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     first = measured_ancestor(lake, recipe.parent).kind == "initial"
@@ -177,13 +177,13 @@ def job_of(config: Config, lake: Lake, recipe: Recipe, folder: Path, material: M
     )
 
 
-def _run(job: Job, folder: Path, recorder: Recorder) -> Message:
+def _run(job: Job, folder: Path, recorder: Recorder) -> TrainerReport:
     """Starts the trainer, shows its progress, returns the sum of its messages; a server makes room for it first."""
     make_room(job.policy.server)
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")
 
-        def hear(message: Message) -> None:
+        def hear(message: TrainerReport) -> None:
             recorder.hear(message)
             if message.step is not None:
                 progress.update(shown, completed=message.step, message=f"loss {message.loss:.3f}")

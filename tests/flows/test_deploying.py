@@ -21,7 +21,7 @@ from apps.schedule.deployments import (
     OF_LAKE,
     POOL,
     TURNS,
-    Place,
+    WorkPool,
     deploy,
     deployment,
     deployments,
@@ -38,7 +38,7 @@ from schemas.failure import UsageError
 from storage.lake import Lake
 
 
-def place(folder: Path, *overrides: str) -> Place:
+def place(folder: Path, *overrides: str) -> WorkPool:
     """Runs on the lake of a folder."""
     return place_of(None, overrides, Lake.open(LakeConfig(uri=str(folder / "lake"), min_free_mb=1)))
 

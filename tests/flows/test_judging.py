@@ -14,7 +14,7 @@ from flows.collect import collect
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.judges.fake import FakeJudge
-from models.judges.judge import Case, Judge, JudgeFailure, Judgement
+from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.policy import Context, Policy
 from rollout.actor import Actor
 from rollout.judging import with_judgement
@@ -40,7 +40,7 @@ ALONE = {"gates": ("environment", "verifier", "judge")}
 class Silent(Judge[Section]):
     name = "silent"
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         raise JudgeFailure("nobody answers")
 
 
@@ -49,7 +49,7 @@ class Severe(Judge[Section]):
 
     name = "severe"
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         assert all(png.startswith(b"\x89PNG") for png in case.screens) and case.screens
         return Judgement(0.0, "no \ud83d")
 
@@ -87,10 +87,10 @@ def judged(config: Config, **judge: object) -> Config:
 
 
 def test_the_judge_sees_all_replies_and_the_last_screens_with_the_final_one(small: Config) -> None:
-    seen: list[Case] = []
+    seen: list[JudgeCase] = []
 
     class Watching(FakeJudge):
-        def _score(self, case: Case) -> Judgement:
+        def _score(self, case: JudgeCase) -> Judgement:
             seen.append(case)
             return super()._score(case)
 
@@ -219,7 +219,7 @@ class Contrary(Judge[Section]):
 
     name = "contrary"
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         return Judgement(1 / (1 + sum(map(len, case.replies))), "the shorter the better")
 
 
@@ -228,7 +228,7 @@ class Failing(Contrary):
 
     left = 0
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         Failing.left -= 1
         if Failing.left >= 0:
             raise JudgeFailure("the server answered 500")

@@ -15,7 +15,7 @@ from storage.catalog import ask
 from storage.lake import Lake
 from tasks.reflect import attempts
 from tasks.reflect.reflect import reflect_on_failures
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.train.supervised import supervised
 from tasks.train.train import pins_of
 from tests.flows.test_flywheel_flow import keys_are_unique
@@ -45,7 +45,7 @@ def test_a_failure_gets_a_verified_correction_which_the_next_training_has_with_l
     tries = [one for one in trajectories.values() if one["continues"]]
     assert {one["policy"] for one in tries} == {"correction"} and not all(one["success"] for one in tries)
     assert all(one["seed"] < 1_000_000 and one["split"] == "train" for one in tries)
-    recipe, method = Recipe("x", "policy-initial", 0, pins_of(lake)), method_of(config.train)
+    recipe, method = PolicyRecipe("x", "policy-initial", 0, pins_of(lake)), method_of(config.train)
     weights = ask(lake, "training_weights", recipe.pins, **asked(config)).to_pylist()
     taught = [(one["trajectory_id"], one["step"]) for one in weights if one["weight"] and not one["grounding"]]
     ours = [(name, step) for name, step in taught if trajectories[name]["continues"]]

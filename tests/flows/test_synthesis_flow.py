@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from curation.synthesis.compose import Compose
-from curation.synthesis.maker import Material, Proposal
+from curation.synthesis.maker import MakerInputs, ProposedTask
 from curation.synthesis.vary import Vary
 from flows.synthesize import synthesize
 from schemas.config import Config, config_of
@@ -38,7 +38,7 @@ class Fragile(Vary):
 
     breaks_after: ClassVar[int | None] = None
 
-    def propose(self, material: Material, chance: Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: Random) -> Iterator[ProposedTask]:
         for number, one in enumerate(super().propose(material, chance)):
             assert number != self.breaks_after
             yield one
@@ -47,7 +47,7 @@ class Fragile(Vary):
 class Forgetful(Compose):
     """Composes, and does not say of what."""
 
-    def propose(self, material: Material, chance: Random) -> Iterator[Proposal]:
+    def propose(self, material: MakerInputs, chance: Random) -> Iterator[ProposedTask]:
         return (replace(one, parents=()) for one in super().propose(material, chance))
 
 

@@ -22,7 +22,7 @@ from schemas.observation import Observation
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.launching.launchers import LAUNCHERS, LocalLauncher
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder, load_policy
@@ -64,7 +64,7 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned, m
     pins = {table: version for table, version in lake.versions().items() if table in PINNED}
     longer = small.train.model_copy(update={"steps_first": 60, "checkpoint_every": 5, "restarts": 0})
     config = small.model_copy(update={"train": longer})
-    recipe = Recipe("again", "policy-initial", 0, pins)
+    recipe = PolicyRecipe("again", "policy-initial", 0, pins)
     folder = work_folder(lake, "again")
 
     def kill() -> None:
@@ -92,7 +92,7 @@ def test_no_policy_is_made_of_what_was_forgotten_while_it_was_trained(
 ) -> None:
     small = turned(1)
     lake, trained = Lake.open(small.lake), train._run
-    recipe = Recipe("late", "policy-initial", 0, pins_of(lake))
+    recipe = PolicyRecipe("late", "policy-initial", 0, pins_of(lake))
     name = min(read_for(small, lake, recipe))
 
     def forgotten_meanwhile(*arguments: Any) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_no_policy_is_made_of_what_was_forgotten_while_it_was_trained(
 def test_nothing_is_trained_on_what_a_forgetting_that_was_cut_short_left(turned: Turned) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)
-    recipe = Recipe("late", "policy-initial", 0, pins_of(lake))
+    recipe = PolicyRecipe("late", "policy-initial", 0, pins_of(lake))
     name = min(read_for(small, lake, recipe))
     row = {"reason": "x", "policies": [], "screenshots": [], "done": False, "created_at": utc_now()}
     lake.append("forgotten", [{"trajectory_id": name, **row}])

@@ -22,7 +22,7 @@ from learning.engines.fsdp.engine import FsdpEngine
 from learning.identity import steps_folder
 from learning.job import Job
 from learning.learner import Learner
-from learning.parallel.packed_attention import Packed, packed_attention
+from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from models.random_vlm import KINDS
 from models.tiny.layout import TRAINING
 from tests.unit.learning.chats import job
@@ -49,7 +49,7 @@ def test_packed_attention_on_a_gpu_is_attention_of_each_document(keys: int, caus
     weight = torch.randn(1, edges[-1], 8, 64)
     on_gpu = [part.to("cuda", torch.bfloat16).requires_grad_() for part in parts]
     q, k, v = on_gpu
-    made, _ = packed_attention(torch.nn.Module(), q, k, v, None, is_causal=causal, packed=Packed(edges))
+    made, _ = packed_attention(torch.nn.Module(), q, k, v, None, is_causal=causal, packed=PackedDocuments(edges))
     (made * weight.cuda()).sum().backward()
     exact = [part.detach().cpu().double().requires_grad_() for part in on_gpu]
     alone = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from storage.objects import RemoteStore
-from storage.patience import Patience
+from storage.patience import StoreRetry
 
 PLACE = "memory://lake"
 Process = Callable[[RemoteStore], object]
@@ -144,7 +144,7 @@ def _run(
 
     def run(number: int) -> None:
         _process.number = number
-        patience = Patience("s3://lake")
+        patience = StoreRetry("s3://lake")
         patience.allow(60)
         ready.wait()
         with turns.turn:

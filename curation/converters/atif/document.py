@@ -28,7 +28,7 @@ class Agent(Open):
     name: str = ""
 
 
-class Call(Open):
+class ToolCall(Open):
     """A call of a tool."""
 
     tool_call_id: str
@@ -51,7 +51,7 @@ class ImageSource(Open):
         return {**others, "path": f"data:;base64,{fields['data']}"}
 
 
-class Part(Open):
+class ContentPart(Open):
     """A part of a message or of a result."""
 
     type: Literal["text", "image", "audio"]
@@ -59,28 +59,28 @@ class Part(Open):
     source: ImageSource | None = None
 
 
-class Result(Open):
+class CallResult(Open):
     """What came of a call."""
 
     source_call_id: str | None = None
-    content: str | list[Part] | None = None
+    content: str | list[ContentPart] | None = None
     extra: dict[str, Any] | None = None
 
 
-class Observation(Open):
+class AtifObservation(Open):
     """What came of a step."""
 
-    results: list[Result] = []
+    results: list[CallResult] = []
 
 
-class Step(Open):
+class AtifStep(Open):
     """What the user, the system or the agent did."""
 
     source: Literal["system", "user", "agent"]
-    message: Storable | list[Part] = ""
+    message: Storable | list[ContentPart] = ""
     reasoning_content: Storable | None = None
-    tool_calls: list[Call] | None = None
-    observation: Observation | None = None
+    tool_calls: list[ToolCall] | None = None
+    observation: AtifObservation | None = None
     is_copied_context: bool | None = None
     llm_call_count: int | None = None
 
@@ -103,17 +103,17 @@ class Document(Open):
     trajectory_id: Storable | None = None
     session_id: Storable | None = None
     agent: Agent = Agent()
-    steps: list[Step]
+    steps: list[AtifStep]
     final_metrics: dict[str, Any] | None = None
     extra: Extra | None = None
 
 
-def text_of(message: str | list[Part]) -> str:
+def text_of(message: str | list[ContentPart]) -> str:
     """The text of a message."""
     return message if isinstance(message, str) else "\n".join(part.text for part in message if part.text)
 
 
-def parts_of(step: Step) -> Iterator[tuple[str, str | None, Part]]:
+def parts_of(step: AtifStep) -> Iterator[tuple[str, str | None, ContentPart]]:
     """The parts of a step with the ids of the calls that they result from, its observation's last."""
     if isinstance(step.message, list):
         yield from ((f"message.{at}", None, part) for at, part in enumerate(step.message))

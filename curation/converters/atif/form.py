@@ -16,20 +16,20 @@ from pathlib import Path
 from typing import Any, cast
 
 from curation.converters.atif.computer import TOOLS
-from curation.converters.atif.document import COMPUTER_1, OURS, Document, ImageSource, Part, parts_of, text_of
-from curation.converters.atif.reading import Pictures, Reading
+from curation.converters.atif.document import COMPUTER_1, OURS, ContentPart, Document, ImageSource, parts_of, text_of
+from curation.converters.atif.reading import DocumentPictures, DocumentReader
 from curation.converters.exchanged import (
     OWN,
     About,
     Exchanged,
     ExchangedStep,
     Picture,
-    Place,
-    Refused,
+    RecordPlace,
+    RecordRefused,
     metadata_of,
     with_metadata,
 )
-from curation.converters.files import Source, Target, fields_of, items_of, line_of, model_of
+from curation.converters.files import ImportSource, Target, fields_of, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from schemas.action import TYPES
 
@@ -69,27 +69,27 @@ class Atif(Format):
         names = {"session_id": about.lake or OURS, "trajectory_id": record.name}
         return {"schema_version": VERSION, **names, "agent": agent, "steps": steps, "extra": {OWN: metadata}}
 
-    def records(self, source: Source) -> Read:
+    def records(self, source: ImportSource) -> Read:
         """One trajectory per document."""
         for file in _documents(source):
             place, value = source.document(file)
             try:
                 yield place, self._record(model_of(Document, value, place), source, place, file)
-            except Refused as refused:
+            except RecordRefused as refused:
                 yield place, refused
 
-    def _record(self, document: Document, source: Source, place: Place, file: Path) -> Exchanged:
+    def _record(self, document: Document, source: ImportSource, place: RecordPlace, file: Path) -> Exchanged:
         known = document.extra.flywheel if document.extra else None
         calls = [call.function_name for step in document.steps for call in step.tool_calls or ()]
         usual = "pixels" if any(name in TOOLS for name in calls) or document.agent.name == COMPUTER_1 else None
         acting = document.agent.name in (OURS, COMPUTER_1) or any(name in (*TYPES, *TOOLS) for name in calls)
         unit = self.unit_of(known, source, place, usual or (None if acting else self.unit))
-        pictures = Pictures(source, place, file)
-        reading = Reading(document.agent.name, unit, place, pictures)
+        pictures = DocumentPictures(source, place, file)
+        reading = DocumentReader(document.agent.name, unit, place, pictures)
         for number, step in enumerate(document.steps):
             reading.take(step, f"steps.{number}")
         if not reading.asked:
-            raise Refused(place, "steps", "no step of the user says what is asked")
+            raise RecordRefused(place, "steps", "no step of the user says what is asked")
         steps, after = reading.ended()
         kept: dict[str, Any] = {}
         success, about = None, About()
@@ -104,7 +104,7 @@ class Atif(Format):
         return with_metadata(record, known, place)
 
 
-def _documents(source: Source) -> list[Path]:
+def _documents(source: ImportSource) -> list[Path]:
     """The files of an export of ours, those of the name that Harbor and cua-bench give, or those of the folder."""
     if not source.path.is_dir():
         return [source.path]
@@ -113,7 +113,7 @@ def _documents(source: Source) -> list[Path]:
     return sorted(source.folder.rglob(NAME)) or source.files(".json")
 
 
-def _reward(document: Document, source: Source, file: Path) -> float | None:
+def _reward(document: Document, source: ImportSource, file: Path) -> float | None:
     """The reward of a trial: the document's, else that of the verifier in the result beside it or one folder up; None
     where neither says a number.
 
@@ -126,8 +126,8 @@ def _reward(document: Document, source: Source, file: Path) -> float | None:
     if own is not None or found is None or file.name != NAME:
         return own
     at, value = source.document(found)
-    if isinstance(value, Refused):
-        raise Refused(at, "", value.problem)
+    if isinstance(value, RecordRefused):
+        raise RecordRefused(at, "", value.problem)
     rewards = fields_of(fields_of(fields_of(value).get("verifier_result")).get("rewards"))
     return _number(rewards.get(next(iter(rewards)) if len(rewards) == 1 else "reward"))
 
@@ -169,7 +169,7 @@ def _image(picture: Picture, target: Target) -> dict[str, Any]:
     return {"type": "image", "source": {"media_type": "image/png", "path": f"../{target.picture(picture)}"}}
 
 
-def _renamed(document: Document, pictures: Pictures, first: Picture | None) -> dict[str, Any]:
+def _renamed(document: Document, pictures: DocumentPictures, first: Picture | None) -> dict[str, Any]:
     """The document as it came, its pictures named as an export names them; the first screen, where the document did not
     name it, stands with what was asked."""
     copy = document.model_copy(deep=True)
@@ -180,9 +180,9 @@ def _renamed(document: Document, pictures: Pictures, first: Picture | None) -> d
                 part.source = part.source.model_copy(update={"path": f"{SHOWN}{picture.sha256}.png", **PNG})
     if first is not None:
         asked = next(step for step in copy.steps if step.source == "user" and text_of(step.message))
-        parts = [Part(type="text", text=asked.message)] if isinstance(asked.message, str) else asked.message
+        parts = [ContentPart(type="text", text=asked.message)] if isinstance(asked.message, str) else asked.message
         source = ImageSource.model_validate({**PNG, "path": f"{SHOWN}{first.sha256}.png"})
-        asked.message = [*parts, Part(type="image", source=source)]
+        asked.message = [*parts, ContentPart(type="image", source=source)]
     return copy.model_dump(mode="json", exclude_unset=True)
 
 

@@ -14,10 +14,10 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, codes_of, kind_of, shrunk, whole
-from curation.converters.atif.document import COMPUTER_1, OURS, Call, Result, Step, parts_of, text_of
+from curation.converters.atif.document import COMPUTER_1, OURS, AtifStep, CallResult, ToolCall, parts_of, text_of
 from curation.converters.code import pointer_after, read_code
-from curation.converters.exchanged import ExchangedStep, Picture, Place, Refused, StepAbout
-from curation.converters.files import Source
+from curation.converters.exchanged import ExchangedStep, Picture, RecordPlace, RecordRefused, StepAbout
+from curation.converters.files import ImportSource
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
@@ -37,21 +37,21 @@ _PROMPT = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Pictures:
+class DocumentPictures:
     """The pictures that a document names, from its own folder or from that of the import."""
 
-    source: Source
-    place: Place
+    source: ImportSource
+    place: RecordPlace
     file: Path
 
     def of(self, path: str, where: str) -> Picture:
-        """The picture of a path; raises Refused as `Source.picture` does."""
+        """The picture of a path; raises Refused as `ImportSource.picture` does."""
         folder = self.file.parent
         if folder != self.source.folder and folder.is_relative_to(self.source.folder):
             beside = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
             try:
                 return self.source.picture(str(beside), self.place, where)
-            except Refused:
+            except RecordRefused:
                 pass
         return self.source.picture(_name(path), self.place, where)
 
@@ -60,7 +60,7 @@ class Pictures:
         found = next((name for name in FIRST if (self.file.parent / name).is_file()), None)
         return None if found is None else self.of(found, "steps")
 
-    def shown(self, step: Step, where: str) -> list[tuple[str | None, Picture]]:
+    def shown(self, step: AtifStep, where: str) -> list[tuple[str | None, Picture]]:
         """The pictures of a step, each with the id of the call that it is the result of.
 
         Raises:
@@ -70,22 +70,22 @@ class Pictures:
         for name, call, part in parts_of(step):
             if part.type == "image":
                 if part.source is None:
-                    raise Refused(self.place, f"{where}.{name}.source", "an image without a source")
+                    raise RecordRefused(self.place, f"{where}.{name}.source", "an image without a source")
                 found.append((call, self.of(part.source.path, f"{where}.{name}.source.path")))
         calls = {call for call, _ in found}
         if len(calls) < len(found) or (len(calls) > 1 and None in calls):
-            raise Refused(self.place, where, f"{len(found)} screens in one step")
+            raise RecordRefused(self.place, where, f"{len(found)} screens in one step")
         return found
 
 
 @dataclass(slots=True)
-class Reading:
+class DocumentReader:
     """The steps of a document as they are read one after the other."""
 
     agent: str
     unit: str
-    place: Place
-    pictures: Pictures
+    place: RecordPlace
+    pictures: DocumentPictures
     asked: str = ""
     steps: list[ExchangedStep] = field(default_factory=list[ExchangedStep])
     screen: Picture | None = None
@@ -105,7 +105,7 @@ class Reading:
         """Whether another agent than ours wrote the document."""
         return self.agent != OURS
 
-    def take(self, step: Step, where: str) -> None:
+    def take(self, step: AtifStep, where: str) -> None:
         """Reads a step; raises Refused as `Atif` does."""
         shown = self.pictures.shown(step, where)
         if step.source == "agent":
@@ -128,7 +128,7 @@ class Reading:
     def _show(self, picture: Picture) -> None:
         self.screen, self.answered, self.acted = picture, False, False
 
-    def _act(self, step: Step, shown: Mapping[str | None, Picture], where: str) -> None:
+    def _act(self, step: AtifStep, shown: Mapping[str | None, Picture], where: str) -> None:
         results = {one.source_call_id: one for one in (step.observation.results if step.observation else [])}
         calls = [one for one in step.tool_calls or [] if _status(results.get(one.tool_call_id)) != "not_executed"]
         message, thought = text_of(step.message), step.reasoning_content or ""
@@ -138,7 +138,7 @@ class Reading:
                 self.final = not any(map(_says, results.values()))
             return
         thought = thought or (message if self.foreign else "")
-        run = list[Call]()
+        run = list[ToolCall]()
         for number, call in enumerate(calls):
             run.append(call)
             picture = shown.get(call.tool_call_id)
@@ -152,14 +152,14 @@ class Reading:
                 self._show(picture)
             run = []
 
-    def _performed(self, run: Sequence[Call], step: Step, where: str) -> list[ExchangedStep]:
+    def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
         """Calls between which nothing was shown: as one action, or as one each."""
         acting = [call for call in run if not self._looks(call) and call.tool_call_id != STARTED]
         if self.screen is None and acting and (first := self.pictures.first()) is not None:
             self._show(first)
             self.first = first
         if self.screen is None and any(map(self._is_action, acting)) and not step.context:
-            raise Refused(self.place, f"{where}.observation", "a step of the agent before any screen")
+            raise RecordRefused(self.place, f"{where}.observation", "a step of the agent before any screen")
         if self.screen is None or not acting:
             return []
         if len(acting) > 1 and (action := self._single(acting, where)) is not None:
@@ -168,20 +168,20 @@ class Reading:
         steps = [self._read(call, f"{where}.tool_calls.{number}") for number, call in zip(numbers, acting, strict=True)]
         return [one for read in steps for one in read]
 
-    def _add(self, step: ExchangedStep, of: Step) -> None:
+    def _add(self, step: ExchangedStep, of: AtifStep) -> None:
         """Adds a step; one for a screen that was not shown any more is context."""
         context = of.context or (self.foreign and self.acted)
         self.steps.append(replace(step, about=StepAbout(target=False)) if context else step)
         self.answered, self.final = True, False
         self.acted = self.acted or bool(of.tool_calls)
 
-    def _native(self, call: Call) -> bool:
+    def _native(self, call: ToolCall) -> bool:
         return self.agent == COMPUTER_1 and call.function_name in NATIVE
 
-    def _is_action(self, call: Call) -> bool:
+    def _is_action(self, call: ToolCall) -> bool:
         return call.function_name in (*TYPES, *TOOLS) or self._native(call)
 
-    def _looks(self, call: Call) -> bool:
+    def _looks(self, call: ToolCall) -> bool:
         """Whether a call only looks at the screen."""
         if call.function_name not in (*TOOLS, *LOOKS) and not self._native(call):
             return False
@@ -190,7 +190,7 @@ class Reading:
         except NoAction:
             return False
 
-    def _single(self, calls: Sequence[Call], where: str) -> Action | None:
+    def _single(self, calls: Sequence[ToolCall], where: str) -> Action | None:
         """The one action that calls of a computer tool are together; None where they are several."""
         if not all(call.function_name in (*TOOLS, DONE) or self._native(call) for call in calls):
             return None
@@ -201,10 +201,10 @@ class Reading:
         except NoAction:
             return None
         except OutOfScreen as error:
-            raise Refused(self.place, f"{where}.tool_calls", f"{error}") from error
+            raise RecordRefused(self.place, f"{where}.tool_calls", f"{error}") from error
         return action
 
-    def _codes(self, call: Call) -> list[str]:
+    def _codes(self, call: ToolCall) -> list[str]:
         kind, fields = kind_of(call.function_name, call.arguments)
         if kind == "scroll" and call.function_name != "computer" and not {"x", "coordinate"} & fields.keys():
             assert self.screen is not None
@@ -213,7 +213,7 @@ class Reading:
             fields = {name: value for name, value in fields.items() if name not in ("x", "y")}
         return codes_of(kind, fields)
 
-    def _read(self, call: Call, at: str) -> list[ExchangedStep]:
+    def _read(self, call: ToolCall, at: str) -> list[ExchangedStep]:
         """The steps of a call: one for each action that it is, or one that says why it is none."""
         assert self.screen is not None
         text = storable(f"{call.function_name}({call.arguments})")
@@ -237,9 +237,9 @@ class Reading:
                 self.pointer = pointer_after("\n".join(codes), self._fraction(call), self.pointer)
             return [ExchangedStep(self.screen, text=text, error=storable(str(error)))]
         except (ValueError, TypeError) as error:
-            raise Refused(self.place, f"{at}.arguments", f"{error}") from error
+            raise RecordRefused(self.place, f"{at}.arguments", f"{error}") from error
 
-    def _fraction(self, call: Call) -> Callable[[float, float], Point]:
+    def _fraction(self, call: ToolCall) -> Callable[[float, float], Point]:
         """From a call's coordinates to fractions of the screen."""
         assert self.screen is not None
         width, height = self.screen.width, self.screen.height
@@ -255,12 +255,12 @@ class Reading:
         return fraction
 
 
-def _status(result: Result | None) -> object:
+def _status(result: CallResult | None) -> object:
     """What computer-1 says of a call: `success`, `error` or `not_executed`."""
     return (result.extra or {}).get("execution_status") if result else None
 
 
-def _failure(result: Result | None) -> str | None:
+def _failure(result: CallResult | None) -> str | None:
     """Why a call could not be performed; None where it was, or nothing says."""
     if _status(result) != "error" or result is None:
         return None
@@ -269,14 +269,14 @@ def _failure(result: Result | None) -> str | None:
     return storable(text)[:1000] or "the call failed"
 
 
-def _says(result: Result) -> bool:
+def _says(result: CallResult) -> bool:
     """Whether a result has a text, which a model has to reply to."""
     if isinstance(result.content, str):
         return bool(result.content)
     return any(part.text for part in result.content or ())
 
 
-def _zooms(call: Call) -> bool:
+def _zooms(call: ToolCall) -> bool:
     """Whether the picture after a call shows a part of the screen."""
     try:
         return kind_of(call.function_name, call.arguments)[0] in ("zoom", "zoom_region")
@@ -289,7 +289,7 @@ def _name(path: str) -> str:
     return path.removeprefix("../") if path.startswith("../images/") else path
 
 
-def _action(call: Call, screen: Picture, unit: str) -> Action:
+def _action(call: ToolCall, screen: Picture, unit: str) -> Action:
     fields = dict(call.arguments)
     for x, y in PAIRS:
         if x in fields and y in fields:

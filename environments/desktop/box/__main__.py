@@ -33,7 +33,7 @@ POLL_S = 0.02
 """Between two looks at whether a window is there."""
 
 
-class Box:
+class DesktopServer:
     """A desktop and what can be asked of it."""
 
     def __init__(self, width: int, height: int, home: Path, output: BinaryIO) -> None:
@@ -139,7 +139,7 @@ def main() -> None:
     programs.adopt()
     try:
         home_files.set_out(home, json.loads(sys.stdin.buffer.readline()))
-        box = Box(width, height, home, output)
+        box = DesktopServer(width, height, home, output)
         output.write(b"{}\n")
         output.flush()
         with suppress(ConnectionClosedError, BrokenPipeError):

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Mapping
 
-from environments.desktop.goal import Goal
+from environments.desktop.goal import DesktopGoal
 from environments.desktop.tasks.editor import EDITOR, FILE
-from environments.desktop.tasks.task import DesktopTask, Instance, lines
+from environments.desktop.tasks.task import DesktopInstance, DesktopTask, lines
 from schemas.tables.task import TaskEntry
 
 CALCULATOR = (("galculator",),)
@@ -18,15 +18,15 @@ def _numbers(chance: random.Random, *lengths: int) -> list[int]:
     return [int("".join(digits.pop() for _ in range(length))) for length in lengths]
 
 
-def _calculate(chance: random.Random) -> Instance:
+def _calculate(chance: random.Random) -> DesktopInstance:
     one, other = _numbers(chance, 2, 2)
-    return Instance((one, other), Goal(clipboard=str(one * other)), {}, CALCULATOR)
+    return DesktopInstance((one, other), DesktopGoal(clipboard=str(one * other)), {}, CALCULATOR)
 
 
-def _note_result(chance: random.Random) -> Instance:
+def _note_result(chance: random.Random) -> DesktopInstance:
     one, other, less = _numbers(chance, 3, 3, 2)
     wanted = {FILE: lines(str(one + other - less))}
-    return Instance((one, other, less), Goal(wanted), {FILE: b""}, (*CALCULATOR, *EDITOR))
+    return DesktopInstance((one, other, less), DesktopGoal(wanted), {FILE: b""}, (*CALCULATOR, *EDITOR))
 
 
 TASKS: Mapping[str, DesktopTask] = {

@@ -3,42 +3,42 @@
 import random
 from collections.abc import Mapping
 
-from environments.desktop.goal import Goal
-from environments.desktop.tasks.task import PHRASES, THINGS, WORDS, DesktopTask, Instance, lines
+from environments.desktop.goal import DesktopGoal
+from environments.desktop.tasks.task import PHRASES, THINGS, WORDS, DesktopInstance, DesktopTask, lines
 from schemas.tables.task import TaskEntry
 
 FILE = "notes.txt"
 EDITOR = (("mousepad", f"~/{FILE}"),)
 
 
-def _write_note(chance: random.Random) -> Instance:
+def _write_note(chance: random.Random) -> DesktopInstance:
     phrase = chance.choice(PHRASES)
-    return Instance((phrase,), Goal({FILE: phrase.encode()}), {FILE: b""}, EDITOR)
+    return DesktopInstance((phrase,), DesktopGoal({FILE: phrase.encode()}), {FILE: b""}, EDITOR)
 
 
-def _append_line(chance: random.Random) -> Instance:
+def _append_line(chance: random.Random) -> DesktopInstance:
     *before, last = chance.sample(THINGS, chance.randint(4, 7))
-    return Instance((last,), Goal({FILE: lines(*before, last)}), {FILE: lines(*before)}, EDITOR)
+    return DesktopInstance((last,), DesktopGoal({FILE: lines(*before, last)}), {FILE: lines(*before)}, EDITOR)
 
 
-def _delete_line(chance: random.Random) -> Instance:
+def _delete_line(chance: random.Random) -> DesktopInstance:
     listed = chance.sample(THINGS, chance.randint(4, 7))
     gone = chance.choice(listed)
     kept = [thing for thing in listed if thing != gone]
-    return Instance((gone,), Goal({FILE: lines(*kept)}), {FILE: lines(*listed)}, EDITOR)
+    return DesktopInstance((gone,), DesktopGoal({FILE: lines(*kept)}), {FILE: lines(*listed)}, EDITOR)
 
 
-def _replace_word(chance: random.Random) -> Instance:
+def _replace_word(chance: random.Random) -> DesktopInstance:
     old, new, *others = chance.sample(WORDS, 6)
     rows = [" ".join(chance.choices([old, *others], k=5)) for _ in range(4)] + [f"{old} {old}"]
     wanted = [row.replace(old, new) for row in rows]
-    return Instance((old, new), Goal({FILE: lines(*wanted)}), {FILE: lines(*rows)}, EDITOR)
+    return DesktopInstance((old, new), DesktopGoal({FILE: lines(*wanted)}), {FILE: lines(*rows)}, EDITOR)
 
 
-def _copy_line(chance: random.Random) -> Instance:
+def _copy_line(chance: random.Random) -> DesktopInstance:
     rows = [f"{word}: {chance.randrange(100, 1000)}" for word in chance.sample(WORDS, 6)]
     wanted = chance.choice(rows)
-    return Instance((wanted.split(":")[0],), Goal(clipboard=wanted), {FILE: lines(*rows)}, EDITOR)
+    return DesktopInstance((wanted.split(":")[0],), DesktopGoal(clipboard=wanted), {FILE: lines(*rows)}, EDITOR)
 
 
 TASKS: Mapping[str, DesktopTask] = {

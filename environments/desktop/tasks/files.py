@@ -3,8 +3,8 @@
 import random
 from collections.abc import Mapping
 
-from environments.desktop.goal import Goal
-from environments.desktop.tasks.task import NAMES, THINGS, WORDS, DesktopTask, Instance, lines
+from environments.desktop.goal import DesktopGoal
+from environments.desktop.tasks.task import NAMES, THINGS, WORDS, DesktopInstance, DesktopTask, lines
 from schemas.tables.task import TaskEntry
 
 MANAGER = (("pcmanfm", "~"),)
@@ -14,28 +14,30 @@ def _files(chance: random.Random, count: int) -> dict[str, bytes]:
     return {f"{name}.txt": lines(*chance.sample(THINGS, 3)) for name in chance.sample(NAMES, count)}
 
 
-def _rename_file(chance: random.Random) -> Instance:
+def _rename_file(chance: random.Random) -> DesktopInstance:
     files, new = _files(chance, 5), f"{chance.choice(WORDS)}.txt"
     old = chance.choice(sorted(files))
-    return Instance((old, new), Goal({old: None, new: files[old]}), files, MANAGER)
+    return DesktopInstance((old, new), DesktopGoal({old: None, new: files[old]}), files, MANAGER)
 
 
-def _new_folder(chance: random.Random) -> Instance:
+def _new_folder(chance: random.Random) -> DesktopInstance:
     name = chance.choice(WORDS)
-    return Instance((name,), Goal({f"{name}/": b""}), _files(chance, 4), MANAGER)
+    return DesktopInstance((name,), DesktopGoal({f"{name}/": b""}), _files(chance, 4), MANAGER)
 
 
-def _move_file(chance: random.Random) -> Instance:
+def _move_file(chance: random.Random) -> DesktopInstance:
     files, folders = _files(chance, 4), chance.sample(WORDS, 2)
     moved, folder = chance.choice(sorted(files)), folders[0]
     start = {**files, **{f"{one}/": b"" for one in folders}}
-    return Instance((moved, folder), Goal({moved: None, f"{folder}/{moved}": files[moved]}), start, MANAGER)
+    return DesktopInstance(
+        (moved, folder), DesktopGoal({moved: None, f"{folder}/{moved}": files[moved]}), start, MANAGER
+    )
 
 
-def _delete_file(chance: random.Random) -> Instance:
+def _delete_file(chance: random.Random) -> DesktopInstance:
     files = _files(chance, 6)
     gone = chance.choice(sorted(files))
-    return Instance((gone,), Goal({gone: None}), files, MANAGER)
+    return DesktopInstance((gone,), DesktopGoal({gone: None}), files, MANAGER)
 
 
 TASKS: Mapping[str, DesktopTask] = {

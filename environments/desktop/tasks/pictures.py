@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from PIL import Image, ImageDraw
 
-from environments.desktop.goal import Goal
-from environments.desktop.tasks.task import WORDS, DesktopTask, Instance
+from environments.desktop.goal import DesktopGoal
+from environments.desktop.tasks.task import WORDS, DesktopInstance, DesktopTask
 from schemas.tables.task import TaskEntry
 
 SIZE = (240, 160)
@@ -34,19 +34,19 @@ def _disc(colour: str) -> Image.Image:
     return picture
 
 
-def _turn(chance: random.Random) -> Instance:
+def _turn(chance: random.Random) -> DesktopInstance:
     way, turn = chance.choice((("clockwise", Image.Transpose.ROTATE_270), ("anticlockwise", Image.Transpose.ROTATE_90)))
     name, picture = f"{chance.choice(WORDS)}.png", _disc(chance.choice(sorted(COLOURS)))
-    goal = Goal({name: png(picture.transpose(turn))})
-    return Instance((way,), goal, {name: png(picture)}, ((VIEWER, f"~/{name}"),))
+    goal = DesktopGoal({name: png(picture.transpose(turn))})
+    return DesktopInstance((way,), goal, {name: png(picture)}, ((VIEWER, f"~/{name}"),))
 
 
-def _delete_disc(chance: random.Random) -> Instance:
+def _delete_disc(chance: random.Random) -> DesktopInstance:
     colours, names = chance.sample(sorted(COLOURS), 4), sorted(chance.sample(WORDS, 4))
     files = {f"{name}.png": png(_disc(colour)) for name, colour in zip(names, colours, strict=True)}
     at = chance.randrange(1, 4)
-    goal = Goal({f"{names[at]}.png": None})
-    return Instance((colours[at],), goal, files, ((VIEWER, f"~/{names[0]}.png"),))
+    goal = DesktopGoal({f"{names[at]}.png": None})
+    return DesktopInstance((colours[at],), goal, files, ((VIEWER, f"~/{names[0]}.png"),))
 
 
 TASKS: Mapping[str, DesktopTask] = {

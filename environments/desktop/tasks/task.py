@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from environments.desktop.goal import Goal
+from environments.desktop.goal import DesktopGoal
 from environments.desktop.isolation import HOME
 from schemas.tables.task import TaskEntry
 
@@ -12,12 +12,12 @@ Command = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class DesktopInstance:
     """A task with its seed."""
 
     words: tuple[object, ...]
     """What the `{}` of its instruction stand for."""
-    goal: Goal
+    goal: DesktopGoal
     files: Mapping[str, bytes] = field(default_factory=dict)
     """What is in the home at the start, by path; a folder ends with a slash."""
     programs: tuple[Command, ...] = ()
@@ -29,9 +29,9 @@ class DesktopTask:
     """A task and how a seed makes an instance of it."""
 
     entry: TaskEntry
-    make: Callable[[random.Random], Instance]
+    make: Callable[[random.Random], DesktopInstance]
 
-    def instance(self, template: str, seed: int) -> Instance:
+    def instance(self, template: str, seed: int) -> DesktopInstance:
         """The one of a seed."""
         return self.make(random.Random(f"{template} {seed}"))
 

@@ -3,8 +3,8 @@
 import random
 from collections.abc import Mapping
 
-from environments.desktop.goal import Goal, Want
-from environments.desktop.tasks.task import Command, DesktopTask, Instance
+from environments.desktop.goal import DesktopGoal, Want
+from environments.desktop.tasks.task import Command, DesktopInstance, DesktopTask
 from schemas.tables.task import TaskEntry
 
 COLOURS = {
@@ -17,7 +17,7 @@ def _terminal(colour: str, place: str) -> Command:
     return ("xterm", "-title", colour, "-bg", COLOURS[colour], "-fg", "white", "-geometry", place)
 
 
-def _windows(chance: random.Random, want: Want) -> Instance:
+def _windows(chance: random.Random, want: Want) -> DesktopInstance:
     """Three windows, of which one is to become something, and the others are to stay."""
     colours = chance.sample(sorted(COLOURS), 3)
     places = chance.sample(("38x8+40+60", "38x8+430+120", "38x8+120+300", "38x8+520+420", "38x8+60+520"), 3)
@@ -26,14 +26,14 @@ def _windows(chance: random.Random, want: Want) -> Instance:
     if want == "active" and order[-1] == colours[0]:  # the last one that is opened has the focus already
         order.reverse()
     opened = [_terminal(colour, place) for colour, place in zip(order, places, strict=True)]
-    return Instance((colours[0],), Goal(windows=goal), {}, tuple(opened))
+    return DesktopInstance((colours[0],), DesktopGoal(windows=goal), {}, tuple(opened))
 
 
-def _half(chance: random.Random) -> Instance:
+def _half(chance: random.Random) -> DesktopInstance:
     colour, side = chance.choice(sorted(COLOURS)), chance.choice(("left", "right"))
     start = "38x10+560+200" if side == "left" else "38x10+60+200"
-    goal = Goal(windows={colour: "left half" if side == "left" else "right half"})
-    return Instance((colour, side), goal, {}, (_terminal(colour, start),))
+    goal = DesktopGoal(windows={colour: "left half" if side == "left" else "right half"})
+    return DesktopInstance((colour, side), goal, {}, (_terminal(colour, start),))
 
 
 TASKS: Mapping[str, DesktopTask] = {

@@ -5,7 +5,7 @@ import json
 import random
 from typing import Any
 
-from environments.hybrid.tasks.task import Family, Goal, Instance, Trial
+from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance, Trial
 from environments.hybrid.tasks.words import words
 from schemas.action import ReadFile, Terminal, WriteFile
 
@@ -16,7 +16,7 @@ SHOWN = 3
 Cases = list[tuple[tuple[Any, ...], Any]]
 
 
-def _program(chance: random.Random, function: str, right: str, wrong: str, cases: Cases) -> Instance:
+def _program(chance: random.Random, function: str, right: str, wrong: str, cases: Cases) -> HybridInstance:
     """A program whose source is `wrong` where it should be `right`."""
     name, test = f"{words(chance, 1)[0]}_{function}.py", f"test_{function}.py"
     checks = "".join(
@@ -24,7 +24,7 @@ def _program(chance: random.Random, function: str, right: str, wrong: str, cases
     )
     files = {name: wrong, test: f'from {name[:-3]} import {function}\n\n{checks}print("passed")\n'}
     script = (ReadFile(path=name), WriteFile(path=name, content=right), Terminal(command=f"python3 {test}"))
-    return Instance((name, test), Goal(trials=(Trial(name, function, tuple(cases), test),)), script, files)
+    return HybridInstance((name, test), HybridGoal(trials=(Trial(name, function, tuple(cases), test),)), script, files)
 
 
 def _numbers(chance: random.Random, count: int) -> list[int]:
@@ -40,7 +40,7 @@ TOTAL = """def total(values):
 
 
 @FAMILY.template("total", ASK, "medium", 10)
-def _total(chance: random.Random) -> Instance:
+def _total(chance: random.Random) -> HybridInstance:
     cases: Cases = [((each,), sum(each)) for each in (_numbers(chance, size) for size in (3, 4, 2, 0, 1, 7))]
     return _program(chance, "total", TOTAL, TOTAL.replace("+=", "="), cases)
 
@@ -52,7 +52,7 @@ BETWEEN = '''def between(first, last):
 
 
 @FAMILY.template("between", ASK, "medium", 10)
-def _between(chance: random.Random) -> Instance:
+def _between(chance: random.Random) -> HybridInstance:
     starts = [chance.randint(-5, 9) for _ in range(6)]
     cases: Cases = [((at, at + size), list(range(at, at + size + 1))) for size, at in enumerate(starts)]
     return _program(chance, "between", BETWEEN, BETWEEN.replace(" + 1", ""), cases)
@@ -69,7 +69,7 @@ MEDIAN = '''def median(values):
 
 
 @FAMILY.template("median", ASK, "hard", 12)
-def _median(chance: random.Random) -> Instance:
+def _median(chance: random.Random) -> HybridInstance:
     def answer(values: list[int]) -> float:
         ordered, middle = sorted(values), len(values) // 2
         return ordered[middle] if len(values) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -86,7 +86,7 @@ INITIALS = '''def initials(name):
 
 
 @FAMILY.template("initials", ASK, "medium", 10)
-def _initials(chance: random.Random) -> Instance:
+def _initials(chance: random.Random) -> HybridInstance:
     wrong = chance.choice(((".upper()", ""), ("split()", 'split(" ")')))
     names = ["ada  lovelace", "grace hopper", "Edith", *(" ".join(words(chance, 3)) for _ in range(3)), " a  b "]
     cases: Cases = [((name,), "".join(word[0].upper() for word in name.split())) for name in names]
@@ -100,7 +100,7 @@ LEAP = '''def leap(year):
 
 
 @FAMILY.template("leap", ASK, "medium", 10)
-def _leap(chance: random.Random) -> Instance:
+def _leap(chance: random.Random) -> HybridInstance:
     wrong = chance.choice((" and (year % 100 != 0 or year % 400 == 0)", " or year % 400 == 0"))
     years = [1900, 2000, 2023, 2024, 2100, 1600, *(chance.randint(1800, 2200) for _ in range(4))]
     cases: Cases = [((year,), year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)) for year in years]
@@ -123,7 +123,7 @@ def balanced(text):
 
 
 @FAMILY.template("balanced", ASK, "hard", 12)
-def _balanced(chance: random.Random) -> Instance:
+def _balanced(chance: random.Random) -> HybridInstance:
     def answer(text: str) -> bool:
         plain = "".join(one for one in text if one in "()[]")
         while (shorter := plain.replace("()", "").replace("[]", "")) != plain:
@@ -149,7 +149,7 @@ RUNS = '''def runs(text):
 
 
 @FAMILY.template("runs", ASK, "hard", 12)
-def _runs(chance: random.Random) -> Instance:
+def _runs(chance: random.Random) -> HybridInstance:
     def answer(text: str) -> list[list[Any]]:
         found: list[list[Any]] = []
         for at, one in enumerate(text):
@@ -171,7 +171,7 @@ CLAMP = '''def clamp(value, low, high):
 
 
 @FAMILY.template("clamp", ASK, "medium", 10)
-def _clamp(chance: random.Random) -> Instance:
+def _clamp(chance: random.Random) -> HybridInstance:
     wrong = chance.choice(("min(low, max(high, value))", "max(low, value)", "min(high, value)"))
     low, high = -chance.randint(1, 9), chance.randint(10, 20)
     values = [high + 5, low - 5, (low + high) // 2, low, high, *_numbers(chance, 4)]

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from environments.hybrid.tasks.task import Family, Goal, Instance
+from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance
 from environments.hybrid.tasks.words import CITIES, REGIONS, csv, limit, lines, person, words
 from schemas.action import Terminal, WriteFile
 
@@ -30,39 +30,41 @@ def _awk(program: str, out: str = OUT) -> tuple[Terminal, ...]:
     return (Terminal(command=f"awk -F, '{program}' {SALES} > {out}"),)
 
 
-def _table(rows: Sequence[Sequence[object]], header: Sequence[str] = HEADER) -> Goal:
-    return Goal({OUT: csv(header, rows)})
+def _table(rows: Sequence[Sequence[object]], header: Sequence[str] = HEADER) -> HybridGoal:
+    return HybridGoal({OUT: csv(header, rows)})
 
 
-def _made(words_: tuple[object, ...], goal: Goal, script: tuple[Terminal, ...], rows: Sequence[Row]) -> Instance:
-    return Instance(words_, goal, script, {SALES: csv(HEADER, rows)})
+def _made(
+    words_: tuple[object, ...], goal: HybridGoal, script: tuple[Terminal, ...], rows: Sequence[Row]
+) -> HybridInstance:
+    return HybridInstance(words_, goal, script, {SALES: csv(HEADER, rows)})
 
 
 @template("sum", 'Write the sum of the column "{}" of "sales.csv" into "result.txt".', "medium", 8)
-def _sum(chance: random.Random) -> Instance:
+def _sum(chance: random.Random) -> HybridInstance:
     rows, column = _sales(chance), chance.choice((3, 4))
-    goal = Goal({"result.txt": str(sum(int(row[column]) for row in rows))})
+    goal = HybridGoal({"result.txt": str(sum(int(row[column]) for row in rows))})
     return _made((HEADER[column],), goal, _awk(f"NR>1{{s+=${column + 1}}}END{{print s}}", "result.txt"), rows)
 
 
 @template("mean", 'Write the mean of the column "price" of "{}", with two decimals, into "result.txt".', "medium", 8)
-def _mean(chance: random.Random) -> Instance:
+def _mean(chance: random.Random) -> HybridInstance:
     rows = _sales(chance, 7)  # no mean of seven lies halfway between two decimals, where there are two roundings
-    goal = Goal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
+    goal = HybridGoal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
     return _made((SALES,), goal, _awk('NR>1{s+=$5}END{printf "%.2f\\n",s/(NR-1)}', "result.txt"), rows)
 
 
 @template("highest", 'Write the product of the row of "{}" with the highest price into "result.txt".', "medium", 8)
-def _highest(chance: random.Random) -> Instance:
+def _highest(chance: random.Random) -> HybridInstance:
     rows = _sales(chance)
-    goal = Goal({"result.txt": max(rows, key=lambda row: row[4])[1]})
+    goal = HybridGoal({"result.txt": max(rows, key=lambda row: row[4])[1]})
     return _made((SALES,), goal, _awk("NR>1&&$5>m{m=$5;p=$2}END{print p}", "result.txt"), rows)
 
 
 @template(
     "filter", 'Write the rows of "sales.csv" whose price is above {}, with the header, into "result.csv".', "medium", 8
 )
-def _filter(chance: random.Random) -> Instance:
+def _filter(chance: random.Random) -> HybridInstance:
     rows = _sales(chance)
     least = limit(chance, [row[4] for row in rows])
     kept = [row for row in rows if row[4] > least]
@@ -72,14 +74,14 @@ def _filter(chance: random.Random) -> Instance:
 @template(
     "region", 'Write the rows of "sales.csv" of the region "{}", with the header, into "result.csv".', "medium", 8
 )
-def _region(chance: random.Random) -> Instance:
+def _region(chance: random.Random) -> HybridInstance:
     rows = _sales(chance)
     region = chance.choice(rows)[2]
     return _made((region,), _table([row for row in rows if row[2] == region]), _awk(f'NR==1||$3=="{region}"'), rows)
 
 
 @template("columns", 'Write the columns "{}" and "{}" of "sales.csv", in this order, into "result.csv".', "medium", 8)
-def _columns(chance: random.Random) -> Instance:
+def _columns(chance: random.Random) -> HybridInstance:
     rows = _sales(chance, 8)
     one, other = chance.sample(range(5), 2)
     goal = _table([(row[one], row[other]) for row in rows], (HEADER[one], HEADER[other]))
@@ -87,7 +89,7 @@ def _columns(chance: random.Random) -> Instance:
 
 
 @template("sort", 'Sort the rows of "sales.csv" by price, {} first, below the header, into "result.csv".', "hard", 8)
-def _sort(chance: random.Random) -> Instance:
+def _sort(chance: random.Random) -> HybridInstance:
     rows, falling = _sales(chance, 9), chance.random() < 0.5
     goal = _table(sorted(rows, key=lambda row: row[4], reverse=falling))
     command = f"head -n 1 {SALES} > {OUT}; tail -n +2 {SALES} | sort -t, -k5,5n{'r' if falling else ''} >> {OUT}"
@@ -95,7 +97,7 @@ def _sort(chance: random.Random) -> Instance:
 
 
 @template("add-column", 'Add to "{}" a last column "total", quantity times price, into "result.csv".', "hard", 8)
-def _add_column(chance: random.Random) -> Instance:
+def _add_column(chance: random.Random) -> HybridInstance:
     rows = _sales(chance, 8)
     goal = _table([(*row, row[3] * row[4]) for row in rows], (*HEADER, "total"))
     return _made((SALES,), goal, _awk('NR==1{print $0 ",total";next}{print $0 "," $4*$5}'), rows)
@@ -104,11 +106,11 @@ def _add_column(chance: random.Random) -> Instance:
 @template(
     "group", 'For each region of "{}", by name, write a line "REGION,QUANTITY" (summed) into "result.txt".', "hard", 8
 )
-def _group(chance: random.Random) -> Instance:
+def _group(chance: random.Random) -> HybridInstance:
     rows = _sales(chance)
     totals = {region: sum(row[3] for row in rows if row[2] == region) for region in sorted({row[2] for row in rows})}
     command = f"awk -F, 'NR>1{{t[$3]+=$4}}END{{for(r in t)print r \",\" t[r]}}' {SALES} | sort > result.txt"
-    goal = Goal({"result.txt": lines(f"{region},{total}" for region, total in totals.items())})
+    goal = HybridGoal({"result.txt": lines(f"{region},{total}" for region, total in totals.items())})
     return _made((SALES,), goal, (Terminal(command=command),), rows)
 
 
@@ -118,7 +120,7 @@ def _group(chance: random.Random) -> Instance:
     "medium",
     8,
 )
-def _no_copies(chance: random.Random) -> Instance:
+def _no_copies(chance: random.Random) -> HybridInstance:
     rows = _sales(chance, 8)
     doubled = rows + chance.sample(rows, 3)
     chance.shuffle(doubled)
@@ -131,7 +133,7 @@ def _no_copies(chance: random.Random) -> Instance:
     "hard",
     10,
 )
-def _join(chance: random.Random) -> Instance:
+def _join(chance: random.Random) -> HybridInstance:
     cities = {f"c{number}": city for number, city in enumerate(chance.sample(CITIES, 5), 1)}
     people = [(person(chance), chance.choice(sorted(cities))) for _ in range(7)]
     files = {
@@ -145,5 +147,5 @@ def _join(chance: random.Random) -> Instance:
         ),
         Terminal(command=f"awk -f join.awk cities.csv people.csv > {OUT}"),
     )
-    goal = Goal({OUT: csv(("person", "city"), [(name, cities[city]) for name, city in people])})
-    return Instance(("city_id",), goal, script, files)
+    goal = HybridGoal({OUT: csv(("person", "city"), [(name, cities[city]) for name, city in people])})
+    return HybridInstance(("city_id",), goal, script, files)

@@ -1,8 +1,8 @@
 """What a hybrid task is: for a seed its words, its files and pages, what is to come of them, and a way that solves it.
 
 `@template(...)` puts a function of chance into the catalog; a module of this folder is a family. What a task demands
-is data (`Goal`), compared with what the sandbox holds (`environments.hybrid.snapshot`); its way (`script`) is what a
-scripted policy does, so that every task is known to be solvable.
+is data (`HybridGoal`), compared with what the sandbox holds (`environments.hybrid.snapshot`); its way (`script`) is
+what a scripted policy does, so that every task is known to be solvable.
 """
 
 import random
@@ -43,7 +43,7 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True)
-class Goal:
+class HybridGoal:
     """What must hold, all of it. Files that were there at first and are not named stay as they were."""
 
     files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
@@ -70,12 +70,12 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class HybridInstance:
     """A task with its seed."""
 
     words: tuple[object, ...]
     """What stands for the `{}` of the instruction."""
-    goal: Goal
+    goal: HybridGoal
     script: Sequence[Move]
     files: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
     web: Web = field(default_factory=lambda: NOTHING)
@@ -86,7 +86,7 @@ class Instance:
         return {path: one if isinstance(one, bytes) else one.encode() for path, one in self.files.items()}
 
 
-Make = Callable[[random.Random], Instance]
+Make = Callable[[random.Random], HybridInstance]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Template:
     entry: TaskEntry
     make: Make
 
-    def instance(self, name: str, seed: int) -> tuple[str, Instance]:
+    def instance(self, name: str, seed: int) -> tuple[str, HybridInstance]:
         """The instruction and the instance of a seed; the same seed is always the same."""
         made = self.make(random.Random(f"hybrid {name} {seed}"))
         return filled_in_order(self.entry.instruction, made.words), made

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 
-from environments.hybrid.tasks.task import Family, Goal, Instance
+from environments.hybrid.tasks.task import Family, HybridGoal, HybridInstance
 from environments.hybrid.tasks.words import FAMILIES, PEOPLE, WORDS, lines, text, words
 from schemas.action import Terminal, WriteFile
 
@@ -22,92 +22,92 @@ def _twice(chance: random.Random, low: int, high: int) -> tuple[str, str]:
 
 
 @template("count-lines", 'Write the number of lines of "{}" into "result.txt".', "medium", 8)
-def _count_lines(chance: random.Random) -> Instance:
+def _count_lines(chance: random.Random) -> HybridInstance:
     name, content = f"{chance.choice(WORDS)}.txt", text(chance, 12, 40)
-    goal = Goal({OUT: str(content.count("\n"))})
-    return Instance((name,), goal, (Terminal(command=f"wc -l < {name} > {OUT}"),), {name: content})
+    goal = HybridGoal({OUT: str(content.count("\n"))})
+    return HybridInstance((name,), goal, (Terminal(command=f"wc -l < {name} > {OUT}"),), {name: content})
 
 
 @template("count-word", 'How often does the word "{}" stand in "{}"? Write the number into "result.txt".', "medium", 8)
-def _count_word(chance: random.Random) -> Instance:
+def _count_word(chance: random.Random) -> HybridInstance:
     word, content = _twice(chance, 20, 40)
     command = f"grep -ow {word} story.txt | wc -l > {OUT}"
-    return Instance((word, "story.txt"), Goal({OUT: str(content.split().count(word))}), (Terminal(command=command),),
-                    {"story.txt": content})  # fmt: skip
+    goal = HybridGoal({OUT: str(content.split().count(word))})
+    return HybridInstance((word, "story.txt"), goal, (Terminal(command=command),), {"story.txt": content})
 
 
 @template("replace", 'In "{}", put "{}" in the place of every "{}".', "medium", 8)
-def _replace(chance: random.Random) -> Instance:
+def _replace(chance: random.Random) -> HybridInstance:
     new, name = f"X{chance.randint(100, 999)}", f"{chance.choice(WORDS)}.txt"
     old, content = _twice(chance, 8, 14)
     script = (Terminal(command=f"sed -i 's/\\b{old}\\b/{new}/g' {name}"),)
     wanted = lines(" ".join(new if word == old else word for word in line.split()) for line in content.splitlines())
-    return Instance((name, new, old), Goal({name: wanted}), script, {name: content})
+    return HybridInstance((name, new, old), HybridGoal({name: wanted}), script, {name: content})
 
 
 @template("sort", 'Write the lines of "{}" in alphabetical order into "result.txt".', "medium", 8)
-def _sort(chance: random.Random) -> Instance:
+def _sort(chance: random.Random) -> HybridInstance:
     each = words(chance, chance.randint(8, 20))
     script = (Terminal(command=f"sort names.txt > {OUT}"),)
-    return Instance(("names.txt",), Goal({OUT: lines(sorted(each))}), script, {"names.txt": lines(each)})
+    return HybridInstance(("names.txt",), HybridGoal({OUT: lines(sorted(each))}), script, {"names.txt": lines(each)})
 
 
 @template("unique", 'Write each different line of "{}" once, in alphabetical order, into "result.txt".', "medium", 8)
-def _unique(chance: random.Random) -> Instance:
+def _unique(chance: random.Random) -> HybridInstance:
     each = chance.choices(words(chance, 6), k=18)
     script = (Terminal(command=f"sort -u list.txt > {OUT}"),)
-    return Instance(("list.txt",), Goal({OUT: lines(sorted(set(each)))}), script, {"list.txt": lines(each)})
+    return HybridInstance(("list.txt",), HybridGoal({OUT: lines(sorted(set(each)))}), script, {"list.txt": lines(each)})
 
 
 @template("grep", 'Write all lines of "{}" that hold the word "{}" into "result.txt", in their order.', "medium", 8)
-def _grep(chance: random.Random) -> Instance:
+def _grep(chance: random.Random) -> HybridInstance:
     content = text(chance, 20, 30)
     word = chance.choice(content.split())
     wanted = lines(line for line in content.splitlines() if word in line.split())
     script = (Terminal(command=f"grep -w {word} story.txt > {OUT}"),)
-    return Instance(("story.txt", word), Goal({OUT: wanted}), script, {"story.txt": content})
+    return HybridInstance(("story.txt", word), HybridGoal({OUT: wanted}), script, {"story.txt": content})
 
 
 @template("join", 'Write "{}", "{}" and "{}", one after the other in this order, into "result.txt".', "medium", 8)
-def _join(chance: random.Random) -> Instance:
+def _join(chance: random.Random) -> HybridInstance:
     names = [f"{name}.txt" for name in words(chance, 3)]
     files = {name: text(chance, 2, 4) for name in names}
     script = (Terminal(command=f"cat {' '.join(names)} > {OUT}"),)
-    return Instance(tuple(names), Goal({OUT: "".join(files[name] for name in names)}), script, files)
+    return HybridInstance(tuple(names), HybridGoal({OUT: "".join(files[name] for name in names)}), script, files)
 
 
 @template("head", 'Write the first {} lines of "{}" into "result.txt".', "medium", 8)
-def _head(chance: random.Random) -> Instance:
+def _head(chance: random.Random) -> HybridInstance:
     content, count = text(chance, 12, 20), chance.randint(3, 8)
     wanted = lines(content.splitlines()[:count])
     script = (Terminal(command=f"head -n {count} long.txt > {OUT}"),)
-    return Instance((count, "long.txt"), Goal({OUT: wanted}), script, {"long.txt": content})
+    return HybridInstance((count, "long.txt"), HybridGoal({OUT: wanted}), script, {"long.txt": content})
 
 
 @template("upper", 'Write all of "{}" in capital letters into "result.txt".', "medium", 8)
-def _upper(chance: random.Random) -> Instance:
+def _upper(chance: random.Random) -> HybridInstance:
     content = text(chance, 3, 6)
     script = (Terminal(command=f"tr a-z A-Z < quiet.txt > {OUT}"),)
-    return Instance(("quiet.txt",), Goal({OUT: content.upper()}), script, {"quiet.txt": content})
+    return HybridInstance(("quiet.txt",), HybridGoal({OUT: content.upper()}), script, {"quiet.txt": content})
 
 
 @template("last-first", 'Rewrite each "First Last" of "{}" as "Last, First", into "result.txt".', "hard", 8)
-def _last_first(chance: random.Random) -> Instance:
+def _last_first(chance: random.Random) -> HybridInstance:
     people = [(chance.choice(PEOPLE), chance.choice(FAMILIES)) for _ in range(chance.randint(5, 9))]
     script = (Terminal(command=f"awk '{{print $2 \", \" $1}}' people.txt > {OUT}"),)
-    goal = Goal({OUT: lines(f"{last}, {first}" for first, last in people)})
-    return Instance(("people.txt",), goal, script, {"people.txt": lines(" ".join(one) for one in people)})
+    goal = HybridGoal({OUT: lines(f"{last}, {first}" for first, last in people)})
+    return HybridInstance(("people.txt",), goal, script, {"people.txt": lines(" ".join(one) for one in people)})
 
 
 @template("most-frequent", 'Write the most frequent word of "{}" into "result.txt".', "hard", 8)
-def _most_frequent(chance: random.Random) -> Instance:
+def _most_frequent(chance: random.Random) -> HybridInstance:
     word, *others = words(chance, 12)
     each = [word] * 9 + [other for other in others for _ in range(chance.randint(1, 6))]
     chance.shuffle(each)
     content = lines(" ".join(each[at : at + 7]) for at in range(0, len(each), 7))
     assert Counter(each).most_common(1)[0][0] == word
     command = f"tr -s ' ' '\\n' < story.txt | sort | uniq -c | sort -rn | head -n 1 | awk '{{print $2}}' > {OUT}"
-    return Instance(("story.txt",), Goal({OUT: word}), (Terminal(command=command),), {"story.txt": content})
+    return HybridInstance(("story.txt",), HybridGoal({OUT: word}), (Terminal(command=command),), {"story.txt": content})
 
 
 @template(
@@ -116,20 +116,20 @@ def _most_frequent(chance: random.Random) -> Instance:
     "hard",
     10,
 )
-def _errors(chance: random.Random) -> Instance:
+def _errors(chance: random.Random) -> HybridInstance:
     entries = sorted(
         (chance.randint(8, 13), chance.randint(0, 59), chance.choice(("INFO", "WARN", "ERROR"))) for _ in range(40)
     )
     log = lines(f"{hour:02}:{minute:02} {level} {chance.choice(WORDS)}" for hour, minute, level in entries)
     counts = Counter(hour for hour, _, level in entries if level == "ERROR")
     command = f"grep ERROR app.log | cut -d: -f1 | sort | uniq -c | awk '{{print $2, $1}}' > {OUT}"
-    goal = Goal({OUT: lines(f"{hour:02} {count}" for hour, count in sorted(counts.items()))})
-    return Instance(("app.log",), goal, (Terminal(command=command),), {"app.log": log})
+    goal = HybridGoal({OUT: lines(f"{hour:02} {count}" for hour, count in sorted(counts.items()))})
+    return HybridInstance(("app.log",), goal, (Terminal(command=command),), {"app.log": log})
 
 
 @template("number-lines", 'Put its number, a colon and a space before each line of "{}", in that file.', "hard", 8)
-def _number(chance: random.Random) -> Instance:
+def _number(chance: random.Random) -> HybridInstance:
     content = text(chance, 5, 9)
     wanted = lines(f"{number}: {line}" for number, line in enumerate(content.splitlines(), 1))
     script = (WriteFile(path="steps.txt", content=wanted),)
-    return Instance(("steps.txt",), Goal({"steps.txt": wanted}), script, {"steps.txt": content})
+    return HybridInstance(("steps.txt",), HybridGoal({"steps.txt": wanted}), script, {"steps.txt": content})

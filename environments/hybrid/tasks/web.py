@@ -2,9 +2,9 @@
 
 import random
 
-from environments.hybrid.tasks.task import ClickOn, Family, Goal, Instance
+from environments.hybrid.tasks.task import ClickOn, Family, HybridGoal, HybridInstance
 from environments.hybrid.tasks.words import CITIES, FAMILIES, csv, limit, lines, text, words
-from environments.hybrid.web import HOME, Block, Download, Link, Upload, Web, WebPage
+from environments.hybrid.web import HOME, Block, Download, HybridPage, Link, Upload, Web
 from environments.hybrid.workspace import DOWNLOADS
 from schemas.action import Finished, Navigate, Terminal, WriteFile
 
@@ -33,13 +33,13 @@ class _Shop:
         """Its pages; `more` stands on the first one."""
         links = [Link(name, name) for name in self.prices] + [Link(maker, maker) for maker in self.makers]
         self.chance.shuffle(links)
-        pages = {HOME: WebPage("Catalogue", (*links[:5], *more, *links[5:]))}
+        pages = {HOME: HybridPage("Catalogue", (*links[:5], *more, *links[5:]))}
         for name, price in self.prices.items():
             maker = Link(f"Made by {self.by[name]}", self.by[name])
-            pages[name] = WebPage(f"Product {name}", (("price", str(price)), maker, Link("Catalogue", HOME)))
+            pages[name] = HybridPage(f"Product {name}", (("price", str(price)), maker, Link("Catalogue", HOME)))
         for maker, city in self.makers.items():
             made = tuple(Link(name, name) for name in self.of(maker))
-            pages[maker] = WebPage(f"Maker {maker}", (("city", city), *made, Link("Catalogue", HOME)))
+            pages[maker] = HybridPage(f"Maker {maker}", (("city", city), *made, Link("Catalogue", HOME)))
         return pages
 
 
@@ -48,66 +48,70 @@ def _simple(chance: random.Random, *blocks: Block) -> Web:
     others = words(chance, 3)
     listed: list[Block] = [*blocks, *(Link(f"About {name}", name) for name in others)]
     chance.shuffle(listed)
-    pages = {name: WebPage(f"About {name}", (text(chance, 1, 2), Link("Home", HOME))) for name in others}
-    return {HOME: WebPage("Home", tuple(listed)), **pages}
+    pages = {name: HybridPage(f"About {name}", (text(chance, 1, 2), Link("Home", HOME))) for name in others}
+    return {HOME: HybridPage("Home", tuple(listed)), **pages}
 
 
 @template("open", 'Open the page "{}".', "easy", 6)
-def _open(chance: random.Random) -> Instance:
+def _open(chance: random.Random) -> HybridInstance:
     web = _simple(chance)
     page = chance.choice(sorted(set(web) - {HOME}))
-    return Instance((f"About {page}",), Goal(page=page), (ClickOn(f"About {page}"),), web=web)
+    return HybridInstance((f"About {page}",), HybridGoal(page=page), (ClickOn(f"About {page}"),), web=web)
 
 
 @template("open-product", 'Find the product "{}" and open its page.', "easy", 6)
-def _open_product(chance: random.Random) -> Instance:
+def _open_product(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance, 5, 2)
     name = chance.choice(sorted(shop.prices))
-    return Instance((name,), Goal(page=name), (Navigate(content=f"local://{name}"),), web=shop.web())
+    return HybridInstance((name,), HybridGoal(page=name), (Navigate(content=f"local://{name}"),), web=shop.web())
 
 
 @template("download", 'Download the file "{}".', "easy", 6)
-def _download(chance: random.Random) -> Instance:
+def _download(chance: random.Random) -> HybridInstance:
     given = {f"{name}.txt": text(chance).encode() for name in words(chance, 3)}
     name = chance.choice(sorted(given))
     web = _simple(chance, *(Download(one, content) for one, content in given.items()))
-    return Instance((name,), Goal({f"{DOWNLOADS}/{name}": given[name]}), (ClickOn(f"Download {name}"),), web=web)
+    return HybridInstance(
+        (name,), HybridGoal({f"{DOWNLOADS}/{name}": given[name]}), (ClickOn(f"Download {name}"),), web=web
+    )
 
 
 @template("upload", 'Upload the file "{}" to the form "{}".', "easy", 8)
-def _upload(chance: random.Random) -> Instance:
+def _upload(chance: random.Random) -> HybridInstance:
     files = {f"{name}.txt": text(chance) for name in words(chance, 3)}
     name, form = chance.choice(sorted(files)), chance.choice(("Inbox", "Reports", "Drop box"))
     script = (ClickOn(name), ClickOn("browser"), ClickOn(f"Upload {name} to {form}"))
-    return Instance(
-        (name, form), Goal(uploads={form: files[name].encode()}), script, files, _simple(chance, Upload(form))
+    return HybridInstance(
+        (name, form), HybridGoal(uploads={form: files[name].encode()}), script, files, _simple(chance, Upload(form))
     )
 
 
 @template("price", 'What is the price of "{}"? Finish with the number.', "medium", 8)
-def _price(chance: random.Random) -> Instance:
+def _price(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance)
     name = chance.choice(sorted(shop.prices))
     answer = str(shop.prices[name])
-    return Instance((name,), Goal(answer=answer), (ClickOn(name), Finished(content=answer)), web=shop.web())
+    return HybridInstance((name,), HybridGoal(answer=answer), (ClickOn(name), Finished(content=answer)), web=shop.web())
 
 
 @template("maker-city", 'In which city is the maker of "{}"? Finish with its name.', "medium", 10)
-def _maker_city(chance: random.Random) -> Instance:
+def _maker_city(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance)
     name = chance.choice(sorted(shop.prices))
     maker = shop.by[name]
     script = (ClickOn(name), ClickOn(f"Made by {maker}"), Finished(content=shop.makers[maker]))
-    return Instance((name,), Goal(answer=shop.makers[maker]), script, web=shop.web())
+    return HybridInstance((name,), HybridGoal(answer=shop.makers[maker]), script, web=shop.web())
 
 
 @template("cheapest", 'Which product of the maker "{}" is the cheapest? Finish with its name.', "hard", 14)
-def _cheapest(chance: random.Random) -> Instance:
+def _cheapest(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance, 8, 3)
     maker = chance.choice(sorted(shop.makers))
     answer = min(shop.of(maker), key=lambda name: shop.prices[name])
     looks = [Navigate(content=name) for name in shop.of(maker)]
-    return Instance((maker,), Goal(answer=answer), (ClickOn(maker), *looks, Finished(content=answer)), web=shop.web())
+    return HybridInstance(
+        (maker,), HybridGoal(answer=answer), (ClickOn(maker), *looks, Finished(content=answer)), web=shop.web()
+    )
 
 
 @template(
@@ -116,21 +120,21 @@ def _cheapest(chance: random.Random) -> Instance:
     "hard",
     12,
 )
-def _collect(chance: random.Random) -> Instance:
+def _collect(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance, 8, 3)
     maker = chance.choice(sorted(shop.makers))
     wanted = lines(shop.of(maker))
     script = (ClickOn(maker), WriteFile(path="products.txt", content=wanted))
-    return Instance((maker,), Goal({"products.txt": wanted}), script, web=shop.web())
+    return HybridInstance((maker,), HybridGoal({"products.txt": wanted}), script, web=shop.web())
 
 
 @template("price-list", 'Write "NAME,PRICE" of the products {}, one a line, by name, into "prices.csv".', "hard", 14)
-def _price_list(chance: random.Random) -> Instance:
+def _price_list(chance: random.Random) -> HybridInstance:
     shop = _Shop(chance)
     chosen = sorted(chance.sample(sorted(shop.prices), 3))
     wanted = lines(f"{name},{shop.prices[name]}" for name in chosen)
     script = (*(Navigate(content=name) for name in chosen), WriteFile(path="prices.csv", content=wanted))
-    return Instance((", ".join(chosen),), Goal({"prices.csv": wanted}), script, web=shop.web())
+    return HybridInstance((", ".join(chosen),), HybridGoal({"prices.csv": wanted}), script, web=shop.web())
 
 
 def _orders(chance: random.Random) -> list[tuple[str, int]]:
@@ -147,15 +151,17 @@ def _worked(chance: random.Random, name: str, content: str, form: str) -> Web:
     "hard",
     14,
 )
-def _sum_upload(chance: random.Random) -> Instance:
+def _sum_upload(chance: random.Random) -> HybridInstance:
     rows, out, form = _orders(chance), f"sum-{chance.randint(1, 9)}.txt", chance.choice(("Results", "Accounts"))
     script = (
         ClickOn("Download orders.csv"),
         Terminal(command=f"awk -F, 'NR>1{{s+=$2}}END{{print s}}' {DOWNLOADS}/orders.csv > {out}"),
         ClickOn(".."), ClickOn(out), ClickOn("browser"), ClickOn(f"Upload {out} to {form}"),
     )  # fmt: skip
-    goal = Goal(uploads={form: str(sum(count for _, count in rows))})
-    return Instance((out, form), goal, script, web=_worked(chance, "orders.csv", csv(("name", "count"), rows), form))
+    goal = HybridGoal(uploads={form: str(sum(count for _, count in rows))})
+    return HybridInstance(
+        (out, form), goal, script, web=_worked(chance, "orders.csv", csv(("name", "count"), rows), form)
+    )
 
 
 @template(
@@ -164,7 +170,7 @@ def _sum_upload(chance: random.Random) -> Instance:
     "hard",
     14,
 )
-def _filter_upload(chance: random.Random) -> Instance:
+def _filter_upload(chance: random.Random) -> HybridInstance:
     rows, form = _orders(chance), chance.choice(("Results", "Large orders"))
     least = limit(chance, [count for _, count in rows])
     wanted = csv(("name", "count"), [row for row in rows if row[1] > least])
@@ -174,11 +180,11 @@ def _filter_upload(chance: random.Random) -> Instance:
         ClickOn("large.csv"), ClickOn("browser"), ClickOn(f"Upload {DOWNLOADS}/large.csv to {form}"),
     )  # fmt: skip
     web = _worked(chance, "orders.csv", csv(("name", "count"), rows), form)
-    return Instance((least, form), Goal(uploads={form: wanted}), script, web=web)
+    return HybridInstance((least, form), HybridGoal(uploads={form: wanted}), script, web=web)
 
 
 @template("sort-upload", 'Download "names.txt", sort its lines, and upload the sorted file to "{}".', "hard", 14)
-def _sort_upload(chance: random.Random) -> Instance:
+def _sort_upload(chance: random.Random) -> HybridInstance:
     each, form = words(chance, 10), chance.choice(("Sorted", "Lists"))
     script = (
         ClickOn("Download names.txt"),
@@ -186,4 +192,4 @@ def _sort_upload(chance: random.Random) -> Instance:
         ClickOn("sorted.txt"), ClickOn("browser"), ClickOn(f"Upload {DOWNLOADS}/sorted.txt to {form}"),
     )  # fmt: skip
     web = _worked(chance, "names.txt", lines(each), form)
-    return Instance((form,), Goal(uploads={form: lines(sorted(each))}), script, web=web)
+    return HybridInstance((form,), HybridGoal(uploads={form: lines(sorted(each))}), script, web=web)

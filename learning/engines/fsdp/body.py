@@ -12,7 +12,7 @@ from learning.engines.engine import Body
 from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain
 from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import device_of, freeze, optimizer_of, shard, start_group, state_of
-from learning.engines.fsdp.phases import Work
+from learning.engines.fsdp.phases import RankWork
 from learning.engines.fsdp.shards import clip
 from learning.engines.optimizer import moments_of
 from learning.job import Job
@@ -50,7 +50,7 @@ class FsdpBody(Body):
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
         self._optimizer = optimizer_of(self._net, job.train)
 
-    def hidden(self, piece: Work) -> Tensor:
+    def hidden(self, piece: RankWork) -> Tensor:
         """What it makes of the tokens before the work's targets, (m, width)."""
         return self._net(piece.to(self._device))[1]
 

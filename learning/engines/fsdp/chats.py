@@ -20,7 +20,7 @@ from torch import Tensor
 from learning.data.documents import Document, chat_of, shown, thought_of
 from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
-from learning.planning.step_plan import Item, Piece
+from learning.planning.step_plan import SampleLengths, ScreenSpan
 from models.families.outside import as_sent
 from models.families.processor import read_processor
 from models.families.prompt import Message
@@ -38,7 +38,7 @@ _NO_TEXT = ("image_token_id", "video_token_id", "vision_start_token_id")
 class Measure:
     """What a plan must know of a document."""
 
-    item: Item
+    item: SampleLengths
     """Its lengths; the last token of the reply is left out, as it is only a target."""
     targets: int
     """Tokens of the reply."""
@@ -101,13 +101,15 @@ class Chats:
             end = start + len(list(run))
             while kind and start < end:
                 patches = int(chat.grids[len(pieces)].prod())
-                pieces.append(Piece(start, patches // self._merge**2, patches))
+                pieces.append(ScreenSpan(start, patches // self._merge**2, patches))
                 start += pieces[-1].tokens
             start = end
         targets = int((chat.targets >= 0).sum())
         thought = thought_of(document, self._family)
         thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
-        return Measure(Item(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images), thinks)
+        return Measure(
+            SampleLengths(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images), thinks
+        )
 
     def encode(self, document: Document) -> Chat:
         """The chat and the reply.

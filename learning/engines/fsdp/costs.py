@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from learning.planning.balance import Cost
+from learning.planning.balance import BalanceCost
 from learning.planning.sequence_plan import ClusterCost, legal_degrees
-from learning.planning.step_plan import Item
+from learning.planning.step_plan import SampleLengths
 from schemas.failure import CheckpointError, PlanError
 
 
@@ -18,9 +18,9 @@ from schemas.failure import CheckpointError, PlanError
 class Shape:
     """What counts of a model."""
 
-    vision: Cost
+    vision: BalanceCost
     """Of a screen, per patch."""
-    language: Cost
+    language: BalanceCost
     """Of a sample, per token."""
     query_heads: int
     key_heads: int
@@ -33,7 +33,7 @@ class Shape:
     head: int = 0
     """Weights of the output layer, which targets alone meet."""
 
-    def operations(self, items: Iterable[Item], targets: int) -> float:
+    def operations(self, items: Iterable[SampleLengths], targets: int) -> float:
         """Of forward and backward passes over these samples with so many targets, in floating point."""
         read = sum(
             int(self.language.of(item.tokens)) + sum(int(self.vision.of(screen.patches)) for screen in item.screens)
@@ -105,8 +105,8 @@ def shape_of(model: Any) -> Shape:
     language_weights = _weights(model.base_model.language_model, share)
     vision_weights = _weights(model.base_model.visual, 1.0)
     return Shape(
-        vision=Cost(vision_weights, 2 * seen * (len(full) if full else depth)),
-        language=Cost(language_weights, layers * heads * head),
+        vision=BalanceCost(vision_weights, 2 * seen * (len(full) if full else depth)),
+        language=BalanceCost(language_weights, layers * heads * head),
         query_heads=heads,
         key_heads=keys,
         exchanged=2 * layers * head * (2 * heads + 2 * keys),

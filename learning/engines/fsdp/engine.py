@@ -42,14 +42,14 @@ from learning.engines.fsdp.model import (
     start_group,
     state_of,
 )
-from learning.engines.fsdp.phases import Work, WorkMaker
+from learning.engines.fsdp.phases import RankWork, WorkMaker
 from learning.engines.fsdp.shards import clip
 from learning.engines.fsdp.writing import write_parts
 from learning.engines.optimizer import moments_of
 from learning.job import Job
 from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
-from learning.planning.step_plan import Item, MicroBatch, Rules, check_plan, digest, plan_step
+from learning.planning.step_plan import MicroBatch, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
 from models.tiny.layout import TRAINING
 from models.weights import ADAPTER
@@ -126,9 +126,9 @@ class FsdpEngine(Engine):
         return counts
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[SampleLengths]:
         """The lengths of all documents that can be drawn, by their number; others are empty."""
-        return [measure.item if measure else Item(0, ()) for measure in self._measures]
+        return [measure.item if measure else SampleLengths(0, ()) for measure in self._measures]
 
     def prepare(self, chosen: Sequence[SampleRef]) -> "Future[PlannedBatch]":
         """Plans the step and encodes this rank's part of it, in the background."""
@@ -173,7 +173,7 @@ class FsdpEngine(Engine):
             made.operations = 0.0 if self.adapted else self.shape.operations(items, targets)
         return made
 
-    def forward(self, piece: Work) -> Outputs:
+    def forward(self, piece: RankWork) -> Outputs:
         """One forward pass of both phases; all ranks take part."""
         work = piece.to(self.device)
         logprobs, hidden, entropy, auxiliary = self._net(work)

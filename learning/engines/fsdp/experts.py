@@ -77,14 +77,14 @@ def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
 
 def _local(module: Any, each: int, rows: Tensor, numbers: Tensor) -> Tensor:
     """What this rank's experts make of rows, one expert each."""
-    held = _Held(module, each, rows.dtype)
+    held = _LocalExperts(module, each, rows.dtype)
     if not len(rows):  # every weight still gets a gradient
         return rows + 0.0 * (held.gate_up_proj.sum() + held.down_proj.sum())
     plain: Any = type(module).forward.__wrapped__ if rows.dtype == torch.float64 else grouped_mm_experts_forward
     return plain(held, rows, numbers[:, None], torch.ones_like(numbers, dtype=rows.dtype)[:, None])
 
 
-class _Held:
+class _LocalExperts:
     """A layer's experts as the library's functions take them, with this rank's alone."""
 
     def __init__(self, module: Any, each: int, dtype: torch.dtype) -> None:

@@ -24,14 +24,14 @@ from learning.engines.fsdp.chats import Chat, Chats, Measure
 from learning.engines.fsdp.experts import imbalance
 from learning.engines.fsdp.screens import Precomputed, precomputed_of
 from learning.parallel.dispatch import AllToAll, Route, all_to_all, route
-from learning.parallel.packed_attention import Packed
+from learning.parallel.packed_attention import PackedDocuments
 from learning.parallel.ulysses import GroupPool
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 
 
 @dataclass(slots=True)
-class Work:
+class RankWork:
     """What one rank does in one micro-batch."""
 
     pixels: Tensor
@@ -48,7 +48,7 @@ class Work:
     """(1, n) the tokens it holds."""
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
-    packed: Packed
+    packed: PackedDocuments
     documents: int
     """Of the step."""
     owners: Tensor
@@ -66,12 +66,12 @@ class Work:
     temperatures: Tensor | None
     """(m,) that logits are divided by; None for 1."""
 
-    def pinned(self) -> "Work":
+    def pinned(self) -> "RankWork":
         """The same where a GPU fetches it from while it computes."""
         self.pixels, self.ids, self.positions = (one.pin_memory() for one in (self.pixels, self.ids, self.positions))
         return self
 
-    def to(self, device: torch.device) -> "Work":
+    def to(self, device: torch.device) -> "RankWork":
         """The same on a device."""
         for name in _TENSORS:
             held = getattr(self, name)
@@ -91,7 +91,7 @@ _TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "target
 
 
 class TwoPhases(nn.Module):
-    """A model that is called with `Work`: one forward pass, so that what its blocks share is gathered once.
+    """A model that is called with `RankWork`: one forward pass, so that what its blocks share is gathered once.
 
     Args:
         model: what computes.
@@ -106,7 +106,7 @@ class TwoPhases(nn.Module):
         super().__init__()
         self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
 
-    def forward(self, work: Work) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
+    def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """The log probability of each of this rank's targets, (m,), the hidden states behind it, (m, width), and, with
         gradient, the entropy of the distribution that it is of, (m,), and this rank's part of the auxiliary loss."""
         core = self.model.base_model
@@ -131,7 +131,7 @@ class TwoPhases(nn.Module):
         logprobs, entropy = self._logprobs(hidden, work.targets, work.temperatures)
         return logprobs, hidden, entropy, self._auxiliary(out, work)
 
-    def _auxiliary(self, out: Any, work: Work) -> Tensor | None:
+    def _auxiliary(self, out: Any, work: RankWork) -> Tensor | None:
         """The mean over the step's documents of how unevenly they use experts, weighed."""
         if not self._balance or not torch.is_grad_enabled():
             return None
@@ -167,7 +167,7 @@ MOST_DECODERS = 8
 
 
 class WorkMaker:
-    """Makes one rank's `Work` of a plan: it encodes the texts, and decodes the screens, of that work and no other.
+    """Makes one rank's `RankWork` of a plan: it encodes the texts, and decodes the screens, of that work and no other.
 
     Args:
         model: the model; only what it says of positions is asked.
@@ -193,7 +193,7 @@ class WorkMaker:
         share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", world))
         self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
 
-    def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> Work:
+    def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> RankWork:
         """This rank's work.
 
         Args:
@@ -223,7 +223,7 @@ class WorkMaker:
         chosen: Sequence[int],
         measures: Sequence[Measure],
         seen: tuple[Tensor, Tensor, Precomputed, int, Route],
-    ) -> Work:
+    ) -> RankWork:
         """This rank's stretch of its group's documents."""
         items = [measure.item for measure in measures]
         members = sorted(group.sequences)
@@ -245,8 +245,8 @@ class WorkMaker:
         asked = (places, targets[here][places], tokens, rows, temperatures)
         lengths = torch.tensor([len(chat.ids) for chat in chats], dtype=torch.long)
         owners = torch.arange(len(chats) + 1).repeat_interleave(torch.cat([lengths, torch.tensor([blank])]))[here]
-        packed = Packed(edges, ranks)
-        return Work(*seen, ids[None, here], held, packed, len(chosen), owners, lengths, *asked)
+        packed = PackedDocuments(edges, ranks)
+        return RankWork(*seen, ids[None, here], held, packed, len(chosen), owners, lengths, *asked)
 
     def _named(
         self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice

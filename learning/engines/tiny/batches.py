@@ -15,8 +15,8 @@ import torch
 from tokenizers import Tokenizer
 
 from learning.data.documents import marked_sample, question_text
-from learning.engines.tiny.forward import Aims, Piece
-from learning.planning.balance import Cost, padded
+from learning.engines.tiny.forward import Aims, ForwardBatch
+from learning.planning.balance import BalanceCost, padded
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import WHAT_CHANGED, WHAT_WAS_DONE
@@ -30,14 +30,14 @@ from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.sample import TrainSample
 
-PER_TOKEN = Cost(linear=1, quadratic=0)
+PER_TOKEN = BalanceCost(linear=1, quadratic=0)
 SCREEN = (1000, 1000)
 """The small policy writes the same coordinates on a screen of any size."""
 _AXES = ("x", "y", "to_x", "to_y")
 
 
 @dataclass(slots=True)
-class _Row:
+class _BatchRow:
     questions: list[list[int]] = field(default_factory=list)
     length: int = 0
     supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
@@ -93,7 +93,7 @@ class Batcher:
 
     def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
-    ) -> list[Piece]:
+    ) -> list[ForwardBatch]:
         """This rank's part of the batch of these samples, each moved and questioned by its own seed.
 
         Rows are padded to the longest beside them, so the parts are made by `learning.planning.balance.padded`: long
@@ -119,7 +119,7 @@ class Batcher:
         """What a sample costs in tokens of text, its screens among them, as `batches` balances it."""
         return self._cost(*self._made(sample, seed))
 
-    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_Row, _Shown]:
+    def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
         sample, draw = marked_sample(sample), random.Random(hash(seed))
         images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
@@ -127,15 +127,15 @@ class Batcher:
         row = self._row(sample, shift, draw)
         if row is None:
             down, right, row = 0, 0, self._row(sample, (0.0, 0.0), draw)
-        return row or _Row(), [(image, down, right) for image in images]
+        return row or _BatchRow(), [(image, down, right) for image in images]
 
-    def _cost(self, row: _Row, shown: _Shown) -> int:
+    def _cost(self, row: _BatchRow, shown: _Shown) -> int:
         """What a row costs in tokens of text, its screens among them."""
         grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
 
-    def _lay(self, rows: Sequence[_Row], shown: Sequence[_Shown], members: tuple[int, ...]) -> Piece:
+    def _lay(self, rows: Sequence[_BatchRow], shown: Sequence[_Shown], members: tuple[int, ...]) -> ForwardBatch:
         screens = len(shown[0])
         flat = [item for images in shown for item in images]
         height, width = (max(image.shape[axis] for image, _, _ in flat) for axis in (0, 1))
@@ -150,7 +150,7 @@ class Batcher:
             for token in place[2]
         ]
         nowhere = torch.full((len(marks),), -1)
-        return Piece(
+        return ForwardBatch(
             patches_of(canvases, self._patch, self._merge, self._dtype),
             grid,
             screens,
@@ -182,9 +182,9 @@ class Batcher:
         column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
         return row * (grid.columns // self._merge) + column
 
-    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _Row | None:
+    def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _BatchRow | None:
         """A sample's row, or None if the shift moves its target off the screen."""
-        row = _Row()
+        row = _BatchRow()
         if sample.kind == "transition":
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         if sample.kind == "perception":
@@ -212,7 +212,7 @@ class Batcher:
             self._copy(row, draw.choice(sample.questions).name)
         return row if row.questions else None
 
-    def _perception(self, row: _Row, sample: TrainSample, shift: tuple[float, float]) -> _Row | None:
+    def _perception(self, row: _BatchRow, sample: TrainSample, shift: tuple[float, float]) -> _BatchRow | None:
         """A question about a screen; the place that it asks about moves with the screen."""
         place = None if sample.asked_at is None else _moved(from_json(sample.asked_at), shift)
         if sample.asked_at is not None and place is None:
@@ -221,17 +221,17 @@ class Batcher:
         row.add(self._ids(f"{asked}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
         return row
 
-    def _copy(self, row: _Row, text: str) -> None:
+    def _copy(self, row: _BatchRow, text: str) -> None:
         """Copying: a quoted text, answered by typing it."""
         typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
-    def _where(self, row: _Row, name: str, reply: list[tuple[int, float]]) -> None:
+    def _where(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
         """Grounding: a name, answered by a place."""
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
-    def _what(self, row: _Row, name: str, reply: list[tuple[int, float]]) -> None:
+    def _what(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
         """Reading: a place, answered by a name."""
         place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)

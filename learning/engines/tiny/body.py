@@ -8,7 +8,7 @@ from torch import Tensor
 
 from learning.checkpoint import State
 from learning.engines.engine import Body
-from learning.engines.tiny.forward import Piece, read_piece
+from learning.engines.tiny.forward import ForwardBatch, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.job import Job
 from models.tiny.layout import read_config
@@ -29,7 +29,7 @@ class TinyBody(Body):
         self._world, self._gradient = world, self.net.gradients()
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
 
-    def hidden(self, piece: Piece) -> Tensor:
+    def hidden(self, piece: ForwardBatch) -> Tensor:
         """What it makes of the tokens before the piece's targets."""
         return read_piece(self.net, piece)[0]
 

@@ -17,7 +17,7 @@ from learning.data.sample import read_screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.body import TinyBody
-from learning.engines.tiny.forward import Piece, outputs_of
+from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
 from learning.engines.tiny.replies import ReplyEncoder
 from learning.job import Job
@@ -79,12 +79,12 @@ class TinyEngine(Engine):
         targets = sum(self._starts[number + 1] - self._starts[number] for number in documents)
         return Batch(documents, targets, documents[self.rank :: self.world], pieces, _tokens(pieces))
 
-    def _laid(self, documents: Sequence[int], rows: Sequence[int]) -> list[Piece]:
+    def _laid(self, documents: Sequence[int], rows: Sequence[int]) -> list[ForwardBatch]:
         chosen = [documents[row] for row in rows]
         starts = [self._starts[number] for number in chosen]
         return self._encoder.encode([self._documents[number] for number in chosen], rows, starts)
 
-    def forward(self, piece: Piece) -> Outputs:
+    def forward(self, piece: ForwardBatch) -> Outputs:
         """One forward pass."""
         return outputs_of(self.net, piece)
 
@@ -129,6 +129,6 @@ class TinyEngine(Engine):
             write_index(folder)
 
 
-def _tokens(pieces: Sequence[Piece]) -> float:
+def _tokens(pieces: Sequence[ForwardBatch]) -> float:
     """Tokens that these pieces show the network, without padding: of text, and of screens."""
     return float(sum(int((piece.packed.segments >= 0).sum()) for piece in pieces))

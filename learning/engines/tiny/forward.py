@@ -8,7 +8,7 @@ from torch import Tensor
 from learning.algorithms.losses import entropies, place_logprobs, token_logprobs
 from learning.engines.engine import Outputs
 from models.tiny.network import Grid, TinyNet
-from models.tiny.packing import Packed, visible
+from models.tiny.packing import PackedRows, visible
 from models.tiny.tokens import BINS
 
 
@@ -29,13 +29,13 @@ class Aims:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ForwardBatch:
     """One forward pass over rows of one grid and number of screens; n is the number of its target tokens."""
 
     patches: Tensor
     grid: Grid
     screens: int
-    packed: Packed
+    packed: PackedRows
     rows: Tensor
     """(n,) row of every target."""
     columns: Tensor
@@ -55,7 +55,7 @@ class Piece:
     aims: Aims | None = None
 
 
-def read_piece(net: TinyNet, piece: Piece) -> tuple[Tensor, Tensor]:
+def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
     """The normed hidden state before each target, (n, hidden), and the screens' tokens, (rows, tokens, hidden)."""
     seen = net.see(piece.patches, piece.grid)
     seen = seen.reshape(piece.packed.tokens.shape[0], -1, seen.shape[-1])
@@ -64,7 +64,7 @@ def read_piece(net: TinyNet, piece: Piece) -> tuple[Tensor, Tensor]:
     return hidden[piece.rows, piece.columns + seen.shape[1]], seen
 
 
-def outputs_of(net: TinyNet, piece: Piece) -> Outputs:
+def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
     """What the network makes of a piece; supervised targets come hard ones first, then places, then words."""
     hidden, seen = read_piece(net, piece)
     if piece.aims is not None:
@@ -75,7 +75,7 @@ def outputs_of(net: TinyNet, piece: Piece) -> Outputs:
     return Outputs(logprobs, hidden, piece.weights, piece.tokens, piece.documents, entropy)
 
 
-def _aimed(net: TinyNet, piece: Piece, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
+def _aimed(net: TinyNet, piece: ForwardBatch, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
     """A place's log probability is the mean over the bins that it is spread over; the entropies are those of tokens of
     text."""
     logits, soft = net.logits(hidden), aims.places >= 0

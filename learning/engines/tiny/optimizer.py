@@ -34,7 +34,7 @@ _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MatrixRows:
     """Rows of a matrix that are made orthogonal together: a stretch of the flat weight."""
 
     start: int
@@ -170,19 +170,19 @@ def orthogonal(stack: Tensor) -> Tensor:
     return x.mT if upright else x
 
 
-def _blocks(net: TinyNet) -> list[Block]:
+def _blocks(net: TinyNet) -> list[MatrixRows]:
     """The blocks of all matrices, in flat order."""
     blocks, start = [], 0
     for shape in net.matrix_shapes():
         rows, columns = shape[0], math.prod(shape[1:])
         pieces = math.gcd(rows, -(-rows // BLOCK)) if min(rows, columns) > BLOCK else 1
         for _ in range(pieces):
-            blocks.append(Block(start, rows // pieces, columns))
+            blocks.append(MatrixRows(start, rows // pieces, columns))
             start += rows // pieces * columns
     return blocks
 
 
-def stretches(blocks: list[Block], world: int) -> list[tuple[int, int]]:
+def stretches(blocks: list[MatrixRows], world: int) -> list[tuple[int, int]]:
     """Each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
     total, done, rank = sum(block.cost for block in blocks), 0, 0
     edges = [0]
@@ -196,7 +196,7 @@ def stretches(blocks: list[Block], world: int) -> list[tuple[int, int]]:
     return list(pairwise(edges))
 
 
-def _grouped(blocks: list[Block], offset: int) -> dict[tuple[int, int], list[int]]:
+def _grouped(blocks: list[MatrixRows], offset: int) -> dict[tuple[int, int], list[int]]:
     """Starts of the blocks, counted from `offset`, by their shape."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for block in blocks:

@@ -14,7 +14,7 @@ from torch import Tensor
 from learning.data.documents import Document, chat_of, shown
 from learning.data.rollouts import Rollout
 from learning.engines.tiny.batches import SCREEN
-from learning.engines.tiny.forward import Piece
+from learning.engines.tiny.forward import ForwardBatch
 from models.families.family import TinyFamily
 from models.families.outside import as_sent
 from models.tiny.generator import prompt_text, read_tokenizer, token_id
@@ -62,7 +62,9 @@ class ReplyEncoder:
         ended = not isinstance(document, Rollout) or document.ended
         return prompt, (*self._ids(reply), *([self._end] if ended else []))
 
-    def encode(self, documents: Sequence[Document], numbers: Sequence[int], starts: Sequence[int]) -> list[Piece]:
+    def encode(
+        self, documents: Sequence[Document], numbers: Sequence[int], starts: Sequence[int]
+    ) -> list[ForwardBatch]:
         """One piece per grid and number of screens, as the policy batches its steps.
 
         Args:
@@ -102,7 +104,7 @@ class ReplyEncoder:
         members: tuple[int, ...],
         numbers: Sequence[int],
         starts: Sequence[int],
-    ) -> Piece:
+    ) -> ForwardBatch:
         lines, marks = [], []
         for row, (document, member) in enumerate(zip(documents, members, strict=True)):
             prompt, reply = self._encoded(document)
@@ -114,7 +116,7 @@ class ReplyEncoder:
             ]
         *indices, temperatures = zip(*marks, strict=True)
         rows, columns, targets, tokens, named = (torch.tensor(part) for part in indices)
-        return Piece(
+        return ForwardBatch(
             patches,
             grid,
             screens,

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from models.judges.judge import Case
+from models.judges.judge import JudgeCase
 from schemas.picture import rgb_of
 
 CROP = (32, 80)
@@ -52,7 +52,7 @@ class Features:
     """(n,) float32: actions, counts, and what of the instruction was typed."""
 
 
-def features_of(case: Case) -> Features:
+def features_of(case: JudgeCase) -> Features:
     """The arrays of a case."""
     actions = [_parsed(action) for action in case.actions]
     screens = [grey_of(png) for png in case.screens] or [np.full(CANVAS, 255, np.uint8)]
@@ -147,7 +147,7 @@ def _point(actions: Sequence[dict[str, Any]]) -> tuple[float, float, bool]:
     return 0.5, 0.5, False
 
 
-def _numbers(case: Case, actions: Sequence[dict[str, Any]], at: tuple[float, float], still: bool) -> list[float]:
+def _numbers(case: JudgeCase, actions: Sequence[dict[str, Any]], at: tuple[float, float], still: bool) -> list[float]:
     recent: list[dict[str, Any]] = ([{}] * RECENT + list(actions))[-RECENT:]
     typed = [str(action["content"]) for action in actions if "content" in action]
     quoted = _quoted(case.instruction)

@@ -8,7 +8,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from safetensors.torch import load
 
-from models.judges.judge import Case, Judge, Judgement
+from models.judges.judge import Judge, JudgeCase, Judgement
 from models.judges.local.features import features_of, stacked
 from models.judges.local.network import JudgeNet, numbered
 from schemas.config.section import Section
@@ -67,7 +67,7 @@ class LocalJudge(Judge[LocalOptions]):
         """Whether it learnt from that page."""
         return page_of(task_id, seed) in self._learned
 
-    def _judge(self, cases: Sequence[Case]) -> list[Judgement]:
+    def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
         scores: list[float] = []
         for at in range(0, len(cases), TOGETHER):
             batch = numbered(stacked([features_of(case) for case in cases[at : at + TOGETHER]]))
@@ -76,7 +76,7 @@ class LocalJudge(Judge[LocalOptions]):
             scores += torch.sigmoid(self.config.scale * logits + self.config.shift).tolist()
         return [Judgement(score, f"{score:.2f} by instruction, actions and screens") for score in scores]
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         return self._judge([case])[0]
 
 

@@ -24,7 +24,7 @@ SPOT = 0.04
 Batch = Mapping[str, Tensor]
 
 
-class Reader(nn.Module):
+class PointNetwork(nn.Module):
     """Pixels around a point, and names, as unit vectors of one space; and which kind of element the pixels show."""
 
     def __init__(self, kinds: int) -> None:
@@ -71,7 +71,7 @@ class JudgeNet(nn.Module):
 
     def __init__(self, kinds: Sequence[str], numbers: int) -> None:
         super().__init__()
-        self.reader = Reader(len(kinds))
+        self.reader = PointNetwork(len(kinds))
         self.register_buffer("kinds", torch.from_numpy(np.stack([grams_of(kind) for kind in kinds])))
         cells = -(-CANVAS[0] // 16) * -(-CANVAS[1] // 16)
         self.whole = nn.Sequential(
@@ -134,7 +134,7 @@ def _spot(point: Tensor) -> Tensor:
     return 3 * torch.exp(-(down**2 + right**2) / (2 * SPOT**2))
 
 
-def reading_loss(reader: Reader, crops: Tensor, names: Tensor, which: Tensor, kinds: Tensor) -> Tensor:
+def reading_loss(reader: PointNetwork, crops: Tensor, names: Tensor, which: Tensor, kinds: Tensor) -> Tensor:
     """Contrastive loss of crops (B, *CROP) against different names (N, GRAMS), plus that of their kinds.
 
     Args:

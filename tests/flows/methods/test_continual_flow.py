@@ -13,7 +13,7 @@ from learning.data.sample import read_samples
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import measured_ancestor, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder
@@ -77,7 +77,7 @@ def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_envir
     }
     between = {(row["screenshot"], row["next_screenshot"]) for row in steps if routes[row["trajectory_id"]] == "ct"}
     pins = pins_of(lake)
-    recipe, method = Recipe("x", "policy-initial", 0, pins), method_of(config.train)
+    recipe, method = PolicyRecipe("x", "policy-initial", 0, pins), method_of(config.train)
     found = supervised(config, lake, recipe)
     found.write(tmp_path / "samples", method.schedule(config.train, found.samples, "muon"))
     sft = read_samples(tmp_path / "samples")
@@ -113,7 +113,7 @@ def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_
     routes = {row["trajectory_id"]: row["route"] for row in lake.read("verdicts", where={"gate": "route"}).to_pylist()}
     read = lineage_of(lake, "policy-0000").trajectories
     assert {routes[name] for name in read} == {"sft", "ct"}
-    pins, recipe = pins_of(lake), Recipe("x", "policy-initial", 0, pins_of(lake))
+    pins, recipe = pins_of(lake), PolicyRecipe("x", "policy-initial", 0, pins_of(lake))
     failed = continual_material(trained(small, method="ct", ct={"form": "trajectories"}), lake, recipe)
     schedule = method_of(config.train).schedule(config.train, failed.samples, "muon")
     failed.write(tmp_path / "samples", schedule)
@@ -125,5 +125,5 @@ def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_
     mixed = supervised(trained(small, perception=0.5), lake, recipe)
     mixed.write(tmp_path / "samples", method_of(small.train).schedule(small.train, mixed.samples, "muon"))
     assert {one.kind for one in read_samples(tmp_path / "samples")} & {"perception", "transition"}
-    plain = supervised(trained(small), lake, Recipe("x", "policy-initial", 0, pins))
+    plain = supervised(trained(small), lake, PolicyRecipe("x", "policy-initial", 0, pins))
     assert "perception" not in plain.numbers and mixed.numbers["perception"] == kinds["perception"]

@@ -9,7 +9,7 @@ import pytest
 
 from flows.flywheel import flywheel
 from learning.algorithms.dpo import sides_of
-from learning.algorithms.method import Source, method_of
+from learning.algorithms.method import DataSource, method_of
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
 from learning.engines.fsdp.chats import Chats
@@ -20,7 +20,7 @@ from schemas.config import Config, config_of
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import TrainConfig
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import champion
 from tasks.train.train import MATERIAL, job_of, pins_of
 from tests.clicker import clicked
@@ -57,9 +57,9 @@ def material(config: Config, folder: Path, method: str) -> tuple[Lake, list[Any]
     lake = Lake.open(config.lake)
     train = config.train.model_copy(update={"method": method, "steps": 50, "batch": 8})  # each sample comes
     config = config.model_copy(update={"train": train})
-    recipe = Recipe("policy-0009", "policy-0000", 1, pins_of(lake))
+    recipe = PolicyRecipe("policy-0009", "policy-0000", 1, pins_of(lake))
     chosen = method_of(config.train)
-    job = job_of(config, lake, recipe, folder, MATERIAL[Source(chosen.source)](config, lake, recipe))
+    job = job_of(config, lake, recipe, folder, MATERIAL[DataSource(chosen.source)](config, lake, recipe))
     chats = Chats(job.parent, job.policy, Screenshots(job.screenshots), job.seed)
     return lake, list(chosen.read(job.samples)), chats
 

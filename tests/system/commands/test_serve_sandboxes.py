@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import Lost
+from environments.openenv.client import ServerLost
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]
 
@@ -38,7 +38,7 @@ def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> No
             "flywheel: ended by SIGTERM; the sessions are over, and their sandboxes are given back; "
             "the same command serves them again.\n"
         )
-        with pytest.raises(Lost):
+        with pytest.raises(ServerLost):
             client.reset(task_id="click-test", seed=3)
         client.close()
     finally:

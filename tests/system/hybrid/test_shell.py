@@ -19,10 +19,10 @@ import pytest
 
 from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
-from environments.hybrid.bubblewrap import Limits, owner
+from environments.hybrid.bubblewrap import SandboxLimits, owner
 from environments.hybrid.files import Files
 from environments.hybrid.tasks.task import Trial
-from environments.hybrid.terminal import MOST_OUTPUT, Terminal
+from environments.hybrid.terminal import MOST_OUTPUT, TerminalSession
 from environments.hybrid.trial import answers_of
 from environments.seccomp import REFUSED, SOCKETS, program, sockets
 from schemas.failure import ActionFailure, SandboxFailure
@@ -31,12 +31,14 @@ from tests.system.hybrid.isolation import NEEDS_A_JAIL, run
 pytestmark = NEEDS_A_JAIL
 T = TypeVar("T")
 ROOT = Path(__file__).parents[3]
-STANDARD = Limits()
+STANDARD = SandboxLimits()
 
 
-def shell(work: Callable[[Terminal], Awaitable[T]], command_s: float = 1.0, limits: Limits = STANDARD) -> T:
+def shell(
+    work: Callable[[TerminalSession], Awaitable[T]], command_s: float = 1.0, limits: SandboxLimits = STANDARD
+) -> T:
     async def inside() -> T:
-        terminal = await Terminal.open(limits, command_s)
+        terminal = await TerminalSession.open(limits, command_s)
         try:
             return await work(terminal)
         finally:
@@ -46,7 +48,7 @@ def shell(work: Callable[[Terminal], Awaitable[T]], command_s: float = 1.0, limi
 
 
 def answer(*commands: str) -> list[str]:
-    async def each(terminal: Terminal) -> list[str]:
+    async def each(terminal: TerminalSession) -> list[str]:
         return [(await terminal.run(command)).output for command in commands]
 
     return shell(each)
@@ -57,7 +59,7 @@ def test_the_folder_and_the_variables_stay_from_command_to_command() -> None:
 
 
 def test_a_command_has_lines_quotes_and_a_status() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         assert (await terminal.run("echo 'a\nb' \"c!d\"")).output == "a\nb c!d\n"
         assert (await terminal.run("false")).status == 1
         assert "unexpected EOF" in (await terminal.run('echo "open')).output
@@ -71,7 +73,7 @@ def test_a_command_has_lines_quotes_and_a_status() -> None:
     "command", ["sleep 60", "while :; do :; done", "python3 -c 'while True: pass'", "tail -f /dev/null"]
 )
 def test_a_command_that_never_ends_is_interrupted_and_the_shell_goes_on(command: str) -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         await terminal.run("X=kept")
         ran = await terminal.run(command)
         assert (ran.status, ran.note) == (None, "stopped after 0.3 s")
@@ -81,7 +83,7 @@ def test_a_command_that_never_ends_is_interrupted_and_the_shell_goes_on(command:
 
 
 def test_a_command_that_cannot_be_interrupted_is_killed_with_the_shell_and_the_files_stay() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         await terminal.run("echo here > kept.txt")
         ran = await terminal.run("trap '' INT; sleep 60")
         assert ran.note == "stopped after 0.3 s; the shell is a new one"
@@ -91,7 +93,7 @@ def test_a_command_that_cannot_be_interrupted_is_killed_with_the_shell_and_the_f
 
 
 def test_output_without_end_is_cut_and_the_shell_goes_on() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         for command in ("yes", "cat /dev/zero", "trap '' INT; yes", "yes & yes"):
             ran = await terminal.run(command)
             assert len(ran.output) >= MOST_OUTPUT and "KiB of output" in ran.note
@@ -102,7 +104,7 @@ def test_output_without_end_is_cut_and_the_shell_goes_on() -> None:
 
 
 def test_a_shell_that_is_left_is_followed_by_a_new_one() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         assert (await terminal.run("cd /tmp; exit 3")).note == "the shell ended; this is a new one"
         assert (await terminal.run("pwd")).output == "/work\n"
         assert (await terminal.run("exec true")).status is None
@@ -113,7 +115,7 @@ def test_a_shell_that_is_left_is_followed_by_a_new_one() -> None:
 
 
 def test_the_word_of_a_mark_is_handed_to_no_process_and_neither_is_the_end_of_its_pipe() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         seen = await terminal.run("cat /proc/[0-9]*/cmdline /proc/[0-9]*/environ | tr '\\0' '\\n'; ls /proc/self/fd")
         assert re.search("[0-9a-f]{16}", seen.output) is None
         assert seen.output.split()[-4:] == ["0", "1", "2", "3"], "3 is the folder that ls lists"
@@ -134,7 +136,7 @@ def test_a_command_that_learns_the_word_of_its_mark_can_lie_about_itself_and_end
     lie = f"lie() {{ LIED=$1; printf '\\036%s %s %s\\037' \"$1\" '{status}' '{folder}' >&9; }}"
     trap = "trap '[[ $BASH_COMMAND =~ [0-9a-f]{16} ]] && lie ${BASH_REMATCH[0]}' DEBUG"
 
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         for command in (lie, trap, "echo on", "echo word $LIED"):
             ran = await terminal.run(command)
             assert (ran.status is None or 0 <= ran.status <= 999) and len(terminal.folder) < 5000
@@ -147,7 +149,7 @@ def test_shells_that_are_said_to_start_for_ever_end_the_jail_and_nothing_else(mo
     words = itertools.chain(["f" * 16], (f"{number:016x}" for number in itertools.count()))
     monkeypatch.setattr(secrets, "token_hex", lambda _: next(words))
 
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         with pytest.raises(ActionFailure, match="its shell ended again and again"):
             await terminal.run(f"for i in {{1..400}}; do printf '\\036{'f' * 16} 0 /\\037'; done")
 
@@ -155,7 +157,7 @@ def test_shells_that_are_said_to_start_for_ever_end_the_jail_and_nothing_else(mo
 
 
 def test_a_shell_that_is_a_program_which_ends_itself_is_the_policy_s_failure_or_a_note() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         for command in ("builtin() { echo no; }", "readonly PWD; cd /tmp", "mkdir $'a\x1fb\x1e'; cd a*", "exec 9>&-"):
             await terminal.run(command)
             assert (await terminal.run("echo on")).output.splitlines()[-1:] in (["on"], ["no"])
@@ -164,13 +166,13 @@ def test_a_shell_that_is_a_program_which_ends_itself_is_the_policy_s_failure_or_
 
 
 def test_a_command_that_ends_everything_is_the_policy_s_failure_and_a_kill_from_outside_is_not() -> None:
-    async def all_of_it(terminal: Terminal) -> None:
+    async def all_of_it(terminal: TerminalSession) -> None:
         with pytest.raises(ActionFailure, match="the shell was ended"):
             await terminal.run("kill -9 -1; sleep 5")
         with pytest.raises(ActionFailure, match="the shell was ended"):
             await terminal.run("echo")
 
-    async def from_outside(terminal: Terminal) -> None:
+    async def from_outside(terminal: TerminalSession) -> None:
         os.kill(terminal.jail.pid, signal.SIGKILL)
         with pytest.raises(SandboxFailure, match="was killed"):
             await terminal.run("sleep 5")
@@ -180,20 +182,20 @@ def test_a_command_that_ends_everything_is_the_policy_s_failure_and_a_kill_from_
 
 
 def test_too_much_memory_of_many_ends_the_shell_with_its_reason() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         with pytest.raises(ActionFailure, match=r"held \d+ MiB, and 64 are allowed"):
             hog = "python3 -I -S -c 'x = bytearray(50 << 20); import time; time.sleep(3)'"
             await terminal.run(f"{hog} & {hog} & {hog}")
 
-    shell(each, 3.0, Limits(memory_mib=64))
+    shell(each, 3.0, SandboxLimits(memory_mib=64))
 
 
 def test_too_much_of_the_processor_ends_the_shell_with_its_reason() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         with pytest.raises(ActionFailure, match="computed for"):
             await terminal.run("for i in 1 2 3; do while :; do :; done & done; wait")
 
-    shell(each, 8.0, Limits(cpu_s=1))
+    shell(each, 8.0, SandboxLimits(cpu_s=1))
 
 
 IGNORED = """python3 -I -S - <<'END'
@@ -211,15 +213,15 @@ END"""
 
 
 def test_what_children_computed_whose_end_their_parent_ignores_is_counted() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         with pytest.raises(ActionFailure, match="computed for"):
             await terminal.run(IGNORED)
 
-    shell(each, 20.0, Limits(cpu_s=2))
+    shell(each, 20.0, SandboxLimits(cpu_s=2))
 
 
 def test_what_children_computed_is_counted_once() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         await terminal.run(
             IGNORED.replace("SIG_IGN", "SIG_DFL").replace("while os", "os.waitpid(child, 0)\n    while os")
         )
@@ -229,7 +231,7 @@ def test_what_children_computed_is_counted_once() -> None:
 
 
 def test_a_command_that_is_too_long_or_holds_a_zero_byte_is_not_begun() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         for command in ("#" * 40_000, "echo a\0b"):
             ran = await terminal.run(command)
             assert ran.status is None and "at most" in ran.note
@@ -239,7 +241,7 @@ def test_a_command_that_is_too_long_or_holds_a_zero_byte_is_not_begun() -> None:
 
 
 def test_files_of_the_host_s_side_and_of_the_shell_s_are_the_same_ones() -> None:
-    async def each(terminal: Terminal) -> None:
+    async def each(terminal: TerminalSession) -> None:
         files = Files(terminal.jail.disks[0], owner())
         files.write("in/a.txt", b"host\n")
         assert (await terminal.run("cat in/a.txt; echo shell >> in/a.txt; ln -s /etc/passwd b.txt")).output == "host\n"
@@ -256,7 +258,7 @@ def test_a_program_is_asked_in_a_jail_of_its_own_and_one_that_hangs_or_ends_ever
     trial = Trial("a.py", "f", (((1,), 2), ((2,), 3)))
 
     async def asked(program: bytes) -> tuple[object, ...]:
-        return await answers_of(trial, {"a.py": program}, Limits())
+        return await answers_of(trial, {"a.py": program}, SandboxLimits())
 
     assert run(asked(b"def f(x):\n    return x + 1\n")) == (2, 3)
     assert run(asked(b"import os, signal\nos.kill(-1, signal.SIGKILL)\n")) == ()
@@ -269,7 +271,7 @@ def test_a_program_has_what_stands_beside_it_and_a_tuple_is_no_list_and_its_test
 
     async def asked(**sources: str) -> tuple[object, ...]:
         files = {f"{name}.py": source.encode() for name, source in sources.items()}
-        return await answers_of(trial, {"test_a.py": b"from a import f\nassert f(2) == [2]\n"} | files, Limits())
+        return await answers_of(trial, {"test_a.py": b"from a import f\nassert f(2) == [2]\n"} | files, SandboxLimits())
 
     assert run(asked(a="from beside import f\n", beside="def f(x):\n    return [x]\n")) == ([1],)
     assert run(asked(a="def f(x):\n    return [x]\n", json="raise ValueError")) == ([1],)
@@ -311,7 +313,7 @@ def test_nothing_outlives_a_process_that_is_killed_outright() -> None:
 def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     async def cancelled() -> None:
         for pause in (0.0, 0.002, 0.01, 0.02):
-            opening = asyncio.ensure_future(Terminal.open(Limits(), 1.0))
+            opening = asyncio.ensure_future(TerminalSession.open(SandboxLimits(), 1.0))
             await asyncio.sleep(pause)
             opening.cancel()
             await asyncio.wait((opening,))

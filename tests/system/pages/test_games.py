@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.games.players import Played, again, alike, at_random, play, scripted
 from environments.games.environment import GamesConfig, GamesEnvironment
-from environments.games.sandbox import GameSandbox, GameScore, Reading
+from environments.games.sandbox import GameSandbox, GameScore, GameState
 from environments.pool import SandboxPool
 from schemas.action import Click, Hotkey, Wait
 from schemas.failure import TrajectoryFailure
@@ -143,8 +143,8 @@ def test_a_game_of_one_s_own_is_read_by_expressions_over_its_top_level(tmp_path:
 
     asked, once, waited, _, last = in_sandbox(own(tmp_path, wait_ms=3000), press)
     assert asked == "Press."
-    assert (once[0], once[1].reward, once[1].done) == (Reading(False, 2, 0), 0.25, False)
-    assert waited[0] == Reading(False, 2, 3)
+    assert (once[0], once[1].reward, once[1].done) == (GameState(False, 2, 0), 0.25, False)
+    assert waited[0] == GameState(False, 2, 3)
     assert (last[0].over, last[1].reward, last[1].done) == (True, 0.75, True)
     assert last[1].reaches(0.75) and not once[1].reaches(0.75)
 

@@ -19,7 +19,7 @@ from models.explorer import PageExplorer
 from models.policy import Context
 from schemas.action import Action, Click, Drag, Hotkey, Press, Release, Scroll, Type, Wait
 from schemas.failure import ActionFailure
-from schemas.observation import Element, Observation, Turn, elements_json
+from schemas.observation import Element, Observation, PastStep, elements_json
 from tests.parts import miniwob
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ async def explored(pool: SandboxPool, template: str, seed: int) -> list[tuple[by
             reply = PageExplorer().act([Context(shown.instruction, turns, shown, seed)])[0]
             assert reply.action is not None
             await sandbox.perform(reply.action)
-            turns = (*turns, Turn("", reply.action_text, shown))
+            turns = (*turns, PastStep("", reply.action_text, shown))
             outcome = await sandbox.verify(InPageReward())
             seen.append((shown.png, elements_json(shown.elements), outcome.reward))
     return seen

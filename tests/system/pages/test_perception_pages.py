@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from curation.perception.agreement import Agreement, agreement, words
+from curation.perception.agreement import WordRecall, agreement, words
 from curation.perception.caption import captions
 from curation.perception.description import descriptions
 from curation.perception.marks import marks
 from curation.perception.question import questions
-from curation.perception.screen import Perceived, Screen
+from curation.perception.screen import Perceived, RecognisedScreen
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.policy import Context
 from models.readers.rapid import RapidReader
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from tests.parts import miniwob
 
 PAGES = miniwob(pages=1)
@@ -47,35 +47,38 @@ COUNT = """(() => {
 COUNTED = ("buttons", "text fields", "checkboxes", "radio buttons")
 
 
-async def look() -> list[tuple[Screen, dict[str, int]]]:
-    found: dict[str, tuple[Screen, dict[str, int]]] = {}
+async def look() -> list[tuple[RecognisedScreen, dict[str, int]]]:
+    found: dict[str, tuple[RecognisedScreen, dict[str, int]]] = {}
     async with SandboxPool([PAGES]) as pool:
         for template in TEMPLATES:
             async with pool.lease(PAGES.task(template), 5) as sandbox:
-                turns: tuple[Turn, ...] = ()
+                turns: tuple[PastStep, ...] = ()
                 for _ in range(STEPS):
                     seen = await sandbox.observe(elements=True)
                     box: Any = sandbox
                     counts: dict[str, int] = dict(zip(COUNTED, await box._page.evaluate(COUNT), strict=True))
                     digest = hashlib.sha256(seen.png).hexdigest()
-                    found[digest] = Screen(digest, seen.width, seen.height, seen.elements, "page", seen.png), counts
+                    found[digest] = (
+                        RecognisedScreen(digest, seen.width, seen.height, seen.elements, "page", seen.png),
+                        counts,
+                    )
                     reply = PageExplorer().act([Context(seen.instruction, turns, seen, 5)])[0]
                     assert reply.action is not None
                     await sandbox.perform(reply.action)
-                    turns = (*turns, Turn("", reply.action_text, seen))
+                    turns = (*turns, PastStep("", reply.action_text, seen))
     return list(found.values())
 
 
 @pytest.fixture(scope="module")
-def screens() -> list[tuple[Screen, dict[str, int]]]:
+def screens() -> list[tuple[RecognisedScreen, dict[str, int]]]:
     return asyncio.run(look())
 
 
-def told(screen: Screen) -> list[Perceived]:
+def told(screen: RecognisedScreen) -> list[Perceived]:
     return [one for make in (descriptions, captions, questions, marks) for one in make(screen, 9)]
 
 
-def test_counts_are_those_of_the_document(screens: list[tuple[Screen, dict[str, int]]]) -> None:
+def test_counts_are_those_of_the_document(screens: list[tuple[RecognisedScreen, dict[str, int]]]) -> None:
     asked: Counter[str] = Counter()
     for screen, counts in screens:
         for one in questions(screen, 40):
@@ -87,9 +90,9 @@ def test_counts_are_those_of_the_document(screens: list[tuple[Screen, dict[str, 
 
 
 def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what_the_page_knows(
-    screens: list[tuple[Screen, dict[str, int]]],
+    screens: list[tuple[RecognisedScreen, dict[str, int]]],
 ) -> None:
-    reader, whole = RapidReader(), Agreement()
+    reader, whole = RapidReader(), WordRecall()
     quoted = seen = 0
     for screen, _ in screens:
         lines = reader.read(screen.png)

@@ -17,7 +17,7 @@ from environments.verifier import Verifier
 from schemas import action as act
 from schemas.observation import Outcome
 from schemas.tables.task import GuiTask
-from schemas.world import Check, Entity, Setup, State, score
+from schemas.world import Entity, FieldCheck, Setup, State, score
 from tasks.synthesize.synthesize import task_of
 from tests.unit.curation.synthesis.parts import NAMES, NOTHING, WORLD, decided, proposed
 from tests.unit.curation.synthesis.searching import steps_in
@@ -90,7 +90,7 @@ def test_every_state_of_a_made_task_can_be_set_and_is_scored_as_its_checks_say()
     asyncio.run(all_of())
 
 
-def _checks(task: GuiTask) -> tuple[Check, ...]:
+def _checks(task: GuiTask) -> tuple[FieldCheck, ...]:
     return Setup.model_validate_json(task.setup or "").checks
 
 

@@ -17,7 +17,7 @@ from tasks.collect.plan import finished
 from tasks.collect.records import drop_unfinished, write
 from tasks.collect.stream import roll_out_and_train
 from tasks.running.run import run_of
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.shared.weights import load_policy
 from tasks.train.groups import planned_groups
 from tests.clicker import clicked
@@ -79,7 +79,7 @@ def run(config: Config, lake: Lake, groups: int, pause_s: float = 0.0) -> dict[s
     drop_unfinished(lake, 1)
     planned = planned_groups(run_of(config), 1, task, groups * config.train.group.size, PARENT)
     left = missing(planned, finished(lake, 1))
-    recipe = Recipe(CANDIDATE, PARENT, 1, lake.versions())
+    recipe = PolicyRecipe(CANDIDATE, PARENT, 1, lake.versions())
     policy = load_policy(config, lake, PARENT)
     return roll_out_and_train(config, lake, recipe, left, policy, lambda records: write(lake, records)).model_dump()
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from schemas.config.training import TrainConfig
 from tasks.launching.trainer_process import TrainerProcess
 
@@ -23,12 +23,14 @@ def on(plan: Job, out: str, **train: object) -> Job:
     return plan.model_copy(update={"out": plan.out.with_name(out), "train": TrainConfig.model_validate(fields)})
 
 
-def trained(plan: Job, meanwhile: Callable[[Message], None] = lambda message: None) -> tuple[Message, list[Message]]:
+def trained(
+    plan: Job, meanwhile: Callable[[TrainerReport], None] = lambda message: None
+) -> tuple[TrainerReport, list[TrainerReport]]:
     """What a training came to, and all it said; what happens meanwhile is done at every message."""
-    folder, heard = plan.out.with_name(f"{plan.out.name}-work"), list[Message]()
+    folder, heard = plan.out.with_name(f"{plan.out.name}-work"), list[TrainerReport]()
     folder.mkdir()
 
-    def hear(message: Message) -> None:
+    def hear(message: TrainerReport) -> None:
         heard.append(message)
         meanwhile(message)
 

@@ -16,7 +16,7 @@ from learning.data.sample import write_screenshots
 from learning.job import Job
 from learning.trainer import train
 from learning.writing import result_of
-from models.serving.served import Served
+from models.serving.served import ModelServer
 from models.serving.server import ServerModel
 from models.weights import ADAPTER, Weights
 from schemas.config.sections import PolicyConfig
@@ -48,7 +48,7 @@ class Server:
         command = f"{sys.executable} -m tests.system.parts.model_server {kind} {{checkpoint}} {{port}} {self.calls_in} "
         given = {"command": command + " ".join(more), "update": kind, "logprobs": True, "concurrency": 4}
         self.config = PolicyConfig(server=ServerConfig.model_validate(given))
-        self.served = Served(self.config.server, folder / "log")
+        self.served = ModelServer(self.config.server, folder / "log")
 
     def model(self, directory: Path, version: str, patch: pytest.MonkeyPatch) -> ServerModel:
         patch.setattr("models.serving.server.served_by", lambda *_: self.served)

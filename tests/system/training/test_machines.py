@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from learning.identity import steps_folder
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from schemas.failure import FlywheelError
 from storage.objects import open_store
 from tests.processes import left, mentioning, running, words
@@ -57,11 +57,11 @@ def processes(module: str) -> list[psutil.Process]:
     return [one for one in found if "torch.distributed.run" not in words(one)]
 
 
-def strike(number: signal.Signals, module: str, plan: Job) -> Callable[[Message], None]:
+def strike(number: signal.Signals, module: str, plan: Job) -> Callable[[TrainerReport], None]:
     """Once half of the steps are made and a checkpoint is there: a signal to the last process of this kind."""
     struck: list[int] = []
 
-    def meanwhile(message: Message) -> None:
+    def meanwhile(message: TrainerReport) -> None:
         if not struck and (message.step or 0) >= 20 and list(steps_folder(plan).glob("*/manifest.json")):
             last = processes(module)[-1]
             struck.append(last.pid)
@@ -126,7 +126,7 @@ def test_a_machine_that_dies_is_gone_on_without_from_the_last_checkpoint(plan: J
     lost = on(plan, "lost", launch="torchrun", processes=1, machines=machines, hung_s=6)
     die = strike(signal.SIGKILL, "tasks.launching.node", lost)
 
-    def meanwhile(message: Message) -> None:
+    def meanwhile(message: TrainerReport) -> None:
         die(message)
         if len(processes("tasks.launching.node")) < 2:
             gone.touch()
@@ -164,7 +164,7 @@ def test_an_interrupted_run_ends_what_a_command_started_and_cancels_it(
     )
     seen: list[psutil.Process] = []
 
-    def interrupt(message: Message) -> None:
+    def interrupt(message: TrainerReport) -> None:
         if message.step is not None:
             seen.extend(mentioning(str(tmp_path), psutil.process_iter()))
             raise Enough
@@ -251,7 +251,7 @@ def test_a_training_on_s3_goes_on_from_its_checkpoint_there_and_leaves_nothing_b
     store = open_store(f"s3://{BUCKET}/elsewhere")
     struck: list[int] = []
 
-    def kill(message: Message) -> None:
+    def kill(message: TrainerReport) -> None:
         if not struck and any("/steps/step-" in name and name.endswith("manifest.json") for name in store.sizes()):
             shutil.rmtree(tmp_path / "scratch")
             for one in processes("tasks.launching.node"):

@@ -9,7 +9,7 @@ import pytest
 
 from curation.synthesis.acceptance import decide
 from curation.synthesis.leaks import held_out
-from curation.synthesis.maker import Material, Parent, Proposal, maker_of
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from environments.miniwob.sandbox import MiniwobSandbox
 from environments.pool import SandboxPool
@@ -18,7 +18,7 @@ from environments.sandbox import Sandbox
 from schemas import action as act
 from schemas.config.section import Section
 from schemas.observation import Outcome
-from schemas.world import Check, State, World
+from schemas.world import FieldCheck, State, World
 from tasks.synthesize.synthesize import task_of
 from tests.parts import miniwob
 
@@ -27,17 +27,17 @@ TASKS = [MINIWOB.task(name) for name in ("click-test", "click-test-2")]
 READER = reward_maker_of("reader", {})
 
 
-def pairs() -> list[Proposal]:
+def pairs() -> list[ProposedTask]:
     parents = [Parent(one.task_id, one.instruction, one.max_steps) for one in TASKS]
-    material = Material("miniwob", MINIWOB.world, parents)
+    material = MakerInputs("miniwob", MINIWOB.world, parents)
     return list(islice(maker_of("compose", {}).propose(material, random.Random(0)), 10))
 
 
 class AllDone(RewardMaker[Section]):
     """Wants two tasks done, whatever the words."""
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
-        return (Check(field="rewards", value=[1.0, 1.0]),)
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
+        return (FieldCheck(field="rewards", value=[1.0, 1.0]),)
 
 
 async def click(sandbox: Sandbox, name: str) -> None:

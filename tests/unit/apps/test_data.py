@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.commands.data import export, import_
-from curation.converters.files import Source
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError
 from tests.unit.apps.conftest import Place, make_place
@@ -23,7 +23,7 @@ def test_every_format_is_written_from_a_lake_and_read_again(
     count = place.lake.count("verdicts", {"iteration": [0, 1], "gate": "route", "route": "sft"})
     assert (said["trajectories"], said["format"], said["directory"]) == (count, name, str(out))
     assert said["routes"] == {"sft": count}
-    records = [one for _, one in FORMATS.class_of(name)().read(Source(out))]
+    records = [one for _, one in FORMATS.class_of(name)().read(ImportSource(out))]
     assert len(records) == count > 0
     assert {one.about.lake for one in records if not isinstance(one, Exception)} == {place.lake.lake_id}
     with pytest.raises(UsageError, match="is not an empty folder"):

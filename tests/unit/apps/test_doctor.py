@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from apps.commands.plan import plan_of
-from schemas.check import Check
+from schemas.check import CheckReport
 from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from tasks.preflight.machine import LOCK, compare_packages
 from tasks.preflight.preflight import examine, planned, probes, require
 
 
-def found(config: Config, name: str) -> Check:
+def found(config: Config, name: str) -> CheckReport:
     return next(probe.check() for probe in probes(config) if probe.name == name)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apps.commands.forgetting import forget_trajectories
-from apps.commands.lineage import Maker, lineage_of, show_lineage
+from apps.commands.lineage import Contributor, lineage_of, show_lineage
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from tests.unit.apps.conftest import make_place
@@ -88,7 +88,7 @@ def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_i
     row = lake.read("policies", where={"policy_version": "policy-0001"}).to_pylist()[0]
     lake.upsert("policies", [{**row, "data_versions": json.dumps(lake.versions())}])
     found = lineage_of(lake, "policy-0001")
-    assert found.makers == [Maker("judge", "strict-2", None, 1), Maker("thought", "actre", "qwen-7b", 1)]
+    assert found.makers == [Contributor("judge", "strict-2", None, 1), Contributor("thought", "actre", "qwen-7b", 1)]
     assert (found.shown["repeats"], found.shown["training_set"], found.decision) == (None, None, None)
     assert lineage_of(lake, used).thoughts == {("actre", "qwen-7b"): 1}
 

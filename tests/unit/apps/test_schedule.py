@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.schedule.processes import Kept
+from apps.schedule.processes import ServiceProcess
 from schemas.failure import FlywheelError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -50,7 +50,7 @@ def test_a_part_that_ended_is_named_with_its_last_line_unless_a_signal_ended_it(
 ) -> None:
     (tmp_path / "ending.py").write_text(f"import os, signal, sys\nprint('an old warning', flush=True)\n{end}\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    part = Kept("server", ["ending"], tmp_path / "log")
+    part = ServiceProcess("server", ["ending"], tmp_path / "log")
     part.process.wait(timeout=60)
     with pytest.raises(FlywheelError) as raised:
         part.check()

@@ -407,9 +407,9 @@ auth: |"auth": "|auth=YWRh|X-Amz-Signature=|db_pass=|PGPASSWORD=""".replace("\n"
 
 @pytest.mark.parametrize("unit", [*UNITS, "\n", "password:\n"])
 def test_a_text_made_to_be_slow_is_not(unit: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     find((unit * 30_000)[:30_000], apart=[one.span() for one in COORDINATES.finditer((unit * 30_000)[:30_000])])
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_random_texts_are_redacted_without_loss_of_what_lies_between() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from curation.intervals import paired
-from curation.promotion import Rule, better, look, not_worse
+from curation.promotion import PromotionRule, better, look, not_worse
 
 TASKS, LOOKS = 15, (5, 10, 15)
 CANDIDATE = not_worse(0.03, 0.05, 0.05, 0.05, "tolerance")
@@ -18,7 +18,7 @@ REPRODUCTION = better(0.05, 0.05, 0.05)
 
 
 def outcomes(
-    rule: Rule,
+    rule: PromotionRule,
     difference: float,
     disagree: float,
     times: int = 400,
@@ -55,7 +55,7 @@ def test_what_is_worse_by_the_first_hypothesis_is_promoted_as_rarely_as_stated(d
     [(CAUTIOUS, CAUTIOUS.low, "promote"), (CAUTIOUS, CAUTIOUS.high, "reject"), (REPRODUCTION, 0.0, "promote")],
 )
 def test_looking_after_every_seed_errs_no_more_often_than_stated(
-    rule: Rule, difference: float, wrong: str, between: int
+    rule: PromotionRule, difference: float, wrong: str, between: int
 ) -> None:
     shares, _ = outcomes(rule, difference, 0.4, looks=[*range(between, 15, between), 15])
     assert shares[wrong] <= 0.05
@@ -64,7 +64,7 @@ def test_looking_after_every_seed_errs_no_more_often_than_stated(
 @pytest.mark.parametrize("rule", [CAUTIOUS, BOUNDED])
 @pytest.mark.parametrize(("tasks", "looks"), [(5, range(1, 16)), (5, LOOKS), (1, range(5, 61, 5))])
 def test_on_small_suites_of_pairs_that_are_nearly_all_drawn_it_errs_no_more_often_than_stated(
-    rule: Rule, tasks: int, looks: Sequence[int]
+    rule: PromotionRule, tasks: int, looks: Sequence[int]
 ) -> None:
     shares, _ = outcomes(rule, rule.low, 0.08, looks=looks, tasks=tasks)
     assert shares["promote"] <= rule.alpha

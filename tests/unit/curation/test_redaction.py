@@ -5,7 +5,15 @@ import io
 import pytest
 from PIL import Image
 
-from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, Found, Picture, StepAbout
+from curation.converters.exchanged import (
+    About,
+    Correction,
+    Exchanged,
+    ExchangedStep,
+    Picture,
+    StepAbout,
+    StepAssessment,
+)
 from curation.redaction import Redactor, painted, typed
 from schemas.action import Click, Type, to_json
 from schemas.observation import Element
@@ -32,7 +40,7 @@ def login(screen: Picture, after: Picture | None = None) -> Exchanged:
     steps = (
         ExchangedStep(screen, "I click it", Click(x=0.2, y=0.45)),
         ExchangedStep(
-            screen, "I type hunter22 there", Type(content="hunter22\n"), found=Found(None, None, f"to {MAIL}")
+            screen, "I type hunter22 there", Type(content="hunter22\n"), found=StepAssessment(None, None, f"to {MAIL}")
         ),
         ExchangedStep(screen, "", Click(x=0.2, y=0.65)),
         ExchangedStep(screen, "", Type(content="weather"), error="hunter22 is no word", extra={"verl": [MAIL, 1]}),

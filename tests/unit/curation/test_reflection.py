@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from curation.reflection import (
-    Correction,
-    Search,
+    CorrectedTrajectory,
+    FailureSearch,
     annotation_of,
     finding_of,
     hinted,
@@ -37,7 +37,7 @@ def trajectory(**changes: Any) -> Trajectory:
     return Trajectory(**DEFAULTS["trajectories"] | {"success": False, "reward": -1.0} | changes)
 
 
-def tried(search: Search, succeeds: set[int]) -> list[int]:
+def tried(search: FailureSearch, succeeds: set[int]) -> list[int]:
     """The states that are tried where only these succeed, at the first attempt."""
     order: list[int] = []
     while (state := search.next()) is not None:
@@ -47,27 +47,27 @@ def tried(search: Search, succeeds: set[int]) -> list[int]:
 
 
 def test_the_search_begins_where_the_trajectory_ended_and_stops_at_the_first_success_there() -> None:
-    search = Search(range(6), 2)
+    search = FailureSearch(range(6), 2)
     assert tried(search, {5}) == [5] and search.best == 5
 
 
 def test_it_goes_back_in_strides_that_double_and_then_halves_what_is_left() -> None:
-    search = Search(range(8), 1)
+    search = FailureSearch(range(8), 1)
     assert tried(search, set(range(5))) == [7, 6, 4, 5] and search.best == 4
 
 
 def test_a_state_is_tried_so_often_before_an_earlier_one() -> None:
-    search = Search(range(2), 3)
+    search = FailureSearch(range(2), 3)
     assert tried(search, set()) == [1, 1, 1, 0, 0, 0] and search.best is None
 
 
 def test_a_known_error_step_is_where_it_begins() -> None:
-    assert tried(Search([0, 2, 5], 1, hint=4), {2}) == [2]
-    assert tried(Search([3, 4], 1, hint=1), {3}) == [3]
+    assert tried(FailureSearch([0, 2, 5], 1, hint=4), {2}) == [2]
+    assert tried(FailureSearch([3, 4], 1, hint=1), {3}) == [3]
 
 
 def test_a_trajectory_without_steps_has_nothing_to_search() -> None:
-    assert Search([], 1).next() is None
+    assert FailureSearch([], 1).next() is None
 
 
 def test_a_state_is_the_last_showing_of_its_screen_and_nothing_follows_a_reply_without_an_action() -> None:
@@ -86,10 +86,10 @@ def test_after_what_changed_nothing_the_fatal_action_is_the_error_and_the_reject
     steps = [step(0, "a", 0.1, "a"), step(1, "a", 0.2, "a"), step(2, "a", 0.3, "z")]
     states = states_of(trajectory(), steps, 7)
     for known in (None, 0, 2):
-        search = Search(states, 3, hinted(states, steps, known))
+        search = FailureSearch(states, 3, hinted(states, steps, known))
         assert tried(search, {2}) == [2] and search.best == 2
     verified = trajectory(trajectory_id="t1", success=True, continues="t0", replayed=2)
-    found = Correction(trajectory(), steps, verified, [*steps[:2], step(2, "a", 0.7)])
+    found = CorrectedTrajectory(trajectory(), steps, verified, [*steps[:2], step(2, "a", 0.7)])
     assert finding_of(found, NOW).step == 2
     pair = pair_of(found)
     assert pair is not None and (pair.step, pair.rejected[-20:]) == (2, "start_box='(300,500)')"[-20:])
@@ -112,11 +112,11 @@ def test_only_a_trajectory_that_went_on_after_its_error_can_recover() -> None:
     assert not recoverable(trajectory(termination="truncated"), steps, 1)
 
 
-def correction(reflects: bool = False, x: float = 0.7) -> Correction:
+def correction(reflects: bool = False, x: float = 0.7) -> CorrectedTrajectory:
     recorded = [step(0, "a", 0.1), step(1, "b", 0.2), step(2, "c", 0.3)]
     performed = [step(0, "a", 0.1), step(1, "b", x, policy_version="explorer-3")]
     verified = trajectory(trajectory_id="t1", success=True, continues="t0", replayed=1)
-    return Correction(trajectory(), recorded, verified, performed, reflects)
+    return CorrectedTrajectory(trajectory(), recorded, verified, performed, reflects)
 
 
 def test_a_correction_is_an_annotation_a_finding_and_a_pair_whose_sides_both_have_a_thought() -> None:

@@ -2,16 +2,16 @@
 
 import pytest
 
-from curation.thoughts import Limits, fault_of, names_place, patterns_of
+from curation.thoughts import ThoughtLimits, fault_of, names_place, patterns_of
 from models.policy import Context
-from models.thinkers.thinker import Case, Thought
+from models.thinkers.thinker import ThinkerCase, ThinkerThought
 from schemas.action import Click, Drag, Type
 from schemas.observation import Element, Observation
 
 BUTTON = Element("red", "button", (0.1, 0.4, 0.3, 0.5), True)
 CLICK = Click(x=0.15, y=0.45)
-CASE = Case(Context("Click.", (), Observation(b"", 160, 210, "Click.", (BUTTON,)), 0), CLICK)
-LIMITS = Limits(longest=60, phrases=3)
+CASE = ThinkerCase(Context("Click.", (), Observation(b"", 160, 210, "Click.", (BUTTON,)), 0), CLICK)
+LIMITS = ThoughtLimits(longest=60, phrases=3)
 
 
 @pytest.mark.parametrize(
@@ -29,17 +29,17 @@ LIMITS = Limits(longest=60, phrases=3)
     ],
 )
 def test_a_thought_that_explains_an_action_is_turned_away_with_a_reason(text: str, reason: str) -> None:
-    assert fault_of(Thought(text), CASE, hidden=False, limits=LIMITS) == reason
+    assert fault_of(ThinkerThought(text), CASE, hidden=False, limits=LIMITS) == reason
 
 
 def test_a_bootstrapped_thought_is_kept_where_it_led_to_the_same_element() -> None:
     def fault(action: Click | Type | None) -> str:
-        return fault_of(Thought("Red.", action=action), CASE, hidden=True, limits=LIMITS)
+        return fault_of(ThinkerThought("Red.", action=action), CASE, hidden=True, limits=LIMITS)
 
     assert fault(Click(x=0.28, y=0.41)) == ""
     assert fault(Click(x=0.6, y=0.45)) == fault(Type(content="red")) == "led to another action"
     assert fault(None) == "led to no action"
-    assert fault_of(Thought("", failure="503"), CASE, hidden=True, limits=LIMITS) == "no answer: 503"
+    assert fault_of(ThinkerThought("", failure="503"), CASE, hidden=True, limits=LIMITS) == "no answer: 503"
 
 
 def test_both_ends_of_a_drag_are_places() -> None:
@@ -56,7 +56,7 @@ def test_hundredths_and_numbers_with_their_whole_are_places_too() -> None:
 
 
 def test_patterns_are_those_that_the_author_names_else_those_that_the_words_tell() -> None:
-    assert patterns_of(Thought("First red.", ("reflection",))) == ["reflection"]
-    told = patterns_of(Thought("Red is done. I still have to click blue. Perhaps it is below."))
+    assert patterns_of(ThinkerThought("First red.", ("reflection",))) == ["reflection"]
+    told = patterns_of(ThinkerThought("Red is done. I still have to click blue. Perhaps it is below."))
     assert told == ["long_term_consistency", "milestone_recognition", "trial_and_error"]
-    assert patterns_of(Thought("I click red.")) == []
+    assert patterns_of(ThinkerThought("I click red.")) == []

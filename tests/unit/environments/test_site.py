@@ -17,7 +17,7 @@ from schemas.failure import UsageError
 from schemas.observation import Observation, Outcome
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
-from schemas.world import Check, Setup, score
+from schemas.world import FieldCheck, Setup, score
 
 DRAWN = SiteEnvironment("site", SiteConfig(kind="site", skin="drawn", browsers=1, pages=2))
 
@@ -109,7 +109,7 @@ def test_whoever_fills_the_cart_where_a_note_was_asked_for_has_no_reward_until_i
 
 
 def test_a_made_task_starts_in_its_state_and_its_reward_is_what_its_checks_say() -> None:
-    setup = Setup(initial={**START, "page": "cart"}, checks=(Check(field="note", value="Thank  you"),))
+    setup = Setup(initial={**START, "page": "cart"}, checks=(FieldCheck(field="note", value="Thank  you"),))
     verifier = verifier_of("state")
     assert verifier is not None
 

@@ -14,7 +14,7 @@ from models.policy import Context
 from models.random_vlm import build_random
 from models.serving.local import TransformersModel
 from schemas.config.training import GroupConfig, PpoConfig, PreferenceConfig
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from tests.unit.learning.chats import POLICY, TRAIN
 from tests.unit.learning.samples import HEIGHT, WIDTH, WORDS, samples
 
@@ -42,7 +42,7 @@ def rolled_out(
     for at, sample in enumerate(made):
         shown = (digests[at - 1], digests[at]) if at % 2 else (digests[at],)
         screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in shown]
-        turns = (Turn("Wait.", "wait()", screens[0]),) if at % 2 else ()
+        turns = (PastStep("Wait.", "wait()", screens[0]),) if at % 2 else ()
         chat = family.chat(Context(sample.instruction, turns, screens[-1], at))
         (completion,) = runner.generate([chat], [at], TEMPERATURE, POLICY.max_new_tokens)
         said = (SAID,) * len(turns)

@@ -13,8 +13,8 @@ from PIL import Image
 from learning.judging.calibration import best_threshold, platt
 from learning.judging.cases import Cases, Example
 from learning.judging.fit import Effort, Fitted, fit
-from learning.judging.points import Points, Reading
-from models.judges.judge import Case
+from learning.judging.points import LabelledPoint, Points
+from models.judges.judge import JudgeCase
 from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of, stacked
 from models.judges.local.judge import CONFIG, LocalJudge, LocalOptions
 from models.judges.registry import judge_of
@@ -28,17 +28,19 @@ def screen(shade: int, size: tuple[int, int] = (60, 80)) -> bytes:
     return png.getvalue()
 
 
-def case(done: bool, x: float = 0.5) -> Case:
+def case(done: bool, x: float = 0.5) -> JudgeCase:
     """A click that darkens the screen, or does not."""
     action = json.dumps({"type": "click", "x": x, "y": 0.5})
-    return Case("Make it dark.", ("Action: click()",), (screen(255), screen(40 if done else 255)), (action,))
+    return JudgeCase("Make it dark.", ("Action: click()",), (screen(255), screen(40 if done else 255)), (action,))
 
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     folder = tmp_path_factory.mktemp("judge")
     examples = [Example(case(bool(n % 2), n / 40), bool(n % 2), f"fake/dark {n}") for n in range(40)]
-    readings = [Reading(screen(shade), 0.5, 0.5, name, "button") for shade, name in ((40, "dark"), (255, "light"))]
+    readings = [
+        LabelledPoint(screen(shade), 0.5, 0.5, name, "button") for shade, name in ((40, "dark"), (255, "light"))
+    ]
     train, validation = Cases(folder / "train"), Cases(folder / "validation")
     for at in range(0, 40, 7):
         train.add(examples[at : at + 7])
@@ -83,9 +85,9 @@ def test_a_folder_that_holds_no_judge_is_refused_by_name(fitted: Fitted, tmp_pat
 def test_odd_cases_are_judged_too(fitted: Fitted, tmp_path: Path) -> None:
     fitted.write(tmp_path)
     judge = LocalJudge(LocalOptions(checkpoint=str(tmp_path)))
-    wide = Case("<b>" * 500 + ' "', ("?",), (screen(90, (1920, 1080)),), (None,))
-    number = Case("9" * 5000, (), (b"no picture",), ('{"type":"drag","x":1,"y":1,"to_x":0,"to_y":0}',))
-    assert all(0 <= (one.score or 0.0) <= 1 for one in judge.score([wide, number, Case("", (), ())]))
+    wide = JudgeCase("<b>" * 500 + ' "', ("?",), (screen(90, (1920, 1080)),), (None,))
+    number = JudgeCase("9" * 5000, (), (b"no picture",), ('{"type":"drag","x":1,"y":1,"to_x":0,"to_y":0}',))
+    assert all(0 <= (one.score or 0.0) <= 1 for one in judge.score([wide, number, JudgeCase("", (), ())]))
 
 
 def test_around_a_point_the_screen_keeps_its_pixels_and_beyond_its_edge_it_is_white() -> None:
@@ -100,7 +102,7 @@ def test_around_a_point_the_screen_keeps_its_pixels_and_beyond_its_edge_it_is_wh
 
 
 def test_a_case_becomes_arrays_of_one_size_and_a_name_is_read_by_its_parts() -> None:
-    assert features_of(case(True)).numbers.shape == features_of(Case("", (), ())).numbers.shape
+    assert features_of(case(True)).numbers.shape == features_of(JudgeCase("", (), ())).numbers.shape
     assert (grams_of("Ok") == grams_of(" ok ")).all() and not (grams_of("ok") == grams_of("no")).all()
     assert not grams_of("").any()
 
@@ -116,7 +118,7 @@ def test_calibration_finds_the_scale_that_made_the_outcomes_and_the_threshold_th
 def test_of_many_points_a_fair_draw_is_kept_and_each_keeps_its_name(tmp_path: Path) -> None:
     points = Points(tmp_path / "points", random.Random(1), most=50)
     for number in range(1000):
-        points.add(Reading(screen(number % 250), 0.5, 0.5, f" Name-{number} ", "a" if number < 500 else "b"))
+        points.add(LabelledPoint(screen(number % 250), 0.5, 0.5, f" Name-{number} ", "a" if number < 500 else "b"))
     assert len(points) == 50 and points.kinds == ["", "a", "b"]
     crops, names, which, kinds = points.draw(400, np.random.default_rng(0), points.kinds)
     assert crops.shape == (400, *CROP) and which.min() >= 0 and names.shape[0] == int(which.max()) + 1 <= 50

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from learning.identity import sweep
-from learning.job import Message
+from learning.job import TrainerReport
 from learning.launch import processes_of
 from learning.trainer import train
 from learning.writing import sweep_leftovers
@@ -42,7 +42,7 @@ def test_whatever_libraries_print_goes_to_the_log_and_is_no_message(
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "noise"), prepend=":")
     parent(tmp_path)
-    messages: list[Message] = []
+    messages: list[TrainerReport] = []
     with TrainerProcess(job(tmp_path, steps=1, processes=2), tmp_path) as trainer:
         told = trainer.listen(messages.append)
     assert told.loss > 0 and told.processes == 2 and told.device == "cpu"

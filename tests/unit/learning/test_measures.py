@@ -13,7 +13,7 @@ from learning.algorithms.method import method_of
 from learning.data.rollouts import read_rollouts
 from learning.data.sampler import Sampler
 from learning.engines.fsdp.costs import peak_of
-from learning.job import Job, Message
+from learning.job import Job, TrainerReport
 from learning.learner import Learner
 from learning.trainer import refs_of, train
 from models.families.registry import reply_limit
@@ -28,13 +28,13 @@ def sampler_of(plan: Job) -> Sampler:
     return Sampler([one.weight for one in method_of(plan.train).read(plan.samples)], plan.seed)
 
 
-def messages_of(plan: Job, folder: Path, processes: int = 1) -> list[Message]:
+def messages_of(plan: Job, folder: Path, processes: int = 1) -> list[TrainerReport]:
     """The points of a training in a process of its own."""
     folder.mkdir(exist_ok=True)
     alone = plan.model_copy(
         update={"train": plan.train.model_copy(update={"processes": processes}), "out": folder / "out"}
     )
-    messages: list[Message] = []
+    messages: list[TrainerReport] = []
     with TrainerProcess(alone, folder) as trainer:
         trainer.listen(messages.append)
     return [one for one in messages if one.step is not None]

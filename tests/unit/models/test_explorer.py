@@ -9,7 +9,7 @@ from models.explorer import KEYS, PageExplorer
 from models.families.dialects import format_action
 from models.policy import Context
 from schemas.action import Action, Click, Hotkey
-from schemas.observation import Element, Observation, Turn
+from schemas.observation import Element, Observation, PastStep
 
 SEEN = Observation(b"", 1, 1, "", (Element("Score 0", "text", (0.0, 0.0, 0.5, 0.1), interactive=False),))
 BLIND = Observation(b"", 1, 1, "")
@@ -17,7 +17,7 @@ BLIND = Observation(b"", 1, 1, "")
 
 def done(instruction: str, *takes: str) -> list[Action]:
     """What it does where no elements are listed, with a click before."""
-    turn = Turn("", format_action(Click(x=0.5, y=0.5), "box_v1"), BLIND)
+    turn = PastStep("", format_action(Click(x=0.5, y=0.5), "box_v1"), BLIND)
     shown = Observation(b"", 1, 1, "", takes=frozenset(takes))
     contexts = [Context(instruction, (turn,), shown, seed) for seed in range(400)]
     return [one.action for one in PageExplorer().act(contexts) if one.action is not None]

@@ -18,7 +18,7 @@ from models.tiny.packing import pack, visible
 from models.vlm import VlmPolicy
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 CONFIG = PolicyConfig(hidden=64, layers=2, vision_hidden=64, vision_layers=2, max_new_tokens=6)
 TEXTS = [f'Click on the "{name}" button.' for name in ("ok", "no", "go") for _ in range(8)]
@@ -40,7 +40,7 @@ def screen(number: int, size: tuple[int, int] = (96, 64)) -> Observation:
 
 
 def context(number: int, size: tuple[int, int] = (96, 64)) -> Context:
-    turns = tuple(Turn("Wait.", "wait()", screen(0)) for _ in range(number % 3))
+    turns = tuple(PastStep("Wait.", "wait()", screen(0)) for _ in range(number % 3))
     return Context(TEXTS[number], turns, screen(number, size), number)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from curation.converters.exchanged import Place
+from curation.converters.exchanged import RecordPlace
 from curation.converters.files import picture_of
 from environments.openenv.mapping import picture_of as openenv_picture_of
 from environments.openenv.mapping import png_of as osworld_png_of
@@ -72,7 +72,7 @@ CASES: dict[str, bytes] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_picture_is_the_same_wherever_it_enters_and_wherever_it_is_read(name: str, tmp_path: Path) -> None:
     content = CASES[name]
-    imported = picture_of(content, Place("x"), "image")
+    imported = picture_of(content, RecordPlace("x"), "image")
     stored, width, height = osworld_png_of(content)
     assert (imported.png, imported.width, imported.height) == (stored, width, height) == plain(content)
     assert openenv_picture_of(base64.b64encode(content).decode()) == (stored, width, height)

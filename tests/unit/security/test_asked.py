@@ -13,17 +13,17 @@ import pytest
 import models.serving.openai
 from curation.synthesis import endpoint as synthesis
 from models.judges.endpoint import EndpointJudge
-from models.judges.endpoint import EndpointOptions as JudgeOptions
-from models.judges.judge import Case as Judged
+from models.judges.endpoint import JudgeEndpointOptions as JudgeOptions
+from models.judges.judge import JudgeCase as Judged
 from models.policy import Context
 from models.proposers.endpoint import EndpointProposer
 from models.proposers.proposer import PROPOSERS
-from models.proposers.proposer import Resources as ProposerResources
+from models.proposers.proposer import ProposerResources as ProposerResources
 from models.serving.openai import OpenAIClient
 from models.thinkers.asked import EndpointThinker
-from models.thinkers.thinker import THINKERS, Case
+from models.thinkers.thinker import THINKERS, ThinkerCase
 from schemas.action import Type
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.text import broken, restored
 from tests.unit.curation.synthesis.parts import MATERIAL, WORLD
 from tests.unit.models.proposers.test_proposer import PageExplorer, Stubborn
@@ -34,7 +34,7 @@ TOKENS = ("<|im_end|>", "<|im_start|>", "</s>", "[INST]", "<image>", "\u25c1im_e
 OPTIONS: dict[str, Any] = {"url": "http://m.test/v1", "model": "m"}
 SEEN = Observation(b"png", 160, 210, HOSTILE)
 CONTEXT = Context(
-    HOSTILE, (Turn(HOSTILE, f"type(content='{HOSTILE}')", SEEN),), SEEN, 3, avoid=(Type(content=HOSTILE),)
+    HOSTILE, (PastStep(HOSTILE, f"type(content='{HOSTILE}')", SEEN),), SEEN, 3, avoid=(Type(content=HOSTILE),)
 )
 
 
@@ -55,20 +55,20 @@ def thinks(hidden: bool) -> Callable[[], None]:
     def ask() -> None:
         options = THINKERS.options(["endpoint"], {"endpoint": {**OPTIONS, "hidden": hidden}})["endpoint"]
         thinker = EndpointThinker(options, none())  # type: ignore[arg-type]
-        thinker.think([Case(replace(CONTEXT, avoid=()), Type(content=HOSTILE), False)], 0)
+        thinker.think([ThinkerCase(replace(CONTEXT, avoid=()), Type(content=HOSTILE), False)], 0)
 
     return ask
 
 
 def task_maker() -> None:
     parents = [replace(one, instruction=HOSTILE) for one in MATERIAL.parents]
-    made = synthesis.EndpointMaker("endpoint", synthesis.EndpointOptions(**OPTIONS))
+    made = synthesis.EndpointMaker("endpoint", synthesis.MakerEndpointOptions(**OPTIONS))
     next(made.propose(replace(MATERIAL, parents=parents), random.Random(0)))
 
 
 def reward_maker() -> None:
     with pytest.raises(synthesis.Unreadable):
-        synthesis.EndpointReward("endpoint", synthesis.EndpointOptions(**OPTIONS)).checks(HOSTILE, WORLD)
+        synthesis.EndpointReward("endpoint", synthesis.MakerEndpointOptions(**OPTIONS)).checks(HOSTILE, WORLD)
 
 
 @pytest.mark.parametrize(

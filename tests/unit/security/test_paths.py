@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from curation.converters.exchanged import Place, Refused
-from curation.converters.files import Source, Target
+from curation.converters.exchanged import RecordPlace, RecordRefused
+from curation.converters.files import ImportSource, Target
 from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.table import utc_now
@@ -22,7 +22,7 @@ from tasks.shared import paths
 PIECES = st.sampled_from(["..", ".", "", "a", "%2e%2e", "..%2f", "\\..", "~", "\0", "\x1b", "C:", "x" * 300, "ü"])
 NAMES = st.one_of(st.lists(PIECES, min_size=1, max_size=6).map("/".join), st.text(max_size=40))
 FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-ALLOWED = (FlywheelError, OSError, ValueError, Refused)
+ALLOWED = (FlywheelError, OSError, ValueError, RecordRefused)
 
 
 def tree(folder: Path) -> set[str]:
@@ -136,8 +136,8 @@ def test_a_policy_s_version_and_a_lake_s_id_name_no_folder_outside_the_work_fold
 def test_a_picture_of_an_import_is_found_below_its_folder_or_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "data/images").mkdir(parents=True, exist_ok=True)
     (tmp_path / "secret.png").write_bytes(b"\x89PNG secret")
-    with pytest.raises(Refused) as refused:
-        Source(tmp_path / "data").picture(name, Place("x"), "image")
+    with pytest.raises(RecordRefused) as refused:
+        ImportSource(tmp_path / "data").picture(name, RecordPlace("x"), "image")
     assert "none of PNG" not in str(refused.value), "it was opened"
 
 
@@ -155,5 +155,5 @@ def test_a_link_in_an_import_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "secret.png").write_bytes(b"secret")
     (tmp_path / "data/link.png").symlink_to(tmp_path / "secret.png")
-    with pytest.raises(Refused, match="leads out"):
-        Source(tmp_path / "data").picture("link.png", Place("x"), "image")
+    with pytest.raises(RecordRefused, match="leads out"):
+        ImportSource(tmp_path / "data").picture("link.png", RecordPlace("x"), "image")

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from curation.converters.exchanged import Place, Refused
+from curation.converters.exchanged import RecordPlace, RecordRefused
 from curation.converters.files import picture_of
 
 
@@ -22,5 +22,5 @@ def png(width: int, height: int) -> bytes:
 
 @pytest.mark.parametrize(("width", "height"), [(60_000, 60_000), (2**31 - 1, 1), (16_000, 16_000)])
 def test_a_picture_that_would_fill_the_memory_is_refused(width: int, height: int) -> None:
-    with pytest.raises(Refused, match=r"larger than a lake takes|no picture"):
-        picture_of(png(width, height), Place("x"), "image")
+    with pytest.raises(RecordRefused, match=r"larger than a lake takes|no picture"):
+        picture_of(png(width, height), RecordPlace("x"), "image")

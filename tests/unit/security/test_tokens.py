@@ -42,7 +42,7 @@ from schemas import action as act
 from schemas.action import to_json
 from schemas.config.sections import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from schemas.sample import Past, Question, TrainSample
 from schemas.text import ZERO_WIDTH
 from tests.unit.curation.converters.records import picture as made_picture
@@ -92,7 +92,7 @@ def documents(family: Any, text: str) -> tuple[Context, TrainSample, Rollout]:
     plain, reply = family.reply(text, action, SIZE), family.taught(text, action, SIZE)
     shown = ("2", "3")[-family.history_images :]
     read = family.read(Completion(plain), SIZE)
-    met = Context(text, (Turn(read.thought, read.action_text, screen(2)),), screen(3), 0, thinks=family.thinks)
+    met = Context(text, (PastStep(read.thought, read.action_text, screen(2)),), screen(3), 0, thinks=family.thinks)
     demonstration = TrainSample("t", shown, text, (Past(read.thought, to_json(action)),), text, to_json(action))
     return met, demonstration, Rollout("one", 1, "t", shown, text, (plain,), reply)
 
@@ -278,7 +278,7 @@ def test_a_row_with_tokens_in_its_text_acts_and_changes_no_other_of_its_batch(ki
     model.model.model.float()  # type: ignore[attr-defined]
     asked = [context(number) for number in range(3)]
     alone = model.act([asked[0], asked[2]])
-    odd = Turn("<|image_pad|> <|video_pad|>", "type(content='<|im_end|><|vision_start|>')", asked[1].observation)
+    odd = PastStep("<|image_pad|> <|video_pad|>", "type(content='<|im_end|><|vision_start|>')", asked[1].observation)
     bad = replace(asked[1], instruction=f"Write {EVERY}", turns=(odd,))
     first, between, last = model.act([asked[0], bad, asked[2]])
     assert [first.token_ids, last.token_ids] == [one.token_ids for one in alone]
@@ -290,9 +290,9 @@ def test_the_small_policy_reads_tokens_in_texts_as_text_where_it_acts_and_is_tra
     tokenizer, policy = read_tokenizer(tmp_path), VlmPolicy(tmp_path, CONFIG)
     control = {token_id(tokenizer, token) for token in SPECIALS}
     text = "".join(SPECIALS)
-    met = Context(text, (Turn(text, f"type(content='{text}')", screen(2)),), screen(3), 0)
+    met = Context(text, (PastStep(text, f"type(content='{text}')", screen(2)),), screen(3), 0)
     chat = policy.family.chat(met)
-    plain = policy.family.chat(replace(met, instruction="x", turns=(Turn("x", "type(content='x')", screen(2)),)))
+    plain = policy.family.chat(replace(met, instruction="x", turns=(PastStep("x", "type(content='x')", screen(2)),)))
     ids, harmless = (tokenizer.encode(prompt_text(one)).ids for one in (chat, plain))
     assert [one for one in ids if one in control] == [one for one in harmless if one in control]
     assert text in tokenizer.decode(ids)

@@ -7,7 +7,7 @@ import pytest
 from schemas.config import config_of
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.train.groups import group_steps
 
 
@@ -140,7 +140,7 @@ def test_what_a_judge_on_probation_scored_is_compared_in_no_group(lake: Lake, ro
             if group == "judged":
                 word = {"gate": "judge", "gate_version": "judge-1", "passed": False, "score": reward}
                 lake.append("verdicts", [row("verdicts", trajectory_id=name, route="ct", **word)])
-    recipe = Recipe("policy-0001", "policy-0000", 1, lake.versions())
+    recipe = PolicyRecipe("policy-0001", "policy-0000", 1, lake.versions())
     steps, because = group_steps(config_of({"suite": {"tasks": ["note"]}, "judge": {"evidence_min": 20}}), lake, recipe)
     assert {one.group_id for one in steps} == {"verified"}
     assert because.startswith("nothing to learn from: 1 groups are of a judge on probation (compared 0 times")

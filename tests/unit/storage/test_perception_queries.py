@@ -10,7 +10,7 @@ from schemas.action import Click, Wait, to_json
 from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.train.mixture import Part, drawn, perception_part, write_mixture
+from tasks.train.mixture import MixturePart, drawn, perception_part, write_mixture
 
 CLICK = to_json(Click(x=0.5, y=0.25))
 THINKS = {"thoughts": True, "without": 0.0}
@@ -83,7 +83,7 @@ def test_the_steps_of_failed_trajectories_are_targets_with_their_instruction_and
         ("bad", 0, 0.5),
         ("bad", 1, 0.5),
     ]
-    part = Part(weighed, "training_samples", steps=True, parameters={"history_images": 2, **THINKS})
+    part = MixturePart(weighed, "training_samples", steps=True, parameters={"history_images": 2, **THINKS})
     write_mixture(tmp_path / "samples", [part], 4, 0, told, told.versions())
     first, second = read_samples(tmp_path / "samples")
     assert (first.instruction, first.action, first.screenshots) == ("Click.", CLICK, (A,))
@@ -97,7 +97,9 @@ def test_a_step_in_whose_place_a_person_put_another_is_no_target(told: Lake, row
 
 
 def test_parts_come_by_their_shares_and_one_alone_as_if_there_were_no_other(told: Lake, tmp_path: Path) -> None:
-    steps = Part(ask(told, "continual_step_weights"), "training_samples", 0.75, True, {"history_images": 1, **THINKS})
+    steps = MixturePart(
+        ask(told, "continual_step_weights"), "training_samples", 0.75, True, {"history_images": 1, **THINKS}
+    )
     perceived = perception_part(told, told.versions(), 0.25)
     write_mixture(tmp_path / "samples", [steps, perceived], 400, 3, told, told.versions())
     samples = read_samples(tmp_path / "samples")
@@ -105,7 +107,7 @@ def test_parts_come_by_their_shares_and_one_alone_as_if_there_were_no_other(told
     assert order is not None
     kinds = [samples[number].kind for number in order.tolist()]
     assert kinds.count("step") == pytest.approx(300, abs=15)
-    none = Part(ask(told, "perception_weights", {}), "perception_samples", 0.25)
+    none = MixturePart(ask(told, "perception_weights", {}), "perception_samples", 0.25)
     assert none.usable == 0
     write_mixture(tmp_path / "samples", [steps, none], 40, 3, told, told.versions())
     alone = order_of(read_samples(tmp_path / "samples"))

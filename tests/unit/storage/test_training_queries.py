@@ -20,7 +20,7 @@ from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import write_pictures
-from tasks.train.mixture import Part, drawn, write_mixture
+from tasks.train.mixture import MixturePart, drawn, write_mixture
 from tasks.train.preferences import preferences_of
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
@@ -77,7 +77,7 @@ def through_the_lake(
     """The sample at each position of a training, as the trainer reads it."""
     weighed = ask(lake, "training_weights", **SHARES, history_images=images, practice=practice)
     asked = {"history_images": images, "thoughts": thoughts, "without": without}
-    part = Part(weighed, "training_samples", steps=True, parameters=asked)
+    part = MixturePart(weighed, "training_samples", steps=True, parameters=asked)
     write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
     return in_order(folder)
 
@@ -197,7 +197,7 @@ def test_trajectories_of_one_group_that_did_the_same_teach_it_once(lake: Lake, r
 
 
 def continually(lake: Lake, folder: Path) -> Sequence[TrainSample]:
-    part = Part(ask(lake, "continual_weights"), "continual_samples")
+    part = MixturePart(ask(lake, "continual_weights"), "continual_samples")
     write_mixture(folder / "samples", [part], POSITIONS, SEED, lake, lake.versions())
     return read_samples(folder / "samples")
 

@@ -15,7 +15,7 @@ from prefect import Task
 import tasks.judge
 import tasks.perceive
 import tasks.think.think
-from models.judges.judge import Case, Judge, Judgement
+from models.judges.judge import Judge, JudgeCase, Judgement
 from models.serving.meter import charge, charged, charged_since
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
@@ -41,7 +41,7 @@ class Counting(Judge[Section]):
 
     name = "counting-1"
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         charge("judge", 10)
         return Judgement(min(1.0, len(case.replies) / 3), f"{len(case.replies)} replies", 10)
 

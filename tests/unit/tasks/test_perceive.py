@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 from PIL import Image, ImageDraw
 
-from curation.annotation import Decision
+from curation.annotation import TrajectoryRoute
 from curation.perception.perceive import Chosen
-from models.readers.reader import Reader
+from models.readers.reader import ScreenReader
 from schemas.config import Config, config_of
 from schemas.observation import Element, elements_json
 from schemas.table import utc_now
@@ -25,7 +25,7 @@ BUTTONS = (
 )
 
 
-class CountingReader(Reader):
+class CountingReader(ScreenReader):
     """Knows two words, and dies of the picture it is told to die of."""
 
     name: ClassVar[str] = "counting-1"
@@ -77,7 +77,7 @@ def chosen(lake: Lake, count: int, elements: str = "[]", most: int = 100) -> Cho
         Step.model_construct(**plain, step=at, screenshot=digest, elements=elements)
         for at, digest in enumerate(digests)
     ]
-    found = Chosen({"t": Decision(False, "ct", "", None)}, most)
+    found = Chosen({"t": TrajectoryRoute(False, "ct", "", None)}, most)
     assert [list(one) for one in found.passing([steps])] == [steps]
     return found
 

@@ -7,16 +7,16 @@ from typing import ClassVar
 
 import pytest
 
-from learning.job import Message
+from learning.job import TrainerReport
 from learning.tracking.tracker import Point, Tracker
 from schemas.config import Config, config_of
 from schemas.config.section import Section
 from schemas.tables.policy import TrainingStep
 from storage.lake import Lake
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.train.recorded import Recorder
 
-RECIPE = Recipe("policy-0001", "policy-0000", 1, {})
+RECIPE = PolicyRecipe("policy-0001", "policy-0000", 1, {})
 HERE = "tests.unit.tasks.test_recorded"
 
 
@@ -47,9 +47,9 @@ def config(tmp_path: Path, *trackers: str) -> Config:
     return config_of({"lake": lake, "suite": {"tasks": ["click-test"]}, "tracking": {"trackers": trackers}})
 
 
-def point(step: int, loss: float) -> Message:
+def point(step: int, loss: float) -> TrainerReport:
     measures = {"kl": 0.01 * step, "grad_norm": 2.0, "margin": 0.3}
-    return Message(step=step, steps=9, loss=loss, samples_per_s=4.0, measures=measures)
+    return TrainerReport(step=step, steps=9, loss=loss, samples_per_s=4.0, measures=measures)
 
 
 def rows(lake: Lake) -> list[TrainingStep]:
@@ -59,7 +59,7 @@ def rows(lake: Lake) -> list[TrainingStep]:
 def test_known_measures_have_columns_and_a_methods_own_are_kept_beside_them(tmp_path: Path) -> None:
     lake = Lake.open(config(tmp_path).lake)
     with Recorder(config(tmp_path), lake, RECIPE) as recorder:
-        recorder.hear(Message(processes=1))
+        recorder.hear(TrainerReport(processes=1))
         recorder.hear(point(1, 0.5))
         assert not rows(lake)
     (row,) = rows(lake)
@@ -79,7 +79,7 @@ def test_a_training_that_fails_leaves_its_points_and_a_start_that_goes_on_makes_
     tmp_path: Path,
 ) -> None:
     lake = Lake.open(config(tmp_path).lake)
-    other = Recipe("policy-0002", "policy-0000", 2, {})
+    other = PolicyRecipe("policy-0002", "policy-0000", 2, {})
     with Recorder(config(tmp_path), lake, other) as recorder:
         recorder.hear(point(5, 0.7))
     with pytest.raises(RuntimeError, match="died"), Recorder(config(tmp_path), lake, RECIPE) as recorder:
@@ -88,7 +88,7 @@ def test_a_training_that_fails_leaves_its_points_and_a_start_that_goes_on_makes_
         raise RuntimeError("died")
     assert [row.step for row in rows(lake)] == [1, 2, 3, 4, 5]
     with Recorder(config(tmp_path), lake, RECIPE) as recorder:
-        recorder.hear(Message(resumed=2, steps=3))
+        recorder.hear(TrainerReport(resumed=2, steps=3))
         recorder.hear(point(3, 0.5))
     found = [(row.step, row.loss) for row in rows(lake) if row.policy_version == "policy-0001"]
     assert found == [(1, 1.0), (2, 1.0), (3, 0.5)]
@@ -101,7 +101,7 @@ def test_a_training_that_was_whole_already_changes_nothing(tmp_path: Path) -> No
         recorder.hear(point(1, 0.5))
     version = lake.version("training_steps")
     with Recorder(config(tmp_path, f"{HERE}:Broken"), lake, RECIPE) as recorder:
-        recorder.hear(Message(checkpoint="there"))
+        recorder.hear(TrainerReport(checkpoint="there"))
     assert lake.version("training_steps") == version
 
 
@@ -112,7 +112,7 @@ def test_trackers_are_told_and_one_that_fails_is_named_and_ends_nothing(
     wanted = config(tmp_path, f"{HERE}:Broken", f"{HERE}:Heard")
     lake = Lake.open(wanted.lake)
     with Recorder(wanted, lake, RECIPE) as recorder:
-        recorder.hear(Message(resumed=1, steps=3))
+        recorder.hear(TrainerReport(resumed=1, steps=3))
         for step in (2, 3):
             recorder.hear(point(step, 0.5))
     assert Heard.received == ["policy-0001", "laptop", 1, (2, 0.02), (3, 0.03), True]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from models.thinkers.thinker import Case, Thinker, Thought
+from models.thinkers.thinker import Thinker, ThinkerCase, ThinkerThought
 from schemas.config import Config, config_of
 from schemas.config.section import Section
 from schemas.failure import UsageError
@@ -31,14 +31,14 @@ class Recalling(Thinker[Section]):
     asked: ClassVar[Counter[tuple[str, int, int]]] = Counter()
     dies_after = 10**9
 
-    def think(self, cases: Sequence[Case], draw: int) -> list[Thought]:
+    def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
         if sum(self.asked.values()) >= Recalling.dies_after:
             raise KeyboardInterrupt
         made = []
         for case in cases:
             before = [turn.thought for turn in case.context.turns]
             self.asked[case.context.instruction, case.context.seed, draw] += 1
-            made.append(Thought("" if case.context.seed % 3 == 0 else f"After {before}.", tokens=2))
+            made.append(ThinkerThought("" if case.context.seed % 3 == 0 else f"After {before}.", tokens=2))
         return made
 
 

@@ -1,6 +1,6 @@
 """A judge without a model: it counts clicks."""
 
-from models.judges.judge import Case, Judge, Judgement
+from models.judges.judge import Judge, JudgeCase, Judgement
 from schemas.config.section import Count, Section
 
 
@@ -16,6 +16,6 @@ class ClickJudge(Judge[ClickOptions]):
     name = "clicks-1"
     section = ClickOptions
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         clicks = sum("click(" in reply for reply in case.replies)
         return Judgement(float(clicks >= self.options.wanted), f"{clicks} clicks")

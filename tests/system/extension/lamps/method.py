@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from learning.algorithms.method import Method, Source
+from learning.algorithms.method import DataSource, Method
 from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
 from learning.engines.engine import Batch, Engine, Outputs, Piece
@@ -32,7 +32,7 @@ class Focal(Objective):
 
 
 METHOD = Method(
-    source=Source.ACCEPTED,
+    source=DataSource.ACCEPTED,
     read=read_samples,
     objective=Focal,
     options=FocalOptions,

@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from apps.desk.app import make_app
-from apps.desk.live import Session
+from apps.desk.live import LiveSession
 from environments.catalog import tasks_named
 from rollout.trajectory import PlannedTrajectory
 from schemas.config import config_of
@@ -57,7 +57,7 @@ def test_until_the_first_screen_a_session_shows_its_task_s_name_and_no_template(
     (task,) = tasks_named(fresh.config, ["fake/two-steps"])
     planned = PlannedTrajectory("lake", "desk", 0, task, 3, "person", "explorer")
     assert "{}" in task.instruction
-    begun = Session("s", planned, "ada", "explorer")
+    begun = LiveSession("s", planned, "ada", "explorer")
     assert begun.asks == "two-steps"
     begun.turn("asking", instruction='Click "Yes".')
     assert begun.asks == 'Click "Yes".'

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from apps.desk import reach
 from apps.desk.app import make_app
-from apps.desk.reach import Prompt, Reach
+from apps.desk.reach import Reach, StoreOutageGuard
 from schemas.failure import LakeError, OutOfReach
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
@@ -63,7 +63,7 @@ def site(store: Store) -> Iterator[TestClient]:
         return PlainTextResponse(problem, 503)
 
     app = Starlette(routes=[Route("/rows", rows), Route("/long", long), Route("/live/one", long)])
-    with TestClient(Prompt(app, Reach("s3://b/lake", store.ask, store.came_back), said)) as client:
+    with TestClient(StoreOutageGuard(app, Reach("s3://b/lake", store.ask, store.came_back), said)) as client:
         yield client
 
 

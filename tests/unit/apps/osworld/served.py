@@ -11,7 +11,7 @@ from typing import Any
 import uvicorn
 
 from apps.osworld.app import make_app
-from apps.osworld.machine import Machine
+from apps.osworld.machine import DesktopMachine
 from environments.desktop.environment import DesktopEnvironment
 from environments.desktop.tasks.task import Command
 from tests.desktops import CONFIG
@@ -22,7 +22,7 @@ class Served:
     """Its address, and the desktop behind it."""
 
     url: str
-    machine: Machine
+    machine: DesktopMachine
     loop: asyncio.AbstractEventLoop
 
     def ask(self, what: str, **fields: Any) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class Served:
 @contextmanager
 def serving(programs: Sequence[Command] = (), task: str | None = None, token: str | None = None) -> Iterator[Served]:
     """A server while it is used."""
-    machine = Machine(DesktopEnvironment("desktop", CONFIG), programs, task)
+    machine = DesktopMachine(DesktopEnvironment("desktop", CONFIG), programs, task)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()

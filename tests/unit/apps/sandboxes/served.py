@@ -13,7 +13,7 @@ from apps.desk.serve import listening_at
 from apps.sandboxes.app import make_app
 from apps.sandboxes.serve import running
 from apps.sandboxes.serving import Serving
-from environments.openenv.client import Answer, WireClient
+from environments.openenv.client import StepResponse, WireClient
 from schemas.config import load_config
 
 TASKS = ["click-one", "two-steps", "enter-text", "dies", "note", "click-red"]
@@ -83,7 +83,7 @@ def played(play: Play, one: Serving | None = None, **keys: Any) -> Any:
     return asyncio.run(run())
 
 
-def button(answer: Answer, number: int = 0) -> dict[str, Any]:
+def button(answer: StepResponse, number: int = 0) -> dict[str, Any]:
     """A click on one of the buttons."""
     boxes = [box for _, kind, box, _, _ in answer.observation["elements"] if kind == "button"]
     left, top, right, bottom = boxes[number]

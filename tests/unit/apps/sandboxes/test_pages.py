@@ -11,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 
 from apps.desk.serve import token_for
 from apps.sandboxes.guard import token_named
-from environments.openenv.client import Lost, WireClient
+from environments.openenv.client import ServerLost, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.openenv.wire import observation_of, observed, refused, text_of
 from environments.pool import SandboxPool
@@ -29,7 +29,7 @@ def test_a_token_is_asked_for_at_the_handshake_and_on_every_page_but_health() ->
             given = {"Authorization": f"Bearer {'t' * 20}"}
             codes.append((await web.get("/schema", headers=given)).status_code)
             for token in (None, "another"):
-                with pytest.raises(Lost, match=r"opens no session \(HTTP 401\): it asks for another token"):
+                with pytest.raises(ServerLost, match=r"opens no session \(HTTP 401\): it asks for another token"):
                     await WireClient(url, token).open()
             client = WireClient(url, "t" * 20)
             await client.open()

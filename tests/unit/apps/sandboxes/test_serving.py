@@ -14,7 +14,7 @@ from websockets.exceptions import ConnectionClosed
 
 from apps.sandboxes.session import WireSession
 from environments.fake.sandbox import FakeSandbox
-from environments.openenv.client import Answer, Lost, Refused, WireClient
+from environments.openenv.client import ServerLost, ServerRefused, StepResponse, WireClient
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
@@ -24,7 +24,7 @@ from tests.unit.apps.sandboxes.served import TASKS, WAIT, button, played, served
 
 
 def test_an_episode_is_reset_acted_in_and_scored() -> None:
-    async def play(client: WireClient) -> tuple[Answer, Answer, dict[str, Any]]:
+    async def play(client: WireClient) -> tuple[StepResponse, StepResponse, dict[str, Any]]:
         first = await client.reset({"task_id": "fake/click-one", "seed": 5, "elements": True, "episode_id": "mine"})
         return first, await client.step(button(first)), await client.state()
 
@@ -99,7 +99,7 @@ def test_an_error_inside_of_a_sandbox_is_its_failure_and_no_word_about_the_messa
 
     monkeypatch.setattr(FakeSandbox, "_perform", breaks)
 
-    async def play(client: WireClient) -> Answer:
+    async def play(client: WireClient) -> StepResponse:
         await client.reset({"task_id": "click-one", "seed": 1})
         return await client.step(WAIT)
 
@@ -112,7 +112,7 @@ def test_a_step_before_a_reset_or_after_the_end_is_refused_and_the_session_goes_
     async def play(client: WireClient) -> list[str]:
         answers: list[str] = []
         for _ in range(2):
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(ServerRefused) as refused:
                 await client.step(WAIT)
             answers.append(str(refused.value))
             await client.reset({"task_id": "click-one", "seed": 1})
@@ -183,7 +183,7 @@ async def _asked(socket: ClientConnection, message: dict[str, Any]) -> dict[str,
 def test_a_box_that_dies_is_told_without_a_reward_and_the_next_reset_leases_another() -> None:
     one = serving(sandboxes=1)
 
-    async def play(client: WireClient) -> tuple[Answer, Answer]:
+    async def play(client: WireClient) -> tuple[StepResponse, StepResponse]:
         await client.reset({"task_id": "dies", "seed": 3})
         dead = await client.step(WAIT)
         assert one.leased["fake"] == 0
@@ -196,7 +196,7 @@ def test_a_box_that_dies_is_told_without_a_reward_and_the_next_reset_leases_anot
 
 
 def test_an_action_of_another_kind_of_sandbox_ends_the_episode_without_a_reward() -> None:
-    async def play(client: WireClient) -> Answer:
+    async def play(client: WireClient) -> StepResponse:
         await client.reset({"task_id": "click-one", "seed": 1})
         return await client.step({"type": "press_home"})
 
@@ -222,7 +222,7 @@ def test_more_sessions_than_sandboxes_are_told_so_after_a_while_and_one_that_end
             await first.reset({"task_id": "click-one", "seed": 1})
             await second.open()
             begun = loop.time()
-            with pytest.raises(Refused) as refused:
+            with pytest.raises(ServerRefused) as refused:
                 await second.reset({"task_id": "click-one", "seed": 1})
             waited = loop.time() - begun
             await first.reset({"task_id": "click-one", "seed": 1})  # what it has it keeps
@@ -251,7 +251,7 @@ def test_an_episode_that_is_over_makes_room_while_its_session_goes_on() -> None:
 
 
 def test_who_types_without_end_is_told_so_and_scored_0() -> None:
-    async def play(client: WireClient) -> Answer:
+    async def play(client: WireClient) -> StepResponse:
         await client.reset({"task_id": "enter-text", "seed": 1})
         return await client.step({"type": "type", "content": "a" * 10_001})
 
@@ -307,7 +307,7 @@ def test_who_goes_while_it_waits_takes_nothing_and_the_next_in_turn_gets_it() ->
             async with asyncio.timeout(5):
                 answers = await asyncio.gather(*waiting, return_exceptions=True)
             await clients[2].close()
-            return isinstance(answers[0], Lost) and isinstance(answers[1], Answer)
+            return isinstance(answers[0], ServerLost) and isinstance(answers[1], StepResponse)
 
     assert asyncio.run(crowd())
     assert one.sessions == one.leased["fake"] == 0
@@ -321,7 +321,7 @@ async def _leases(url: str) -> bool:
             await client.open()
             try:
                 return not (await client.reset({"task_id": "click-one", "seed": 1})).done
-            except Refused:
+            except ServerRefused:
                 await asyncio.sleep(0.02)
             finally:
                 await client.close()
@@ -336,7 +336,7 @@ def test_a_client_that_is_killed_within_a_step_gives_its_lease_back() -> None:
             await client.open()
             await client.reset({"task_id": "click-one", "seed": 1})
             asyncio.get_running_loop().call_later(0.01, client.drop)
-            with pytest.raises(Lost):
+            with pytest.raises(ServerLost):
                 for _ in range(1000):
                     await client.step(WAIT)
                     await client.reset({"task_id": "click-one", "seed": 1})
@@ -355,7 +355,7 @@ def test_a_session_that_says_nothing_is_ended_and_its_lease_given_back() -> None
             await client.open()
             await client.reset({"task_id": "click-one", "seed": 1})
             await asyncio.sleep(0.3)
-            with pytest.raises((Lost, Refused)):
+            with pytest.raises((ServerLost, ServerRefused)):
                 await client.step(WAIT)
             return await _leases(url)
 

@@ -14,12 +14,12 @@ from curation.converters.exchanged import (
     Correction,
     Exchanged,
     ExchangedStep,
-    Found,
     Picture,
-    Refused,
+    RecordRefused,
     StepAbout,
+    StepAssessment,
 )
-from curation.converters.files import Source, Target
+from curation.converters.files import ImportSource, Target
 from curation.converters.format import Format
 from schemas.action import Action, action_of, to_json
 
@@ -119,8 +119,8 @@ RECORDS = st.lists(
 ).map(numbered)
 
 
-def found(correct: bool | None = True) -> Found:
-    return Found(correct, False, "It did what it had to.")
+def found(correct: bool | None = True) -> StepAssessment:
+    return StepAssessment(correct, False, "It did what it had to.")
 
 
 def written(form: Format, records: Sequence[Exchanged], folder: Path) -> Path:
@@ -129,15 +129,15 @@ def written(form: Format, records: Sequence[Exchanged], folder: Path) -> Path:
     return folder
 
 
-def read(form: Format, path: Path, **of: Any) -> list[Exchanged | Refused]:
-    return [one for _, one in form.read(Source(path, **of))]
+def read(form: Format, path: Path, **of: Any) -> list[Exchanged | RecordRefused]:
+    return [one for _, one in form.read(ImportSource(path, **of))]
 
 
 def taken(form: Format, path: Path, **of: Any) -> list[Exchanged]:
     """All records of a source, none of them refused."""
     records: list[Exchanged] = []
     for one in read(form, path, **of):
-        if isinstance(one, Refused):
+        if isinstance(one, RecordRefused):
             raise one
         records.append(one)
     return records
@@ -145,5 +145,5 @@ def taken(form: Format, path: Path, **of: Any) -> list[Exchanged]:
 
 def refused(form: Format, path: Path, **of: Any) -> str:
     """What the only refusal of a source says."""
-    (one,) = [str(one) for one in read(form, path, **of) if isinstance(one, Refused)]
+    (one,) = [str(one) for one in read(form, path, **of) if isinstance(one, RecordRefused)]
     return one

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.exchanged import About, Exchanged
-from curation.converters.files import Source
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.action import Click
 from tests.unit.curation.converters.records import picture, refused, taken, written
@@ -382,7 +382,7 @@ def test_lines_that_are_arrays_are_lines(tmp_path: Path) -> None:
     file = saved(tmp_path, {})
     chat = json.dumps([user("Open"), reply()])
     file.write_text(f"{chat}\n{chat}\n")
-    found = [str(one) for _, one in FORMATS.class_of("ui-tars")().read(Source(file, unit="thousandths"))]
+    found = [str(one) for _, one in FORMATS.class_of("ui-tars")().read(ImportSource(file, unit="thousandths"))]
     assert len(found) == 2 and "line 2" in found[1]
 
 

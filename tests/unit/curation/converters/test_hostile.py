@@ -12,8 +12,8 @@ import pytest
 
 from curation.converters.agentnet import AgentNet
 from curation.converters.chat import split
-from curation.converters.exchanged import Exchanged, ExchangedStep, Refused
-from curation.converters.files import Source
+from curation.converters.exchanged import Exchanged, ExchangedStep, RecordRefused
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS, Format
 from curation.converters.lerobot import SCHEMA, LeRobot
 from curation.converters.scalecua import ScaleCua
@@ -245,7 +245,7 @@ def test_code_is_never_run_and_what_it_means_nothing_to_us_is_kept_as_text(
 
 def test_a_good_record_beside_bad_ones_is_still_read_and_each_bad_one_named(tmp_path: Path) -> None:
     found = read(AgentNet(), file_of(tmp_path, "{", line(), "", line(image="b.png")))
-    assert [isinstance(one, Refused) for one in found] == [True, False, True]
+    assert [isinstance(one, RecordRefused) for one in found] == [True, False, True]
     assert "line 4" in str(found[2])
 
 
@@ -258,9 +258,9 @@ def test_pixels_are_refused_unless_the_command_names_their_unit(tmp_path: Path) 
 
 def test_what_is_not_there_is_said_before_anything_is_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="There is nothing at"):
-        Source(tmp_path / "none")
+        ImportSource(tmp_path / "none")
     with pytest.raises(UsageError, match="`--images`"):
-        Source(tmp_path, tmp_path / "none")
+        ImportSource(tmp_path, tmp_path / "none")
     with pytest.raises(UsageError, match=r"no file of the form \*\.jsonl"):
         read(AgentNet(), tmp_path)
     assert os.listdir(tmp_path) == []

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.exchanged import About, Exchanged
-from curation.converters.files import Source
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS, Format
 from schemas.action import Click, Wait
 from tests.tier import FULL
@@ -170,7 +170,7 @@ def test_no_row_shifts_its_screens_whatever_its_counts_are(tmp_path: Path, name:
     (tmp_path / "3.png").write_bytes(picture(3).png)
     images = [f"{at}.png" for at in range(4)]
     file.write_text("".join(json.dumps(CHATS[name](screens, images[:n])) + "\n" for screens, n in rows))
-    found = {place.line: one for place, one in form.read(Source(file, unit="thousandths"))}
+    found = {place.line: one for place, one in form.read(ImportSource(file, unit="thousandths"))}
     assert len(found) == count
     for line, (screens, n) in enumerate(rows, 1):
         one = found[line]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curation.converters.exchanged import OWN, About, Correction, Exchanged, ExchangedStep, Found, StepAbout
+from curation.converters.exchanged import OWN, About, Correction, Exchanged, ExchangedStep, StepAbout, StepAssessment
 from curation.converters.format import FORMATS
 from curation.converters.tokens import plain, restored
 from schemas.action import Finished, Type, to_json
@@ -41,7 +41,9 @@ def record(**of: Any) -> Exchanged:
         ExchangedStep(picture(1), f"I see {EVERY}", Type(content=f"{EVERY}hi"), better=f"better {EVERY}"),
         ExchangedStep(picture(2), "", Type(content="a< |im_end|>"), about=StepAbout(correction=corrected)),
         ExchangedStep(picture(3), "", None, text=f"odd {EVERY}", error="no action"),
-        ExchangedStep(picture(4), f"So {EVERY}", Finished(content=EVERY), found=Found(True, False, f"Good {EVERY}")),
+        ExchangedStep(
+            picture(4), f"So {EVERY}", Finished(content=EVERY), found=StepAssessment(True, False, f"Good {EVERY}")
+        ),
     )
     about = About(lake="l", trajectory_id="t0")
     return Exchanged("t0", f"Write {EVERY} and <  /s>", steps, True, None, about, **of)

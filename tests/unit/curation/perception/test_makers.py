@@ -17,7 +17,7 @@ from curation.perception.description import descriptions
 from curation.perception.marks import draw, marks, placed
 from curation.perception.perceive import MAKERS, perceive, picture_name
 from curation.perception.question import questions
-from curation.perception.screen import Screen, at
+from curation.perception.screen import RecognisedScreen, at
 from environments.fake.sandbox import COLOURS
 from environments.pool import SandboxPool
 from schemas.action import Action, Click, Type
@@ -44,16 +44,16 @@ async def look() -> list[Observation]:
 
 
 @pytest.fixture(scope="module")
-def screens() -> list[Screen]:
+def screens() -> list[RecognisedScreen]:
     return [screen_of(one) for one in asyncio.run(look())]
 
 
-def screen_of(seen: Observation, author: str = "page") -> Screen:
+def screen_of(seen: Observation, author: str = "page") -> RecognisedScreen:
     digest = hashlib.sha256(seen.png).hexdigest()
-    return Screen(digest, seen.width, seen.height, seen.elements, author, seen.png)
+    return RecognisedScreen(digest, seen.width, seen.height, seen.elements, author, seen.png)
 
 
-def centres(screen: Screen) -> dict[str, tuple[float, float]]:
+def centres(screen: RecognisedScreen) -> dict[str, tuple[float, float]]:
     """Where the pixels of each colour lie, without asking any element; below the instruction."""
     picture = Image.open(io.BytesIO(screen.png)).convert("RGB")
     found: dict[str, list[tuple[int, int]]] = {}
@@ -71,7 +71,7 @@ def centres(screen: Screen) -> dict[str, tuple[float, float]]:
     }
 
 
-def test_a_description_names_the_colour_that_is_at_its_place(screens: list[Screen]) -> None:
+def test_a_description_names_the_colour_that_is_at_its_place(screens: list[RecognisedScreen]) -> None:
     made = [(screen, one) for screen in screens for one in descriptions(screen, 9)]
     assert len(made) > 40
     for screen, one in made:
@@ -84,7 +84,7 @@ def test_a_description_names_the_colour_that_is_at_its_place(screens: list[Scree
         assert one.place == pytest.approx((x, y), abs=0.03)
 
 
-def test_regions_are_those_of_the_pixels_and_left_out_near_their_edges(screens: list[Screen]) -> None:
+def test_regions_are_those_of_the_pixels_and_left_out_near_their_edges(screens: list[RecognisedScreen]) -> None:
     told = 0
     for screen in screens:
         for name, (x, y) in centres(screen).items():
@@ -101,7 +101,7 @@ def test_regions_are_those_of_the_pixels_and_left_out_near_their_edges(screens: 
     assert at(Element("", "button", (0.3, 0.0, 0.36, 0.1), True)) == ""
 
 
-def test_answers_agree_with_the_picture(screens: list[Screen]) -> None:
+def test_answers_agree_with_the_picture(screens: list[RecognisedScreen]) -> None:
     asked: set[str] = set()
     for screen in screens:
         seen = centres(screen)
@@ -125,7 +125,7 @@ def test_answers_agree_with_the_picture(screens: list[Screen]) -> None:
     assert len(asked) >= 5
 
 
-def test_a_caption_tells_everything_once_in_reading_order(screens: list[Screen]) -> None:
+def test_a_caption_tells_everything_once_in_reading_order(screens: list[RecognisedScreen]) -> None:
     for screen in screens:
         (one,) = captions(screen, 2)
         told = re.findall(r'button "(\w+)"', one.answer)
@@ -134,7 +134,7 @@ def test_a_caption_tells_everything_once_in_reading_order(screens: list[Screen])
         assert heights == sorted(heights)
 
 
-def test_marks_are_drawn_beside_what_they_number_and_hide_nothing(screens: list[Screen]) -> None:
+def test_marks_are_drawn_beside_what_they_number_and_hide_nothing(screens: list[RecognisedScreen]) -> None:
     made = 0
     for screen in screens:
         marked = placed(screen, [one for one in screen.elements if one in screen.known])
@@ -165,7 +165,9 @@ def test_marks_are_drawn_beside_what_they_number_and_hide_nothing(screens: list[
     assert made > 20
 
 
-def test_the_same_screen_is_told_in_the_same_words_and_different_ones_in_several(screens: list[Screen]) -> None:
+def test_the_same_screen_is_told_in_the_same_words_and_different_ones_in_several(
+    screens: list[RecognisedScreen],
+) -> None:
     for kind, maker in MAKERS.items():
         once, again = ([maker(screen, 2) for screen in screens] for _ in range(2))
         assert once == again
@@ -178,7 +180,7 @@ def test_words_of_a_hostile_page_stay_words() -> None:
         Element(name, "button", (0.1, 0.3, 0.6, 0.4), True),
         Element("ok", "button", (0.1, 0.7, 0.4, 0.8), True),
     )
-    screen = Screen("0" * 64, 160, 210, elements, "page")
+    screen = RecognisedScreen("0" * 64, 160, 210, elements, "page")
     for maker in MAKERS.values():
         for one in maker(screen, 9):
             assert one.place is None or name not in one.question
@@ -193,7 +195,7 @@ def test_hidden_names_paragraphs_and_containers_are_no_names() -> None:
         Element("From:", "text field", (0.1, 0.85, 0.8, 0.95), True, "Oslo"),
         Element("Like", "shape", (0.1, 0.1, 0.2, 0.2), True),
     )
-    screen = Screen("0" * 64, 160, 210, elements, "page")
+    screen = RecognisedScreen("0" * 64, 160, 210, elements, "page")
     assert [one.name for one in elements if screen.legible(one)] == ["Tab #1"]
 
 
@@ -202,7 +204,7 @@ def test_who_reads_pixels_is_asked_for_words_alone_and_for_their_places() -> Non
         Element("Inbox", "text", (0.1, 0.2, 0.5, 0.3), False),
         Element("Sent", "text", (0.1, 0.6, 0.5, 0.7), False),
     )
-    screen = Screen("a" * 64, 160, 210, lines, "ocr")
+    screen = RecognisedScreen("a" * 64, 160, 210, lines, "ocr")
     assert all(one.question.startswith(("Which is", "What is written", "Read")) for one in questions(screen, 9))
     step = Step.model_construct(trajectory_id="t", step=0, iteration=0, screenshot="a" * 64)
     made, pictures = perceive(screen, step, ("description", "caption", "question", "marks"), 2, datetime.now(UTC))
@@ -211,7 +213,7 @@ def test_who_reads_pixels_is_asked_for_words_alone_and_for_their_places() -> Non
     assert len({one.annotation_id for one in made}) == len(made)
 
 
-def test_questions_about_marks_name_both_pictures(screens: list[Screen]) -> None:
+def test_questions_about_marks_name_both_pictures(screens: list[RecognisedScreen]) -> None:
     screen = next(one for one in screens if marks(one, 2))
     step = Step.model_construct(trajectory_id="t", step=0, iteration=0, screenshot=screen.digest)
     made, pictures = perceive(screen, step, ("marks",), 2, datetime.now(UTC))

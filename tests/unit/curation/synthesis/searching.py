@@ -11,7 +11,7 @@ from environments.site.environment import SiteEnvironment
 from schemas import action as act
 from schemas.observation import Element
 from schemas.tables.task import GuiTask
-from schemas.walk import Item
+from schemas.walk import PageItem
 
 
 async def steps_in(pool: SandboxPool, environment: SiteEnvironment, task: GuiTask, seed: int) -> int:
@@ -38,7 +38,7 @@ async def steps_in(pool: SandboxPool, environment: SiteEnvironment, task: GuiTas
                 return steps
 
 
-def items_of(elements: Sequence[Element]) -> list[Item]:
+def items_of(elements: Sequence[Element]) -> list[PageItem]:
     """What the screen lists; its first text is its heading."""
     heading = next(at for at, one in enumerate(elements) if one.kind == "text")
-    return [Item("heading" if at == heading else one.kind, one.name, one.value) for at, one in enumerate(elements)]
+    return [PageItem("heading" if at == heading else one.kind, one.name, one.value) for at, one in enumerate(elements)]

@@ -12,14 +12,14 @@ from curation.synthesis import endpoint
 from curation.synthesis.acceptance import decide, identity, solvable
 from curation.synthesis.guard import left_out
 from curation.synthesis.leaks import held_out, leak, nearest, plain
-from curation.synthesis.maker import Material, Parent, Proposal, maker_of
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from models.serving.openai import OpenAIClient
 from schemas.config.section import Section
 from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
-from schemas.world import Check, World, score
+from schemas.world import FieldCheck, World, score
 from tests.parts import miniwob
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, TASKS, WORLD, decided, holding_out, proposed
 
@@ -29,24 +29,24 @@ class Told(RewardMaker[Section]):
 
     def __init__(self, **wanted: Any) -> None:
         super().__init__("told", Section())
-        self.wanted = tuple(Check(field=name, value=value) for name, value in wanted.items())
+        self.wanted = tuple(FieldCheck(field=name, value=value) for name, value in wanted.items())
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
         return self.wanted
 
 
-def asking(words: str, wrong: list[dict[str, Any]], parents: tuple[str, ...], **golden: Any) -> Proposal:
+def asking(words: str, wrong: list[dict[str, Any]], parents: tuple[str, ...], **golden: Any) -> ProposedTask:
     """A task in free words, from the state in which nothing was done."""
     start = dict(WORLD.start)
     near = tuple({**start, **golden, **each} for each in wrong)
-    return Proposal("made-up", "1", "site", words, start, {**start, **golden}, near, parents, 9)
+    return ProposedTask("made-up", "1", "site", words, start, {**start, **golden}, near, parents, 9)
 
 
 class Lenient(RewardMaker[Section]):
     """Rewards whatever was handed in."""
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
-        return (Check(field="submitted", value=True),)
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
+        return (FieldCheck(field="submitted", value=True),)
 
 
 def answering() -> Any:
@@ -193,13 +193,13 @@ def test_what_our_makers_propose_is_rewarded_for_nothing_more_and_nothing_less(n
 MINIWOB = miniwob(browsers=1, pages=1)
 
 
-def composed(*names: str) -> list[Proposal]:
+def composed(*names: str) -> list[ProposedTask]:
     tasks = [MINIWOB.task(name) for name in names]
     parents = [Parent(one.task_id, one.instruction, one.max_steps) for one in tasks]
-    return list(maker_of("compose", {}).propose(Material("miniwob", MINIWOB.world, parents), random.Random(0)))
+    return list(maker_of("compose", {}).propose(MakerInputs("miniwob", MINIWOB.world, parents), random.Random(0)))
 
 
-def read_from_words(one: Proposal) -> Any:
+def read_from_words(one: ProposedTask) -> Any:
     return decide(one, MINIWOB.world, reward_maker_of("reader", {}), NOTHING, (), 3)
 
 

@@ -5,10 +5,10 @@ from itertools import islice
 
 import pytest
 
-from curation.synthesis.goal import Goal, from_data, sentence, to_data
-from curation.synthesis.maker import Material, Parent, maker_of
+from curation.synthesis.goal import MakerGoal, from_data, sentence, to_data
+from curation.synthesis.maker import MakerInputs, Parent, maker_of
 from curation.synthesis.obfuscate import ObfuscateOptions, described, distinctiveness
-from curation.synthesis.reader import Reader
+from curation.synthesis.reader import SentenceReader
 from curation.synthesis.reference import Ref, meant
 from curation.synthesis.reward import Unreadable
 from schemas.config.section import Section
@@ -66,7 +66,7 @@ def test_two_goals_of_one_task_are_both_needed() -> None:
         assert len(one.goals) == 2
         checks = decided(one).checks
         for goal in one.goals:
-            half = Reader("reader", Section()).checks(sentence(PAGES, goal), WORLD)
+            half = SentenceReader("reader", Section()).checks(sentence(PAGES, goal), WORLD)
             assert {check.field for check in half} < {check.field for check in checks}
 
 
@@ -79,7 +79,7 @@ def test_hardened_tasks_are_asked_for_by_description_or_begin_with_something_els
 def test_tasks_that_fail_are_made_from_more_often() -> None:
     fill, note = SITE.task("fill-cart"), SITE.task("write-note")
     parents = [Parent(fill.task_id, fill.instruction, failures=9), Parent(note.task_id, note.instruction, successes=9)]
-    made = list(islice(maker_of("vary", {}).propose(Material("site", WORLD, parents), random.Random(0)), 200))
+    made = list(islice(maker_of("vary", {}).propose(MakerInputs("site", WORLD, parents), random.Random(0)), 200))
     assert sum(one.parents[0] == fill.task_id for one in made) > 140
 
 
@@ -95,14 +95,14 @@ def test_tasks_that_fail_are_made_from_more_often() -> None:
 )
 def test_words_that_do_not_mean_one_thing_have_no_reward(words: str, told: str) -> None:
     with pytest.raises(Unreadable, match=told):
-        Reader("reader", Section()).checks(words, WORLD)
+        SentenceReader("reader", Section()).checks(words, WORLD)
 
 
 def test_a_state_maker_that_means_another_page_than_it_says_is_found_out() -> None:
     (one,) = proposed("obfuscate", 1)
     (goal,) = one.goals
     other = next(entity for entity in PAGES.of_kind("city") if entity.key != goal.entity)
-    wrong = Goal("open", other.key, Ref(title=PAGES.entities[0].title))
+    wrong = MakerGoal("open", other.key, Ref(title=PAGES.entities[0].title))
     words = sentence(PAGES, wrong)
-    assert score(Reader("reader", Section()).checks(words, WORLD), {**one.initial, "page": other.key}) == 0.0
+    assert score(SentenceReader("reader", Section()).checks(words, WORLD), {**one.initial, "page": other.key}) == 0.0
     assert canonical(MATERIAL.world.start) == canonical({**one.initial, "page": "home"})

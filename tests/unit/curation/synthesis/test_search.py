@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from benchmarks import made_tasks
-from curation.synthesis.acceptance import Decision, decide
-from curation.synthesis.maker import Material, Parent, Proposal, maker_of
-from curation.synthesis.player import Lost, Player
+from curation.synthesis.acceptance import AcceptanceDecision, decide
+from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
+from curation.synthesis.player import Player, PlayerLost
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from curation.synthesis.search import searched, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.site.environment import SiteConfig, SiteEnvironment
 from schemas.config.section import Section
-from schemas.world import Check, World, score
+from schemas.world import FieldCheck, World, score
 from tasks.synthesize.synthesize import task_of
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, SITE, WORLD, proposed
 from tests.unit.curation.synthesis.searching import steps_in
@@ -28,7 +28,7 @@ PAGES, LAYOUT = WORLD.site, SITE.layout
 FIRST, OTHER = PAGES.of_kind("product")[:2]
 
 
-def measured(one: Proposal, max_steps: int = 100) -> Decision:
+def measured(one: ProposedTask, max_steps: int = 100) -> AcceptanceDecision:
     return decide(one, WORLD, reward_maker_of("reader", {}), NOTHING, (), 3, LAYOUT, max_steps)
 
 
@@ -56,7 +56,7 @@ def test_of_newly_made_tasks_the_player_solves_nearly_all_within_their_limits_wh
 def test_what_a_maker_writes_is_rewarded_when_it_is_played_in_the_order_of_the_words(name: str) -> None:
     first = proposed(name, 12)
     parents = [Parent(one.task_id, one.instruction, 0, one.goals, one.initial) for one in first]
-    material = Material("site", WORLD, [*MATERIAL.parents, *parents], LAYOUT)
+    material = MakerInputs("site", WORLD, [*MATERIAL.parents, *parents], LAYOUT)
     second = islice(maker_of(name, {}).propose(material, random.Random(name)), 12)
     for one in (*first, *second):
         decision = measured(one, 1000)
@@ -115,7 +115,7 @@ def test_the_player_takes_the_steps_that_the_pages_ask_for(words: str, initial: 
 
 
 def test_where_to_look_does_not_follow_from_a_site_s_pages_but_from_what_the_screen_shows() -> None:
-    with pytest.raises(Lost, match="no page is"):
+    with pytest.raises(PlayerLost, match="no page is"):
         steps_of(
             Player(vocabulary(PAGES), LAYOUT),
             LAYOUT.walk(dict(WORLD.start), 0),
@@ -126,7 +126,7 @@ def test_where_to_look_does_not_follow_from_a_site_s_pages_but_from_what_the_scr
     other = SiteEnvironment("site", SiteConfig(kind="site", skin="drawn", browsers=1, pages=1, site_seed=9))
     assert other.world.site is not None
     there = other.world.site.of_kind("designer")[0]
-    words, check = f'Open the page of "{there.title}".', Check(field="page", value=there.key)
+    words, check = f'Open the page of "{there.title}".', FieldCheck(field="page", value=there.key)
     player = Player(PAGES, other.layout)  # it knows nothing of this site but its words
     walk = other.layout.walk(dict(WORLD.start), 3)
     assert steps_of(player, walk, asks(PAGES, words), lambda now: score([check], now) == 1.0, 50) is not None
@@ -135,13 +135,13 @@ def test_where_to_look_does_not_follow_from_a_site_s_pages_but_from_what_the_scr
 class Noted(RewardMaker[Section]):
     """Wants the note to be `hi`, whatever the words."""
 
-    def checks(self, instruction: str, world: World) -> tuple[Check, ...]:
-        return (Check(field="note", value="hi"),)
+    def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
+        return (FieldCheck(field="note", value="hi"),)
 
 
 def test_words_that_the_player_cannot_read_have_the_highest_limit() -> None:
     golden, wrong = {**WORLD.start, "note": "hi"}, tuple({**WORLD.start, "note": one} for one in "abc")
-    free = Proposal("mine", "1", "site", "Leave a note: hi.", dict(WORLD.start), golden, wrong, ())
+    free = ProposedTask("mine", "1", "site", "Leave a note: hi.", dict(WORLD.start), golden, wrong, ())
     decision = decide(free, WORLD, Noted("noted", Section()), NOTHING, (), 3, LAYOUT, 70)
     assert decision.accepted and decision.max_steps == 70
     written = replace(free, instruction='Write "hi" as the note.')

@@ -14,7 +14,7 @@ from PIL import Image
 
 from benchmarks.desktop.__main__ import left_behind, processes
 from benchmarks.desktop.solutions import SCRIPTS, solved
-from environments.desktop.boxed import AskFailed, Box
+from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.catalog import TASKS
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
 from environments.desktop.events import events_of
@@ -35,7 +35,7 @@ FEW = ("write-note", "count-lines", "rename-file", "calculate", "turn-picture", 
 TEXT = "aZ 09 <>|&~ {[(\\'\"`^)]} @€ äß é 漢字 привет ≠"
 
 
-async def perform(box: Box, *actions: act.Action) -> list[list[object]]:
+async def perform(box: RunningDesktop, *actions: act.Action) -> list[list[object]]:
     """What a witness in the desktop says of these actions."""
     for action in actions:
         await box.ask("input", events=events_of(action, CONFIG.width, CONFIG.height), rest_s=1)
@@ -47,7 +47,7 @@ def keysyms(text: str) -> list[int]:
 
 
 def test_each_action_reaches_x_as_pointer_and_key_events_and_text_of_any_script_as_keys() -> None:
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         await witness(box)
         await perform(box, act.Click(x=0.3, y=0.3))
         x, y = int(0.4 * CONFIG.width), int(0.5 * CONFIG.height)
@@ -87,7 +87,7 @@ def test_each_action_reaches_x_as_pointer_and_key_events_and_text_of_any_script_
 def test_more_different_characters_than_a_keyboard_has_keys_all_arrive() -> None:
     text = "".join(chr(code) for code in range(0x4E00, 0x4E00 + 100))
 
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         await witness(box)
         await perform(box, act.Click(x=0.3, y=0.3))
         typed = await perform(box, act.Type(content=text))
@@ -97,7 +97,7 @@ def test_more_different_characters_than_a_keyboard_has_keys_all_arrive() -> None
 
 
 def test_clicks_of_two_actions_at_one_place_are_no_double_click() -> None:
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         await witness(box)
         seen = await perform(box, act.Click(x=0.4, y=0.4), act.Click(x=0.4, y=0.4))
         first, second = (one[4] for one in seen if one[0] == "button")
@@ -109,7 +109,7 @@ def test_clicks_of_two_actions_at_one_place_are_no_double_click() -> None:
 def test_a_screenshot_has_the_pointer_the_size_of_the_screen_and_the_same_bytes_while_nothing_happens() -> None:
     config = CONFIG.model_copy(update={"width": 700, "height": 500})
 
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         answer, png = await box.content("look")
         assert (answer["width"], answer["height"]) == (700, 500)
         assert Image.open(io.BytesIO(png)).size == (700, 500)
@@ -222,7 +222,7 @@ def test_a_desktop_whose_server_dies_is_an_environment_failure_and_the_next_leas
 
 
 def test_what_a_desktop_cannot_do_is_said_and_it_goes_on() -> None:
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         with pytest.raises(AskFailed, match="no file"):
             await box.content("read", path="nowhere.txt")
         with pytest.raises(AskFailed, match="nothing-here"):
@@ -241,7 +241,7 @@ def test_a_desktop_sees_no_file_no_process_and_no_network_of_this_machine(tmp_pa
     script = f"cat {tmp_path}/secret; cat {Path.home()}/.bashrc; cat /etc/shadow; ls /proc | grep -c '^[0-9]'; env"
     network = "import socket; print([name for _, name in socket.if_nameindex()])"
 
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         answer = await box.ask("execute", command=script, timeout_s=10)
         assert "s3cret" not in answer["stdout"] and answer["stderr"].count("No such file") == 3
         assert int(answer["stdout"].splitlines()[0]) < 15
@@ -260,7 +260,7 @@ def test_a_desktop_sees_no_file_no_process_and_no_network_of_this_machine(tmp_pa
 
 @IN_NAMESPACES
 def test_a_home_has_an_end() -> None:
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         answer = await box.ask("execute", command="head -c 100M /dev/zero > big", timeout_s=20)
         assert "No space left" in answer["stderr"]
 
@@ -289,7 +289,7 @@ def test_a_desktop_makes_sockets_of_this_machine_and_of_networks_alone() -> None
         "socket.socket(family, kind).close()\n            print(family)\n        except OSError:\n            pass\n"
     )
 
-    async def work(box: Box) -> None:
+    async def work(box: RunningDesktop) -> None:
         ran = await box.ask("execute", command=["python", "-c", made], timeout_s=10)
         assert {int(line) for line in ran["stdout"].split()} <= set(SOCKETS.values())
         assert SOCKETS["AF_UNIX"] in {int(line) for line in ran["stdout"].split()}

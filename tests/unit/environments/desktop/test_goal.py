@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from environments.desktop.catalog import TASKS
-from environments.desktop.goal import File, Goal, State, Want, Window, expected, unmet
-from environments.desktop.tasks.task import Instance
+from environments.desktop.goal import DesktopGoal, File, State, Want, Window, expected, unmet
+from environments.desktop.tasks.task import DesktopInstance
 
 SEEDS = range(12)
 SIZE = (1024, 768)
@@ -30,19 +30,19 @@ def held(files: Mapping[str, bytes], executable: tuple[str, ...] = ()) -> dict[s
     }
 
 
-def started(instance: Instance) -> State:
+def started(instance: DesktopInstance) -> State:
     """What is there before anything is done."""
-    everything = expected(Goal(), instance.files)
+    everything = expected(DesktopGoal(), instance.files)
     other = {title: "left half" if want == "right half" else "right half" for title, want in _halves(instance)}
     shown: dict[str, Want] = {**dict.fromkeys(instance.goal.windows, "shown"), **other}
     return State(held(everything), windows(shown), "", *SIZE)
 
 
-def _halves(instance: Instance) -> Iterator[tuple[str, Want]]:
+def _halves(instance: DesktopInstance) -> Iterator[tuple[str, Want]]:
     return ((title, want) for title, want in instance.goal.windows.items() if want.endswith("half"))
 
 
-def golden(instance: Instance) -> State:
+def golden(instance: DesktopInstance) -> State:
     """What is there once all is done."""
     goal = instance.goal
     return State(
@@ -50,7 +50,7 @@ def golden(instance: Instance) -> State:
     )
 
 
-def near_misses(instance: Instance) -> Iterator[tuple[str, State]]:
+def near_misses(instance: DesktopInstance) -> Iterator[tuple[str, State]]:
     """What is nearly it."""
     done, goal = golden(instance), instance.goal
     for path, file in done.files.items():
@@ -103,17 +103,17 @@ def test_a_line_s_end_more_or_less_and_a_picture_written_by_another_program_are_
 
     from PIL import Image
 
-    assert not unmet(Goal({"a.txt": b"one\n"}), {}, State({"a.txt": File(b"one")}))
+    assert not unmet(DesktopGoal({"a.txt": b"one\n"}), {}, State({"a.txt": File(b"one")}))
     picture = Image.frombytes("RGB", (40, 30), random.Random(1).randbytes(3600))
     small, large = io.BytesIO(), io.BytesIO()
     picture.save(small, "png", compress_level=9)
     picture.convert("RGBA").save(large, "png", compress_level=0)
-    goal = Goal({"a.png": small.getvalue()})
+    goal = DesktopGoal({"a.png": small.getvalue()})
     assert not unmet(goal, {}, State({"a.png": File(large.getvalue())}))
     assert unmet(goal, {}, State({"a.png": File(b"no picture")}))
 
 
 def test_what_is_in_a_folder_that_is_to_go_is_to_go_with_it() -> None:
-    goal, start = Goal({"old/": None}), {"old/a.txt": b"1", "b.txt": b"2"}
+    goal, start = DesktopGoal({"old/": None}), {"old/a.txt": b"1", "b.txt": b"2"}
     assert not unmet(goal, start, State({"b.txt": File(b"2")}))
-    assert unmet(goal, start, State(held(expected(Goal(), start))))
+    assert unmet(goal, start, State(held(expected(DesktopGoal(), start))))

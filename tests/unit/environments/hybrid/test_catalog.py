@@ -12,20 +12,20 @@ import pytest
 from environments.hybrid.snapshot import Snapshot, misses
 from environments.hybrid.tasks.catalog import FAMILIES, TEMPLATES
 from environments.hybrid.tasks.tables import HEADER
-from environments.hybrid.tasks.task import Goal, Instance
+from environments.hybrid.tasks.task import HybridGoal, HybridInstance
 from environments.hybrid.tasks.words import csv
 from environments.hybrid.web import HOME, Download
 
 SEEDS, MANY = range(8), range(500)
 
 
-def begun(one: Instance) -> Snapshot:
+def begun(one: HybridInstance) -> Snapshot:
     return Snapshot(
         files=one.contents, page=HOME, answers={trial.path: answers(one, trial) for trial in one.goal.trials}
     )
 
 
-def answers(one: Instance, trial: Any, source: bytes | None = None) -> tuple[Any, ...]:
+def answers(one: HybridInstance, trial: Any, source: bytes | None = None) -> tuple[Any, ...]:
     """What a program of the catalog answers: our own source, so it may run here."""
     names: dict[str, Any] = {}
     exec((source or one.contents[trial.path]).decode(), names)
@@ -39,7 +39,7 @@ def outcome(function: Any, case: Any) -> Any:
         return repr(error)
 
 
-def reached(one: Instance) -> Snapshot:
+def reached(one: HybridInstance) -> Snapshot:
     """What is there where everything was done, and nothing else."""
     goal, start = one.goal, begun(one)
     files = {**start.files, **{path: encoded(wanted) for path, wanted in goal.files.items() if wanted is not None}}
@@ -59,7 +59,7 @@ def encoded(wanted: bytes | str) -> bytes:
     return wanted if isinstance(wanted, bytes) else wanted.encode()
 
 
-def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
+def near(one: HybridInstance) -> Iterator[tuple[str, Snapshot]]:
     """What is there where one thing of it is missing, or one too many was done."""
     goal, done = one.goal, reached(one)
     for path, wanted in goal.files.items():
@@ -100,13 +100,13 @@ def near(one: Instance) -> Iterator[tuple[str, Snapshot]]:
         yield "one answer is wrong", replace(done, answers={trial.path: (*done.answers[trial.path][:-1], "no")})
 
 
-def rows_of(one: Instance) -> list[list[str]]:
+def rows_of(one: HybridInstance) -> list[list[str]]:
     """Of its one table, without the header."""
     (content,) = one.contents.values()
     return [line.split(",") for line in content.decode().splitlines()[1:]]
 
 
-def missed(one: Instance, now: Snapshot) -> list[str]:
+def missed(one: HybridInstance, now: Snapshot) -> list[str]:
     return list(misses(one.goal, one.contents, now))
 
 
@@ -149,32 +149,32 @@ def test_a_program_fails_a_case_that_its_tests_show_and_the_way_s_passes_all(nam
         assert answers(one, trial, written.content.encode()) == right
 
 
-def lines_with_the_word(one: Instance) -> str:
+def lines_with_the_word(one: HybridInstance) -> str:
     word, name = map(str, one.words)
     return str(sum(word in line.split() for line in one.contents[name].decode().splitlines()))
 
 
-def first_of_each_line(one: Instance) -> str:
+def first_of_each_line(one: HybridInstance) -> str:
     name, new, old = map(str, one.words)
     rows = one.contents[name].decode().splitlines()
     return "".join(re.sub(rf"\b{old}\b", new, row, count=1) + "\n" for row in rows)
 
 
-def the_limit_too(one: Instance) -> str:
+def the_limit_too(one: HybridInstance) -> str:
     return csv(HEADER, [row for row in rows_of(one) if int(row[4]) >= int(str(one.words[0]))])
 
 
-def the_limit_too_downloaded(one: Instance) -> str:
+def the_limit_too_downloaded(one: HybridInstance) -> str:
     (given,) = [block for block in one.web[HOME].blocks if isinstance(block, Download)]
     header, *rows = [line.split(",") for line in given.content.decode().splitlines()]
     return csv(header, [row for row in rows if int(row[1]) >= int(str(one.words[0]))])
 
 
-def by_the_text_of_the_price(one: Instance) -> str:
+def by_the_text_of_the_price(one: HybridInstance) -> str:
     return csv(HEADER, sorted(rows_of(one), key=lambda row: row[4], reverse=one.words == ("highest",)))
 
 
-def by_id(one: Instance) -> str:
+def by_id(one: HybridInstance) -> str:
     return csv(HEADER, sorted({tuple(row) for row in rows_of(one)}))
 
 
@@ -204,9 +204,9 @@ def test_what_is_above_a_limit_is_neither_all_nor_nothing() -> None:
 
 
 def test_a_text_may_lack_its_last_line_s_end_and_bytes_may_not() -> None:
-    assert not list(misses(Goal({"a": "one\ntwo\n"}), {}, Snapshot({"a": b"one \ntwo"})))
-    assert list(misses(Goal({"a": b"one\n"}), {}, Snapshot({"a": b"one"})))
-    assert list(misses(Goal({"a": "one"}), {}, Snapshot({"a": b"\xff"})))
+    assert not list(misses(HybridGoal({"a": "one\ntwo\n"}), {}, Snapshot({"a": b"one \ntwo"})))
+    assert list(misses(HybridGoal({"a": b"one\n"}), {}, Snapshot({"a": b"one"})))
+    assert list(misses(HybridGoal({"a": "one"}), {}, Snapshot({"a": b"\xff"})))
 
 
 def test_the_name_of_a_file_may_be_written_as_find_and_grep_do() -> None:
@@ -236,12 +236,12 @@ def test_an_archive_that_is_unpacked_may_be_gone_and_what_was_in_it_may_not() ->
 
 
 def test_what_is_gone_may_leave_files_with_something_else_in_them_and_no_copy_of_itself() -> None:
-    goal, start = Goal({"a.txt": None, "b.txt": b"kept"}), {"a.txt": b"gone", "b.txt": b"kept"}
+    goal, start = HybridGoal({"a.txt": None, "b.txt": b"kept"}), {"a.txt": b"gone", "b.txt": b"kept"}
     for others in ({}, {"list.txt": b"a.txt 4"}):
         assert not list(misses(goal, start, Snapshot({"b.txt": b"kept", **others})))
     assert list(misses(goal, start, Snapshot({"b.txt": b"kept", ".a.txt": b"gone"})))
 
 
 def test_an_answer_may_differ_in_case_and_space() -> None:
-    assert not list(misses(Goal(answer="Lyon"), {}, Snapshot(answer=" lyon\n")))
-    assert list(misses(Goal(answer="Lyon"), {}, Snapshot(answer="Lyons")))
+    assert not list(misses(HybridGoal(answer="Lyon"), {}, Snapshot(answer=" lyon\n")))
+    assert list(misses(HybridGoal(answer="Lyon"), {}, Snapshot(answer="Lyons")))

@@ -20,8 +20,8 @@ from PIL import Image
 from transformers.utils import get_json_schema
 
 from environments.openenv.blocking import BlockingClient
-from environments.openenv.client import Lost, Refused
-from environments.openenv.gym import ID, TYPED, GuiEnv
+from environments.openenv.client import ServerLost, ServerRefused
+from environments.openenv.gym import ID, TYPED, GymGuiEnv
 from environments.openenv.trl import GuiTools, Room, trl_environment
 from models.families.processor import read_processor
 from models.random_vlm import TEMPLATE, build_random
@@ -95,7 +95,7 @@ def test_a_vector_of_two_environments_acts_for_a_hundred_steps(mode: Any) -> Non
 
 def test_a_seed_shows_the_same_and_a_limit_is_no_end_of_the_task() -> None:
     with served_apart(serving()) as url:
-        one = GuiEnv(url, "click-one", render_mode="rgb_array")
+        one = GymGuiEnv(url, "click-one", render_mode="rgb_array")
         first, about = one.reset(seed=5)
         again, _ = one.reset(seed=5)
         assert np.array_equal(first["screenshot"], again["screenshot"])
@@ -110,7 +110,7 @@ def test_a_seed_shows_the_same_and_a_limit_is_no_end_of_the_task() -> None:
 
 def test_an_action_that_is_not_taken_changes_nothing_and_an_outage_is_no_reward() -> None:
     with served_apart(serving()) as url:
-        one = GuiEnv(url, "dies")
+        one = GymGuiEnv(url, "dies")
         before, _ = one.reset(seed=3)
         seen, reward, terminated, truncated, info = one.step(acting("hotkey", text="a b c d"))
         assert (reward, terminated, truncated) == (0.0, False, False)
@@ -118,7 +118,7 @@ def test_an_action_that_is_not_taken_changes_nothing_and_an_outage_is_no_reward(
         assert np.array_equal(seen["screenshot"], before["screenshot"])
         _, _, terminated, truncated, info = one.step(acting("wait"))
         assert (terminated, truncated, info["failure"]) == (False, True, "sandbox")
-        with pytest.raises(Refused, match="no task 'none' is served"):
+        with pytest.raises(ServerRefused, match="no task 'none' is served"):
             one.reset(options={"task_id": "none"})
         assert one.reset(seed=1, options={"task_id": "click-one"})[1]["task_id"] == "fake/click-one"
         one.close()
@@ -127,7 +127,7 @@ def test_an_action_that_is_not_taken_changes_nothing_and_an_outage_is_no_reward(
 def test_an_episodes_rewards_add_up_to_its_reward_where_a_score_stands_from_step_to_step() -> None:
     standing = iter([0.0, 0.25, 0.25, None, 0.75])
     with answered_apart(lambda _: observed(next(standing))) as url:
-        one = GuiEnv(url, "play", size=(64, 48))
+        one = GymGuiEnv(url, "play", size=(64, 48))
         one.reset(seed=1)
         assert [one.step(acting("wait"))[1] for _ in range(4)] == [0.25, 0.0, 0.0, 0.5]
         one.close()
@@ -135,7 +135,7 @@ def test_an_episodes_rewards_add_up_to_its_reward_where_a_score_stands_from_step
 
 def test_what_is_transparent_on_a_served_screen_is_white(processor: Any) -> None:
     with answered_apart(lambda message: observed(screenshot=half_clear())) as url:
-        one = GuiEnv(url, size=(64, 48))
+        one = GymGuiEnv(url, size=(64, 48))
         seen = one.reset(seed=1)[0]["screenshot"]
         one.close()
         tools = trl_environment(url, ROOMY, processor)()
@@ -152,9 +152,9 @@ def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> 
     with answered_apart(answers) as url:
         client = BlockingClient(url, wait_s=0.2)
         client.reset(seed=1)
-        with pytest.raises(Lost, match=r"gave no answer to step within 0\.2 s"):
+        with pytest.raises(ServerLost, match=r"gave no answer to step within 0\.2 s"):
             client.step({"type": "wait"})
-        with pytest.raises(Lost, match="reset first"):
+        with pytest.raises(ServerLost, match="reset first"):
             client.step({"type": "wait"})
         assert not client.reset(seed=1).done
         client.close()
@@ -163,10 +163,10 @@ def test_what_comes_too_late_ends_the_connection_and_a_reset_makes_another() -> 
 def test_what_is_asked_of_a_closed_environment_is_refused_and_leaves_nothing_behind() -> None:
     with served_apart(serving()) as url, warnings.catch_warnings():
         warnings.simplefilter("error")  # a coroutine that nobody awaits is warned of
-        one = GuiEnv(url, "click-one")
+        one = GymGuiEnv(url, "click-one")
         one.reset(seed=1)
         one.close()
-        with pytest.raises(Lost, match="the client is closed"):
+        with pytest.raises(ServerLost, match="the client is closed"):
             one.reset(seed=1)
         assert one.step(acting("wait"))[3:] == (True, {"failure": "sandbox", "reason": CLOSED})
         gc.collect()
@@ -313,7 +313,7 @@ def test_a_server_that_is_gone_is_no_reward_for_a_trainer(processor: Any) -> Non
     with served_apart(serving()) as url:
         one = trl_environment(url, ROOMY, processor)()
         one.reset(task_id="click-one", seed=5)
-    with pytest.raises(Lost):
+    with pytest.raises(ServerLost):
         one.wait()
     assert one.get_reward() is None
     with pytest.raises(ValueError, match="Episode over"):

@@ -6,7 +6,7 @@ import pytest
 
 from environments.webapp.changes import Edit, edited
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment, webapps_of
-from environments.webapp.tasks import OURS, Instance, instance, read_tasks
+from environments.webapp.tasks import OURS, WebInstance, instance, read_tasks
 from schemas.config import config_of
 from schemas.failure import FlywheelError, UsageError
 from schemas.world import State
@@ -17,11 +17,11 @@ SEEDS = range(8)
 each_task = pytest.mark.parametrize(("path", "name"), TASKS, ids=[name for _, name in TASKS])
 
 
-def instances(path: Path, name: str) -> list[Instance]:
+def instances(path: Path, name: str) -> list[WebInstance]:
     return [instance(read_tasks(path), name, seed) for seed in SEEDS]
 
 
-def disturbed(one: Instance, state: State) -> list[State]:
+def disturbed(one: WebInstance, state: State) -> list[State]:
     """The state with one more thing changed that nobody asked for: each watched field emptied or filled."""
     return [{**state, field: "something else"} for field in one.watches]
 

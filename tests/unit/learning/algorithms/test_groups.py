@@ -26,7 +26,7 @@ from models.policy import Context
 from schemas.config.sections import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 POLICY = PolicyConfig(max_new_tokens=8, history_images=2)
 PLAIN = GroupConfig(size=4, k=2)
@@ -111,7 +111,7 @@ def test_all_steps_of_a_play_share_its_advantage_and_show_the_last_screens_and_a
 
 def test_the_prompt_is_what_the_policy_was_asked() -> None:
     said = ("Thought: Look.\nAction: click(start_box='(480,520)')", "Action: type(content='it\\'s')\n\nmore")
-    turns = (Turn("Look.", "click(start_box='(480,520)')", SCREEN), Turn("", "type(content='it\\'s')", SCREEN))
+    turns = (PastStep("Look.", "click(start_box='(480,520)')", SCREEN), PastStep("", "type(content='it\\'s')", SCREEN))
     family = ModelFamily(POLICY)
     messages, reply = chat_of(Rollout("t", 2, "a", ("x", "y"), "Do it.", said, "r"), family, [(1, 1)] * 2, 0)
     assert (messages, reply) == (family.messages(Context("Do it.", turns, SCREEN, 0)), "r")

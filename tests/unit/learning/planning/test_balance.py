@@ -6,11 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from learning.planning.balance import Cost, Phase, balance, loads, longest_first, near_holders, padded
+from learning.planning.balance import BalanceCost, Phase, balance, loads, longest_first, near_holders, padded
 from schemas.failure import PlanError
 
 
-def padded_cost(lengths: np.ndarray, plan: np.ndarray, ranks: int, cost: Cost) -> int:
+def padded_cost(lengths: np.ndarray, plan: np.ndarray, ranks: int, cost: BalanceCost) -> int:
     groups = [lengths[plan == rank] for rank in range(ranks)]
     return max(int(len(group) * cost.of(group.max(initial=0))) for group in groups)
 
@@ -60,7 +60,7 @@ def test_swaps_keep_every_rank_under_the_cap(case: int):
 def test_padded_batches_are_shared_out_as_well_as_brute_force_can(case: int):
     draw = np.random.default_rng(case)
     ranks, lengths = 2 + case % 2, draw.integers(1, 30, size=2 + case % 6)
-    cost = Cost(int(draw.integers(0, 40)), int(draw.integers(0, 3)) or 1)
+    cost = BalanceCost(int(draw.integers(0, 40)), int(draw.integers(0, 3)) or 1)
     best = min(
         padded_cost(lengths, np.array(plan), ranks, cost)
         for plan in itertools.product(range(ranks), repeat=len(lengths))
@@ -92,7 +92,7 @@ def test_a_sample_over_the_cap_is_refused_by_phase_number_and_length():
 
 def test_more_ranks_than_samples_leaves_ranks_empty():
     assert sorted(longest_first([3, 2], 5).tolist()) == [0, 1]
-    assert len(set(padded([3, 2], 5, Cost(1, 0)).tolist())) == 2
+    assert len(set(padded([3, 2], 5, BalanceCost(1, 0)).tolist())) == 2
 
 
 @pytest.mark.parametrize("case", range(30))

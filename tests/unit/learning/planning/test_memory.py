@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from learning.planning.memory import EIGHT_BIT, Network, Recipe, Stack, predict
+from learning.planning.memory import EIGHT_BIT, MemoryRecipe, Network, Stack, predict
 
 GIB = 2**30
 LANGUAGE = Stack(28, 233_057_792, 1_441_792, 3584, 18_944, 3584, 512)
 VISION = Stack(32, 19_738_500, 0, 1280, 3420, 1280, 1280, fused=True)
 SEVEN = Network(LANGUAGE, VISION, 1_134_916_608, 44_918_000, 544_997_376, 152_064, 4)
 """About Qwen2.5-VL-7B."""
-PLAIN = Recipe(ranks=8, tokens=16_384, targets=2_048, patches=65_536)
+PLAIN = MemoryRecipe(ranks=8, tokens=16_384, targets=2_048, patches=65_536)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from learning.planning.balance import Cost
+from learning.planning.balance import BalanceCost
 from learning.planning.recipes import Gpus, Speed, choose, instead_of_offloading, pace, read_gpus, suggestions
 from schemas.failure import UsageError
 from tests.unit.learning.planning.test_memory import LANGUAGE, PLAIN, SEVEN, VISION
@@ -81,7 +81,7 @@ def test_the_given_cap_is_the_only_one_that_is_tried() -> None:
 
 
 def test_more_passes_and_slower_links_make_it_slower() -> None:
-    language, vision = Cost(6_500_000_000, 100_352), Cost(630_000_000, 10_240)
+    language, vision = BalanceCost(6_500_000_000, 100_352), BalanceCost(630_000_000, 10_240)
     near = pace(language, vision, SEVEN, Gpus(1, 8, 80), PLAIN, 0, SPEED)
     assert pace(language, vision, SEVEN, Gpus(2, 4, 80), PLAIN, 0, SPEED) < near
     assert pace(language, vision, SEVEN, Gpus(1, 8, 80), PLAIN, 1, SPEED) < near

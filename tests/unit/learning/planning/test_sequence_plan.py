@@ -7,11 +7,11 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from learning.planning.balance import Cost
+from learning.planning.balance import BalanceCost
 from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
 from learning.planning.sequence_plan import ClusterCost, MicroBatch, cut, legal_degrees, plan, total
-from learning.planning.step_plan import Item, Rules, check_plan, plan_of
+from learning.planning.step_plan import Rules, SampleLengths, check_plan, plan_of
 from schemas.failure import PlanError
 
 COST = ClusterCost(
@@ -19,7 +19,7 @@ COST = ClusterCost(
     token=4.5, states=2000.0, memory=28_672.0, degrees=(1, 2, 4, 8),
 )  # fmt: skip
 
-RULES = Rules(8, Cost(1), Cost(1))
+RULES = Rules(8, BalanceCost(1), BalanceCost(1))
 
 WIDE = dataclasses.replace(COST, degrees=(1, 2, 4, 8, 16), bandwidth=(*COST.bandwidth, (16, 10.0)))
 """Two nodes: a group over both is slow."""
@@ -33,7 +33,7 @@ def lengths(case: int, count: int, total: int = 40_000) -> np.ndarray:
 
 def check(made: list[MicroBatch], batch: np.ndarray, ranks: int, cost: ClusterCost = COST) -> None:
     """What the executor asks of a plan, memory, and that the times it names are its own."""
-    items = [Item(int(tokens), ()) for tokens in batch]
+    items = [SampleLengths(int(tokens), ()) for tokens in batch]
     check_plan(plan_of([one.groups for one in made], items, RULES), items, ranks, cost.degrees)
     for one in made:
         for group in one.groups:

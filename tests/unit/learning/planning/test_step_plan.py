@@ -6,13 +6,13 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from learning.engines.fsdp.costs import CPU, Shape, check_fit, cluster_cost
-from learning.planning.balance import Cost
+from learning.planning.balance import BalanceCost
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import (
-    Item,
     MicroBatch,
-    Piece,
     Rules,
+    SampleLengths,
+    ScreenSpan,
     check_plan,
     digest,
     edges_of,
@@ -22,17 +22,17 @@ from learning.planning.step_plan import (
 )
 from schemas.failure import PlanError
 
-LINEAR = Cost(100, 1)
+LINEAR = BalanceCost(100, 1)
 SHAPE = Shape(LINEAR, LINEAR, query_heads=4, key_heads=4, exchanged=64)
 
 
-def item(tokens: int, *screens: int) -> Item:
+def item(tokens: int, *screens: int) -> SampleLengths:
     """A sample with screens of so many tokens, spread over it."""
     pieces, start = [], 1
     for size in screens:
-        pieces.append(Piece(start, size, 4 * size))
+        pieces.append(ScreenSpan(start, size, 4 * size))
         start += size + 2
-    return Item(max(tokens, start + 3), tuple(pieces))
+    return SampleLengths(max(tokens, start + 3), tuple(pieces))
 
 
 ITEMS = st.lists(
@@ -44,7 +44,9 @@ ITEMS = st.lists(
 
 @settings(deadline=None)
 @given(ITEMS, st.sampled_from([1, 2, 3, 4]), st.booleans(), st.sampled_from([None, 70, 120]))
-def test_every_sample_is_planned_once_and_under_the_cap(items: list[Item], ranks: int, level: bool, cap: int | None):
+def test_every_sample_is_planned_once_and_under_the_cap(
+    items: list[SampleLengths], ranks: int, level: bool, cap: int | None
+):
     plan = plan_step(items, Rules(ranks, LINEAR, LINEAR, level, cap))
     check_plan(plan, items, ranks, (1,))
     for batch in plan:
@@ -55,7 +57,7 @@ def test_every_sample_is_planned_once_and_under_the_cap(items: list[Item], ranks
 
 @settings(deadline=None, max_examples=30)
 @given(ITEMS, st.sampled_from([2, 4]), st.sampled_from([40, 60, 100]))
-def test_sequence_plans_keep_every_rank_under_the_cap(items: list[Item], ranks: int, cap: int):
+def test_sequence_plans_keep_every_rank_under_the_cap(items: list[SampleLengths], ranks: int, cap: int):
     assume(max(one.tokens for one in items) <= cap * ranks)
     cluster = cluster_cost(SHAPE, ranks, ranks, cap, CPU)
     plan = plan_step(items, Rules(ranks, LINEAR, LINEAR, True, cap, cluster))
@@ -65,7 +67,9 @@ def test_sequence_plans_keep_every_rank_under_the_cap(items: list[Item], ranks: 
 
 @settings(deadline=None)
 @given(ITEMS, st.sampled_from([(4,), (2, 2), (2, 1, 1), (1, 1, 1, 1)]), st.integers(0, 99))
-def test_what_a_screen_becomes_arrives_where_its_tokens_are(items: list[Item], shape: tuple[int, ...], seed: int):
+def test_what_a_screen_becomes_arrives_where_its_tokens_are(
+    items: list[SampleLengths], shape: tuple[int, ...], seed: int
+):
     draw = np.random.default_rng(seed)
     batch = random_batch(items, shape, draw)
     pieces = fragments(batch, items)
@@ -85,7 +89,7 @@ def test_what_a_screen_becomes_arrives_where_its_tokens_are(items: list[Item], s
             assert pieces.sizes[pieces.after == group.first + number].sum() == held
 
 
-def random_batch(items: list[Item], shape: tuple[int, ...], draw: np.random.Generator) -> MicroBatch:
+def random_batch(items: list[SampleLengths], shape: tuple[int, ...], draw: np.random.Generator) -> MicroBatch:
     """Samples and screens anywhere, on groups of these degrees."""
     owner = draw.integers(0, len(shape), len(items))
     groups, first = [], 0

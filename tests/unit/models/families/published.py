@@ -15,7 +15,7 @@ from models.policy import Context
 from schemas import action as act
 from schemas.action import Action
 from schemas.failure import UsageError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 TEMPLATES = Path(__file__).parents[3] / "golden" / "chat_templates"
 SPECIAL = (
@@ -125,7 +125,7 @@ def done(family: ModelFamily) -> list[tuple[str, Action]]:
 def context(family: ModelFamily) -> Context:
     """What is asked: three past steps, the screen now."""
     turns = [
-        Turn(thought, family.write(one, SIZES[number]), screen(number))
+        PastStep(thought, family.write(one, SIZES[number]), screen(number))
         for number, (thought, one) in enumerate(done(family)[:-1])
     ]
     return Context(INSTRUCTION, tuple(turns), screen(3), 0)

@@ -23,7 +23,7 @@ from schemas import action as act
 from schemas.action import Action, action_of
 from schemas.config.sections import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from tests.tier import FULL
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())
@@ -197,7 +197,7 @@ def test_a_long_reply_is_read_in_time_that_grows_with_its_length(name: str, piec
 def chat(family: ModelFamily, past: int = 2) -> list[tuple[str, str]]:
     """Role and content of each turn, a screen as its width."""
     seen = [Observation(b"", 1000 + number, 1000, "") for number in range(past + 1)]
-    turns = tuple(Turn(f"t{n}", family.write(act.Click(x=0.5, y=0.5), (1000, 1000)), seen[n]) for n in range(past))
+    turns = tuple(PastStep(f"t{n}", family.write(act.Click(x=0.5, y=0.5), (1000, 1000)), seen[n]) for n in range(past))
 
     def shown(part: Message) -> str:
         return f"<{part['observation'].width}>" if part["type"] == "image" else part["text"]
@@ -343,7 +343,10 @@ def test_scalecua_names_past_steps_by_their_operations_and_writes_fractions_on_i
     written = family.write(act.Click(x=0.36741, y=0.9192), SCREEN)
     said = written.replace("Click it.", 'Open "My Books".')
     assert "click(x=0.3674, y=0.9192)" in written
-    past = (Turn("t", said, Observation(b"", 1000, 1000, "")), Turn("t", "wait()", Observation(b"", 1000, 1000, "")))
+    past = (
+        PastStep("t", said, Observation(b"", 1000, 1000, "")),
+        PastStep("t", "wait()", Observation(b"", 1000, 1000, "")),
+    )
     asked = family.messages(Context("Do it.", past, past[0].observation, 0))[-1]["content"][-1]["text"]
     assert asked.endswith('Previous operations:\nStep 1: "Open \\"My Books\\"."\nStep 2: "wait()"')
 

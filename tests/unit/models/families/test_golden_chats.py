@@ -15,7 +15,7 @@ from models.families.screen import ImageLimits
 from models.families.template import template as prompt
 from models.policy import Context
 from schemas.config.sections import PolicyConfig
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from tests.unit.models.families.published import (
     ASKED,
     LIMITS,
@@ -63,7 +63,7 @@ def test_ui_tars_is_shown_its_past_as_in_its_published_training_example(processo
     family = FAMILIES.class_of("ui-tars-1.0")(PolicyConfig(family="ui-tars-1.0", history_images=screens))
     actions = [turn["content"] for turn in turns if turn["role"] == "assistant"]
     read = [text.removeprefix("Action: ").replace("<|box_start|>", "").replace("<|box_end|>", "") for text in actions]
-    past = tuple(Turn("", text, screen(0)) for text in read[:-1])
+    past = tuple(PastStep("", text, screen(0)) for text in read[:-1])
     asked = processor("qwen2_vl").apply_chat_template(
         family.messages(Context(example["instruction"], past, screen(0), 0)), tokenize=False, add_generation_prompt=True
     )

@@ -9,15 +9,17 @@ from models.families.registry import FAMILIES
 from models.policy import Context
 from schemas.action import Click, Type, to_json
 from schemas.config.sections import PolicyConfig
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.sample import Past, TrainSample
 
 SCREEN = Observation(b"", 1000, 500, "")
 ACTIONS = [Click(x=0.1 * at, y=0.5) if at % 3 else Type(content=f"text {at}") for at in range(7)]
 
 
-def turns(family: ModelFamily) -> tuple[Turn, ...]:
-    return tuple(Turn(f"Thought {at}.", family.write(action, (1000, 500)), SCREEN) for at, action in enumerate(ACTIONS))
+def turns(family: ModelFamily) -> tuple[PastStep, ...]:
+    return tuple(
+        PastStep(f"Thought {at}.", family.write(action, (1000, 500)), SCREEN) for at, action in enumerate(ACTIONS)
+    )
 
 
 def text(messages: list[dict]) -> str:

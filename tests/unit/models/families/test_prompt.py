@@ -10,7 +10,7 @@ from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Wait
 from schemas.config.sections import PolicyConfig
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 
 
 def look(number: int) -> Observation:
@@ -18,7 +18,7 @@ def look(number: int) -> Observation:
 
 
 LIMITS = ImageLimits(28, 3136, 12845056)
-CONTEXT = Context("Do it.", tuple(Turn(f"t{n}", f"wait({n})", look(n)) for n in range(3)), look(9), 0)
+CONTEXT = Context("Do it.", tuple(PastStep(f"t{n}", f"wait({n})", look(n)) for n in range(3)), look(9), 0)
 
 
 @pytest.mark.parametrize(("images", "shown"), [(1, [9]), (2, [2, 9]), (4, [0, 1, 2, 9]), (9, [0, 1, 2, 9])])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import models.serving.openai
-from models.judges.endpoint import EndpointJudge, EndpointOptions
+from models.judges.endpoint import EndpointJudge, JudgeEndpointOptions
 from models.judges.fake import FakeJudge
-from models.judges.judge import Case, Judge, JudgeFailure, Judgement
+from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.judges.pairwise import Comparison
 from models.judges.registry import judge_of, version_of
 from schemas.config import config_of
@@ -20,7 +20,7 @@ from schemas.config.section import Section
 from schemas.failure import FlywheelError, UsageError
 
 KEY = "FLYWHEEL_JUDGE_KEY"
-CASE = Case('Write a note that says "ada joan".', ("Action: type(content='joan')",), (b"first", b"last"))
+CASE = JudgeCase('Write a note that says "ada joan".', ("Action: type(content='joan')",), (b"first", b"last"))
 
 
 class Server(ThreadingHTTPServer):
@@ -63,7 +63,7 @@ def serve() -> Iterator[Any]:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         servers.append(server)
         url = f"http://127.0.0.1:{server.server_address[1]}/v1"
-        return server, EndpointJudge(EndpointOptions(url=url, model="orm", timeout_s=5), tries=2)
+        return server, EndpointJudge(JudgeEndpointOptions(url=url, model="orm", timeout_s=5), tries=2)
 
     yield start
     for server in servers:
@@ -125,7 +125,7 @@ def test_a_second_try_may_succeed(serve: Any) -> None:
 
 
 def test_a_server_that_is_not_there_is_no_opinion() -> None:
-    judge = EndpointJudge(EndpointOptions(url="http://127.0.0.1:9/v1", model="orm", timeout_s=2))
+    judge = EndpointJudge(JudgeEndpointOptions(url="http://127.0.0.1:9/v1", model="orm", timeout_s=2))
     (judgement,) = judge.score([CASE])
     assert judgement.score is None and "ConnectError" in judgement.reason
 
@@ -133,15 +133,15 @@ def test_a_server_that_is_not_there_is_no_opinion() -> None:
 def test_the_fake_judge_counts_the_words_that_were_written_and_always_says_the_same() -> None:
     judge = FakeJudge(Section())
     assert [judge.score([CASE])[0].score for _ in range(2)] == [0.5, 0.5]
-    assert judge.score([Case(CASE.instruction, (), ())])[0].score == 0.0
-    assert judge.score([Case("Do something.", (), ())])[0].score is None
+    assert judge.score([JudgeCase(CASE.instruction, (), ())])[0].score == 0.0
+    assert judge.score([JudgeCase("Do something.", (), ())])[0].score is None
 
 
 def test_a_judge_whose_score_leaves_the_range_has_no_opinion() -> None:
     class Wild(Judge[Section]):
         name = "wild"
 
-        def _score(self, case: Case) -> Judgement:
+        def _score(self, case: JudgeCase) -> Judgement:
             return Judgement(float("nan"), "?")
 
     assert Wild(Section()).score([CASE])[0].score is None
@@ -154,7 +154,7 @@ def test_a_judges_version_names_its_model_prompt_and_what_its_score_must_reach()
     class Stricter(EndpointJudge):
         prompt = "Be strict."
 
-    options = EndpointOptions(url="http://here/v1", model="orm")
+    options = JudgeEndpointOptions(url="http://here/v1", model="orm")
     judge = EndpointJudge(options)
     others = [
         version(EndpointJudge(options.model_copy(update={"model": "orm-2"}))),
@@ -174,7 +174,7 @@ def test_options_that_change_a_judge_s_answers_change_its_version_and_its_defaul
     class Biased(Judge[Lenient]):
         name, section, reached = "biased", Lenient, frozenset({"folder"})
 
-        def _score(self, case: Case) -> Judgement:
+        def _score(self, case: JudgeCase) -> Judgement:
             return Judgement(self.options.bias, "?")
 
     assert Biased(Lenient()).version == Biased(Lenient(bias=0.5)).version == "biased"
@@ -212,7 +212,7 @@ def test_half_a_character_in_a_reason_is_written_out(serve: Any) -> None:
 
 def test_an_endpoint_compares_two_in_both_orders_and_names_none_by_their_place(serve: Any) -> None:
     first, second = (json.dumps({"better": name, "reason": "it is done"}) for name in "AB")
-    other = Case(CASE.instruction, ("Action: type(content='ada joan')",), (b"done",))
+    other = JudgeCase(CASE.instruction, ("Action: type(content='ada joan')",), (b"done",))
     server, judge = serve((200, first), (200, second))
     assert judge.compare(other, CASE) == Comparison(1.0, "first")
     orders = [[part["text"] for part in body["messages"][1]["content"] if "text" in part] for _, body, _ in server.seen]
@@ -225,7 +225,7 @@ def test_an_endpoint_compares_two_in_both_orders_and_names_none_by_their_place(s
 
 
 def test_an_endpoints_votes_need_a_temperature_which_is_sent_and_is_part_of_its_version(serve: Any) -> None:
-    options = EndpointOptions(url="http://here/v1", model="orm")
+    options = JudgeEndpointOptions(url="http://here/v1", model="orm")
     with pytest.raises(UsageError, match=r"judge\.options\.temperature"):
         judge_of(JudgeConfig(kind="endpoint", options=options.model_dump(), votes=2))
     server, cold = serve((200, GOOD), (200, GOOD.replace("0.75", "0.25")))
@@ -246,7 +246,7 @@ class Hesitant(FakeJudge):
 
     asked = 0
 
-    def _prefer(self, first: Case, second: Case) -> float:
+    def _prefer(self, first: JudgeCase, second: JudgeCase) -> float:
         self.asked += 1
         if self.asked % 2:
             raise JudgeFailure("an answer that names neither A nor B")
@@ -254,7 +254,7 @@ class Hesitant(FakeJudge):
 
 
 def test_a_comparison_is_tried_as_often_as_a_score_in_each_order() -> None:
-    nothing = Case(CASE.instruction, (), ())
+    nothing = JudgeCase(CASE.instruction, (), ())
     assert Hesitant(Section(), tries=1).compare(CASE, nothing).probability is None
     judge = Hesitant(Section(), tries=2)
     assert judge.compare(CASE, nothing).winner == "first" and judge.asked == 4

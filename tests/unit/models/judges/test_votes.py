@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import pytest
 
 from models.judges.fake import FakeJudge
-from models.judges.judge import Case, Judge, JudgeFailure, Judgement
+from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.judges.pairwise import Comparison, both_orders
 from models.judges.registry import judge_of, version_of
 from schemas.config.judging import JudgeConfig
 from schemas.config.section import Section
 from schemas.failure import UsageError
 
-CASE = Case("Do it.", ("Action: wait()",), (b"png",))
+CASE = JudgeCase("Do it.", ("Action: wait()",), (b"png",))
 
 
 class Fickle(Judge[Section]):
@@ -24,7 +24,7 @@ class Fickle(Judge[Section]):
         super().__init__(Section())
         self.scores = list(scores)
 
-    def _score(self, case: Case) -> Judgement:
+    def _score(self, case: JudgeCase) -> Judgement:
         score = self.scores.pop(0)
         if score is None:
             raise JudgeFailure("nothing to say", again=False)
@@ -64,8 +64,8 @@ def test_the_probabilities_of_a_pair_and_of_the_swapped_pair_add_up_to_one(strai
 
 
 def test_a_judge_of_single_trajectories_compares_two_by_their_scores() -> None:
-    def wrote(word: str) -> Case:
-        return Case('Write "ada".', (f"Action: type(content='{word}')",), ())
+    def wrote(word: str) -> JudgeCase:
+        return JudgeCase('Write "ada".', (f"Action: type(content='{word}')",), ())
 
     assert FakeJudge(Section()).compare(wrote("ada"), wrote("eve")) == Comparison(1.0, "first")
     assert FakeJudge(Section()).compare(wrote("eve"), wrote("eve")) == Comparison(0.5, "tie")

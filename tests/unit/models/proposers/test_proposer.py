@@ -12,9 +12,9 @@ from models.explorer import PageExplorer
 from models.families.dialects import parse_reply
 from models.policy import Context, Policy
 from models.proposers.endpoint import EndpointProposer, text_of
-from models.proposers.own import ExplorerProposer, PolicyOptions, PolicyProposer
+from models.proposers.own import ExplorerProposer, PolicyProposer, ProposerPolicyOptions
 from models.proposers.precedent import PrecedentProposer
-from models.proposers.proposer import PROPOSERS, Precedent, Resources, alike
+from models.proposers.proposer import PROPOSERS, Precedent, ProposerResources, alike
 from models.serving.openai import OpenAIClient
 from schemas.action import Click, Drag, Type
 from schemas.config import config_of
@@ -41,7 +41,7 @@ class Stubborn(Policy):
 
 
 def test_the_explorer_proposes_whatever_was_not_tried() -> None:
-    explorer = ExplorerProposer(Section(), Resources(Stubborn, PageExplorer))
+    explorer = ExplorerProposer(Section(), ProposerResources(Stubborn, PageExplorer))
     tried = (Click(x=0.15, y=0.45),)
     contexts = [replace(SCREEN, seed=seed, avoid=tried) for seed in range(40)]
     done = [one.action for one in explorer.act(contexts)]
@@ -51,7 +51,7 @@ def test_the_explorer_proposes_whatever_was_not_tried() -> None:
 
 def test_the_policy_is_drawn_hotter_until_it_does_something_else_and_may_have_nothing_to_propose() -> None:
     policy = Stubborn()
-    proposer = PolicyProposer(PolicyOptions(), Resources(lambda: policy, PageExplorer))
+    proposer = PolicyProposer(ProposerPolicyOptions(), ProposerResources(lambda: policy, PageExplorer))
     (found,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45),))])
     assert found.action == Click(x=0.65, y=0.45) and policy.temperatures == pytest.approx([1.0, 1.1, 1.2])
     (nothing,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45), Click(x=0.65, y=0.45)))])
@@ -76,7 +76,7 @@ def test_an_endpoint_is_shown_the_screen_and_what_failed_on_it(monkeypatch: pyte
         return httpx.Response(200, json={"choices": [{"message": {"content": content}}]})
 
     options = PROPOSERS.options(["endpoint"], {"endpoint": {"url": "http://m.test/v1", "model": "big"}})["endpoint"]
-    proposer = EndpointProposer(options, Resources(Stubborn, PageExplorer))  # type: ignore[arg-type]
+    proposer = EndpointProposer(options, ProposerResources(Stubborn, PageExplorer))  # type: ignore[arg-type]
     proposer._client = OpenAIClient(proposer._client.endpoint, httpx.MockTransport(answer))
     (found,) = proposer.act([replace(SCREEN, avoid=(Click(x=0.15, y=0.45),))])
     assert (found.action, found.thought) == (Click(x=0.65, y=0.45), "The other.")
@@ -85,7 +85,7 @@ def test_an_endpoint_is_shown_the_screen_and_what_failed_on_it(monkeypatch: pyte
 
 
 def precedents(*known: Precedent) -> PrecedentProposer:
-    return PrecedentProposer(Section(), Resources(Stubborn, PageExplorer, {"t": known}))
+    return PrecedentProposer(Section(), ProposerResources(Stubborn, PageExplorer, {"t": known}))
 
 
 def test_what_succeeded_on_another_seed_is_done_to_the_element_of_the_same_name_here() -> None:

@@ -10,7 +10,7 @@ import pytest
 from models.policy import Context
 from models.random_vlm import build_random
 from models.vlm import VlmPolicy
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from tests.unit.models.serving.test_local import policy
 from tests.unit.models.test_vlm import TEXTS, screen
 
@@ -20,7 +20,7 @@ SIZES = ((96, 64), (128, 64), (96, 96))
 def steps(number: int, count: int = 4, instruction: str = TEXTS[0]) -> list[Context]:
     """The contexts of a trajectory, whose screens differ by it, and in size from one to the next."""
     screens = [screen(3 * number + at, SIZES[(number + at) % 3]) for at in range(count)]
-    turns = tuple(Turn(f"Wait for {at}.", "wait()", one) for at, one in enumerate(screens))
+    turns = tuple(PastStep(f"Wait for {at}.", "wait()", one) for at, one in enumerate(screens))
     return [Context(instruction, turns[:at], screens[at], 10 * number + at) for at in range(count)]
 
 

@@ -13,7 +13,7 @@ import pytest
 import models.serving.openai
 from models.serving.openai import Unready
 from models.serving.proof import HOT
-from models.serving.served import Served
+from models.serving.served import ModelServer
 from models.serving.server import ServerModel
 from models.weights import Weights
 from schemas.config.sections import PolicyConfig
@@ -118,9 +118,9 @@ def completed(text: str, **more: Any) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"content": text}, **more}]})
 
 
-def served(handler: Handler, **more: Any) -> Served:
+def served(handler: Handler, **more: Any) -> ModelServer:
     config = ServerConfig.model_validate({"url": URL, "update": "vllm", "retries": 0, "patience_s": 5.0, **more})
-    return Served(config, Path("log"), httpx.MockTransport(handler))
+    return ModelServer(config, Path("log"), httpx.MockTransport(handler))
 
 
 def weights(tmp_path: Path, version: str) -> Weights:
@@ -130,7 +130,7 @@ def weights(tmp_path: Path, version: str) -> Weights:
     return Weights(directory, version)
 
 
-def model_of(there: Served, of: Weights, monkeypatch: pytest.MonkeyPatch) -> ServerModel:
+def model_of(there: ModelServer, of: Weights, monkeypatch: pytest.MonkeyPatch) -> ServerModel:
     monkeypatch.setattr("models.serving.server.served_by", lambda *_: there)
     config = PolicyConfig(server=ServerConfig(url=URL, update="vllm", patience_s=5.0))
     return ServerModel(of.directory, config, of.version)

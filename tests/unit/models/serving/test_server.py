@@ -25,7 +25,7 @@ from models.families.family import ModelFamily
 from models.families.screen import ImageLimits
 from models.serving.server import ServerModel, require_server
 from models.thinkers.asked import EndpointThinker
-from models.thinkers.thinker import THINKERS, Case, Resources
+from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
 from models.tiny.build import build_tiny
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
@@ -309,8 +309,8 @@ def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
     given = {"url": served, "model": str(turned), "max_tokens": 8, "concurrency": 2, "history_images": 1}
     options = THINKERS.options(["endpoint"], {"endpoint": given})["endpoint"]
     EndpointThinker.require(options)  # type: ignore[arg-type]
-    thinker = EndpointThinker(options, Resources(lambda: pytest.fail("nobody acts")))  # type: ignore[arg-type]
-    thoughts = thinker.think([Case(context(number), Click(x=0.5, y=0.5)) for number in range(3)], 0)
+    thinker = EndpointThinker(options, ThinkerResources(lambda: pytest.fail("nobody acts")))  # type: ignore[arg-type]
+    thoughts = thinker.think([ThinkerCase(context(number), Click(x=0.5, y=0.5)) for number in range(3)], 0)
     assert len(thoughts) == 3 and not any(thought.failure for thought in thoughts), thoughts[0].failure
     assert all(thought.tokens > 0 for thought in thoughts)
 

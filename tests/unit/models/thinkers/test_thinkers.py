@@ -10,17 +10,17 @@ from models.completion import Completion
 from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
 from models.serving.openai import OpenAIClient
-from models.thinkers.asked import EndpointThinker, PolicyOptions, PolicyThinker
+from models.thinkers.asked import EndpointThinker, PolicyThinker, ThinkerPolicyOptions
 from models.thinkers.prompt import thought_in
 from models.thinkers.rules import RuleThinker, TemplateThinker
-from models.thinkers.thinker import THINKERS, Case, Resources
+from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
 from models.vlm import VlmPolicy
 from schemas.action import Action, Click, Type
 from schemas.config import config_of
 from schemas.config.section import Section
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.observation import Element, Observation, Turn
+from schemas.observation import Element, Observation, PastStep
 
 BUTTONS = tuple(
     Element(name, kind, (at, 0.4, at + 0.1, 0.5), True)
@@ -34,19 +34,19 @@ def seen(png: bytes = b"png") -> Observation:
     return Observation(png, 160, 210, TASK, BUTTONS)
 
 
-def case(action: Action, *done: tuple[str, str], unchanged: bool = False, instruction: str = TASK) -> Case:
-    turns = tuple(Turn(thought, text, seen(b"before")) for thought, text in done)
-    return Case(Context(instruction, turns, seen(), 7), action, unchanged)
+def case(action: Action, *done: tuple[str, str], unchanged: bool = False, instruction: str = TASK) -> ThinkerCase:
+    turns = tuple(PastStep(thought, text, seen(b"before")) for thought, text in done)
+    return ThinkerCase(Context(instruction, turns, seen(), 7), action, unchanged)
 
 
-def rules(one: Case) -> tuple[str, tuple[str, ...]]:
+def rules(one: ThinkerCase) -> tuple[str, tuple[str, ...]]:
     (thought,) = RuleThinker(Section(), none()).think([one], 0)
     return thought.text, thought.patterns
 
 
-def none() -> Resources:
+def none() -> ThinkerResources:
     raise_it = lambda: pytest.fail("no policy is needed")  # noqa: E731
-    return Resources(raise_it)
+    return ThinkerResources(raise_it)
 
 
 def test_rules_split_the_task_first_and_recall_later_what_was_clicked_and_what_was_not_yet() -> None:
@@ -87,7 +87,7 @@ class Drawn(VlmPolicy):
 
 def test_the_policy_is_not_told_the_action_and_draws_again_from_another_seed() -> None:
     policy = Drawn(TinyFamily(PolicyConfig()))
-    thinker = PolicyThinker(PolicyOptions(), Resources(lambda: policy))
+    thinker = PolicyThinker(ThinkerPolicyOptions(), ThinkerResources(lambda: policy))
     assert thinker.author == "bootstrap" and thinker.hidden and (thinker.version or "").startswith("policy-0007@")
     first, again = thinker.think([case(RED)], 0)[0], thinker.think([case(RED)], 1)[0]
     assert (first.action, again.action, first.tokens) == (BLUE, RED, 2) and len(set(policy.seeds)) == 2
@@ -96,7 +96,7 @@ def test_the_policy_is_not_told_the_action_and_draws_again_from_another_seed() -
 def test_the_small_policy_cannot_be_told_the_action() -> None:
     policy = Drawn(TinyFamily(PolicyConfig()))
     with pytest.raises(UsageError, match=r"think\.options\.policy\.hidden"):
-        PolicyThinker(PolicyOptions(hidden=False), Resources(lambda: policy))
+        PolicyThinker(ThinkerPolicyOptions(hidden=False), ThinkerResources(lambda: policy))
 
 
 def endpoint(answers: list[str], **options: object) -> tuple[EndpointThinker, list[dict]]:

@@ -20,7 +20,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.stream_pool import StreamPool, can_teach
 from tasks.running.run import run_of
-from tasks.shared.material import Recipe
+from tasks.shared.material import PolicyRecipe
 from tasks.train.groups import planned_groups
 
 
@@ -41,7 +41,9 @@ def test_so_many_groups_are_on_their_way_and_one_that_cannot_teach_makes_room(
     fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
-    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
+    pool = StreamPool(
+        config, lake, PolicyRecipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream")
+    )
     trajectories = planned_groups(run_of(config), 1, catalog(config)[0], 12, "policy-0000")
     firsts, seconds = trajectories[0::2], trajectories[1::2]
     assert [pool.may_begin(one) for one in firsts] == [True] * room + [None] * (6 - room)
@@ -59,7 +61,9 @@ def test_a_critic_learns_from_groups_of_one_reward_too_so_they_wait_for_their_ba
     fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake = Lake.open(config.lake)
-    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream"))
+    pool = StreamPool(
+        config, lake, PolicyRecipe("policy-0001", "policy-0000", 1, {}), StreamFolder(tmp_path / "stream")
+    )
     trajectories = planned_groups(run_of(config), 1, catalog(config)[0], 6, "policy-0000")
     assert [pool.may_begin(one) for one in trajectories[0::2]] == [True, True, None]
     pool.finished([finished(one, False) for one in trajectories[:2]])
@@ -77,7 +81,7 @@ def test_trajectories_of_a_judged_or_graded_task_that_all_fail_teach_by_their_sc
         fields |= {"environments": {"games": {}}, "suite": {"tasks": ["snake-1"]}, "judge": {}}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake, stream = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
-    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), stream)
+    pool = StreamPool(config, lake, PolicyRecipe("policy-0001", "policy-0000", 1, {}), stream)
     trajectories = planned_groups(run_of(config), 1, catalog(config)[0], 6, "policy-0000")
     assert [pool.may_begin(one) for one in trajectories[0::2]] == [True, True, None]
     pool.finished([finished(one, False, score) for one, score in zip(trajectories[:2], scores, strict=True)])
@@ -113,7 +117,7 @@ def test_a_batch_with_a_picture_that_is_damaged_or_missing_is_refused_by_its_nam
     fields = {"environments": {"fake": {}}, "suite": {"tasks": ["click-target"]}, "train": train}
     config = config_of({**fields, "lake": {"uri": str(tmp_path / "lake")}})
     lake, folder = Lake.open(config.lake), StreamFolder(tmp_path / "stream")
-    pool = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), folder)
+    pool = StreamPool(config, lake, PolicyRecipe("policy-0001", "policy-0000", 1, {}), folder)
     group = planned_groups(run_of(config), 1, catalog(config)[0], 2, "policy-0000")
     sampling = {"sampling": json.dumps({"temperature": 1.0})}
     outcomes = zip(group, (True, False), strict=True)
@@ -139,6 +143,6 @@ def test_a_batch_with_a_picture_that_is_damaged_or_missing_is_refused_by_its_nam
     assert shown in str(refused.value) and folder.batches() == 0
     right = Screenshot(sha256=shown, iteration=1, png=b"the picture", width=160, height=210, phash="0" * 16)
     lake.upsert("screenshots", [right])
-    again = StreamPool(config, lake, Recipe("policy-0001", "policy-0000", 1, {}), folder)
+    again = StreamPool(config, lake, PolicyRecipe("policy-0001", "policy-0000", 1, {}), folder)
     again.feed()
     assert folder.batches() == 1

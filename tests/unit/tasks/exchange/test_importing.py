@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from curation.converters.exchanged import About, Decided, Exchanged, Place, Refused
+from curation.converters.exchanged import About, Exchanged, ImportedReview, RecordPlace, RecordRefused
 from tasks.exchange.importing import Request, _read, _unfit  # pyright: ignore[reportPrivateUsage]
 from tests.unit.curation.converters.records import picture
 
-PLACE = Place("answers.json", 3)
+PLACE = RecordPlace("answers.json", 3)
 
 
 def record(boundary: str | None = None, **changes: str) -> Exchanged:
     fields = {"person": "ada+lab@example.org", "decision": "accept", "note": "", **changes}
-    decided = Decided(None, action=None, thought=None, **fields)  # pyright: ignore[reportArgumentType]
+    decided = ImportedReview(None, action=None, thought=None, **fields)  # pyright: ignore[reportArgumentType]
     return Exchanged(
         "a", "Open it.", (), decided=(decided,), about=About.model_validate({"failure_boundary": boundary})
     )
@@ -35,7 +35,7 @@ def test_a_decision_of_anybody_with_an_address_is_taken() -> None:
 )
 def test_one_that_no_lake_keeps_is_refused_by_file_line_and_field(found: Exchanged, said: str) -> None:
     refused = _unfit(found, set(), PLACE)
-    assert isinstance(refused, Refused) and said in str(refused) and "answers.json, line 3" in str(refused)
+    assert isinstance(refused, RecordRefused) and said in str(refused) and "answers.json, line 3" in str(refused)
 
 
 def test_a_data_set_is_read_a_record_at_a_time(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from curation.converters.exchanged import Decided, Exchanged, ExchangedStep, Refused
-from curation.converters.files import Source
+from curation.converters.exchanged import Exchanged, ExchangedStep, ImportedReview, RecordRefused
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.action import action_of
 from schemas.failure import UsageError
@@ -37,7 +37,7 @@ def choice(name: str, word: str) -> Result:
 
 def answered(
     folder: Path, *changes: Result, added: tuple[Result, ...] = (), action: Result = CLICK
-) -> Exchanged | Refused:
+) -> Exchanged | RecordRefused:
     """A recorded step answered as people do: a copy of what was recorded, in which results take the place of others of
     their control, those of one label of the same label."""
     form = FORMATS.class_of("label-studio")()
@@ -51,11 +51,11 @@ def answered(
     copied = [one for one in task["predictions"][0]["result"] if of(one) not in [of(other) for other in changes]]
     task["annotations"] = [{"id": 1, "completed_by": 1, "result": [*changes, *copied, *added]}]
     file.write_text(json.dumps([task]))
-    ((_, read),) = form.read(Source(file))
+    ((_, read),) = form.read(ImportSource(file))
     return read
 
 
-def corrected(read: Exchanged | Refused) -> Any:
+def corrected(read: Exchanged | RecordRefused) -> Any:
     """The only correction there is, or None where there is none."""
     assert isinstance(read, Exchanged), read
     found = [json.loads(one.action or "") for one in read.decided if one.decision == "correct"]
@@ -105,16 +105,16 @@ def test_a_moved_point_is_the_correction_though_the_recorded_text_is_still_there
 
 def test_a_text_and_a_point_that_contradict_each_other_are_refused_by_field(tmp_path: Path) -> None:
     read = answered(tmp_path / "out", point(90, 90), area("action", "click(start_box='(100,100)')"))
-    assert isinstance(read, Refused) and read.field == "annotations.result.value" and "(100,100)" in read.problem
+    assert isinstance(read, RecordRefused) and read.field == "annotations.result.value" and "(100,100)" in read.problem
     read = answered(tmp_path / "two", point(90, 90), added=(point(10, 10),))
-    assert isinstance(read, Refused) and "several new points" in read.problem
+    assert isinstance(read, RecordRefused) and "several new points" in read.problem
 
 
 def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_path: Path) -> None:
     quality = choice("quality", "Sharp")
     read = answered(tmp_path / "out", choice("decision", "reject"), quality)
     assert isinstance(read, Exchanged)
-    assert read.decided == (Decided(None, "label-studio 1", "reject", None, None, ""),)
+    assert read.decided == (ImportedReview(None, "label-studio 1", "reject", None, None, ""),)
     (kept,) = read.steps[0].extra["label-studio"]["task"]["annotations"]
     assert [one["from_name"] for one in kept["result"]] == ["quality"] and kept["completed_by"] == 1
     box = {"x": 1, "y": 2, "width": 3, "height": 4, "rectanglelabels": ["click"]}
@@ -124,9 +124,9 @@ def test_only_the_control_of_decisions_decides_and_what_others_hold_is_kept(tmp_
     read = answered(tmp_path / "landmark", added=({**point(90, 90, "Button"), "from_name": "landmarks"},))
     assert isinstance(read, Exchanged) and not read.decided
     read = answered(tmp_path / "foreign", added=(point(90, 90, "Button"),))
-    assert isinstance(read, Refused) and "'Button' is no action" in read.problem
+    assert isinstance(read, RecordRefused) and "'Button' is no action" in read.problem
     read = answered(tmp_path / "no", choice("decision", "Sharp"))
-    assert isinstance(read, Refused) and "'Sharp' is none of accept" in read.problem
+    assert isinstance(read, RecordRefused) and "'Sharp' is none of accept" in read.problem
 
 
 def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,9 +236,9 @@ def test_a_picture_of_local_files_is_found_by_its_path_or_its_name(tmp_path: Pat
     name = Path(task["data"]["image"]).name
     task["data"]["image"] = LOCAL + path.format(name)
     file.write_text(json.dumps([task]))
-    ((_, read),) = form.read(Source(file))
+    ((_, read),) = form.read(ImportSource(file))
     assert isinstance(read, Exchanged) and read.steps[0].screen == picture(1)
     task["data"]["image"] = f"{LOCAL}..%2Fimages%2F{name}"
     file.write_text(json.dumps([task]))
-    ((_, read),) = form.read(Source(file))
-    assert isinstance(read, Refused) and "leads out" in read.problem
+    ((_, read),) = form.read(ImportSource(file))
+    assert isinstance(read, RecordRefused) and "leads out" in read.problem

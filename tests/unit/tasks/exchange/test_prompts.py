@@ -22,7 +22,7 @@ from models.families.prompt import Message
 from models.families.registry import family_of
 from models.random_vlm import build_random
 from models.tiny.build import build_tiny
-from models.tiny.generator import Prompt, TinyModel
+from models.tiny.generator import EncodedPrompt, TinyModel
 from models.vlm import VlmPolicy
 from rollout.actor import Actor
 from rollout.oversight import Overseen, by_person
@@ -122,7 +122,7 @@ def policy_of(place: Place, replies: Sequence[str]) -> VlmPolicy:
     model: Any = policy.model
     if isinstance(model, TinyModel):
 
-        def decode(seen: Any, prompts: list[Prompt], *rest: Any) -> list[Completion]:
+        def decode(seen: Any, prompts: list[EncodedPrompt], *rest: Any) -> list[Completion]:
             for row, prompt in zip(seen, prompts, strict=True):
                 place.read.append([model.net.image_token] * row.shape[0] + prompt.ids)
             return [told(left.pop(0)) for _ in prompts]

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from apps.desk.funnel import funnel_of
-from apps.desk.queue import Place, Queue
+from apps.desk.queue import Queue, QueueEntry
 from schemas.config import Config, config_of
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask
@@ -54,7 +54,7 @@ def brought(run: Run, folder: Path, records: Sequence[dict[str, Any]], iteration
     return {json.loads(row["extra"])["name"]: row["trajectory_id"] for row in rows}
 
 
-def queued(lake: Lake) -> dict[str, Place]:
+def queued(lake: Lake) -> dict[str, QueueEntry]:
     return {one.trajectory_id: one for one in Queue(lake, 0.5).places(100)}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
-from tasks.shared.packed import Packed
+from tasks.shared.packed import RowPacker
 
 
 def rows(count: int) -> Iterator[Reflection]:
@@ -19,7 +19,7 @@ def rows(count: int) -> Iterator[Reflection]:
 
 
 def test_rows_come_out_as_they_went_in_and_those_that_wait_take_little_more_than_their_text() -> None:
-    packed = Packed("reflections")
+    packed = RowPacker("reflections")
     assert packed.whole().num_rows == 0
     packed.add(rows(5000))
     tracemalloc.start()

@@ -11,7 +11,7 @@ from learning.engines.fsdp.adapters import add_adapters
 from learning.engines.fsdp.census import network_of, sizes_at
 from learning.engines.fsdp.faster import use_faster
 from learning.engines.fsdp.model import load_model
-from learning.parallel.packed_attention import Packed
+from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import KINDS, build_random
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError
@@ -60,7 +60,7 @@ def test_a_directory_without_a_config_is_named(tmp_path: Path) -> None:
 
 def _read(core: Any) -> None:
     ids, places = torch.arange(10, 10 + TOKENS)[None], torch.arange(TOKENS)[None, None].expand(3, 1, TOKENS)
-    core(input_ids=ids, position_ids=places, packed=Packed((0, TOKENS), None), use_cache=False)
+    core(input_ids=ids, position_ids=places, packed=PackedDocuments((0, TOKENS), None), use_cache=False)
 
 
 def _see(model: Any) -> None:

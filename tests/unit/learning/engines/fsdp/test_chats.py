@@ -16,7 +16,7 @@ from models.policy import Context
 from models.random_vlm import KINDS, build_random
 from schemas.action import Click, from_json
 from schemas.failure import FlywheelError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from schemas.sample import TrainSample
 from tests.unit.learning.chats import POLICY, varied
 from tests.unit.learning.samples import HEIGHT, WIDTH
@@ -42,7 +42,7 @@ def rolled_out(
     screens = [Observation(pngs[digest], WIDTH, HEIGHT, "") for digest in sample.screenshots]
     past = [screens[0]] * (len(sample.history) + 1 - len(screens)) + screens
     turns = tuple(
-        Turn(step.thought, text, screen) for step, text, screen in zip(sample.history, texts, past, strict=False)
+        PastStep(step.thought, text, screen) for step, text, screen in zip(sample.history, texts, past, strict=False)
     )
     chat = family_of(POLICY, directory).messages(Context(sample.instruction, turns, screens[-1], 0))
     for message in chat:

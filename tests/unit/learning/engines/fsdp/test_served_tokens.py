@@ -23,7 +23,7 @@ from models.policy import Context
 from models.serving.server import wire_message
 from schemas.action import to_json
 from schemas.config.sections import PolicyConfig
-from schemas.observation import Turn
+from schemas.observation import PastStep
 from schemas.sample import Past, TrainSample
 from tests.unit.models.families.published import (
     ASKED,
@@ -87,7 +87,7 @@ def documents(family: ModelFamily) -> tuple[Rollout, Rollout, TrainSample, Conte
     history = tuple(Past(thought, to_json(one)) for thought, one in steps[:-1])
     sample = TrainSample("task", shown, INSTRUCTION, history, steps[-1][0], to_json(steps[-1][1]))
     read = [family.read(Completion(text), (320, 200)) for text in past]
-    turns = tuple(Turn(one.thought, one.action_text, screen(at)) for at, one in enumerate(read))
+    turns = tuple(PastStep(one.thought, one.action_text, screen(at)) for at, one in enumerate(read))
     written = replace(rollout, past_replies=tuple(replies[:-1]))
     return rollout, written, sample, replace(context(family), turns=turns, thinks=family.thinks)
 

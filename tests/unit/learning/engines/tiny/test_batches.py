@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learning.engines.tiny.batches import Batcher
-from learning.engines.tiny.forward import Piece, outputs_of
+from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet
 from models.tiny.packing import pack, visible
@@ -65,7 +65,7 @@ def test_the_loss_of_a_question_does_not_know_the_other_answers(directory: Path)
     assert torch.allclose(hidden(tokens)[0, :last], hidden(batch.packed.tokens)[0, :last], atol=1e-5)
 
 
-def darkest(batch: Piece, maker: Batcher, index: int) -> None:
+def darkest(batch: ForwardBatch, maker: Batcher, index: int) -> None:
     """The supervised places of a row point at pixels that are not white."""
     assert batch.aims is not None
     rows = (batch.rows == index) & (batch.aims.places >= 0)

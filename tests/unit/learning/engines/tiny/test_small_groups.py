@@ -25,7 +25,7 @@ from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
-from schemas.observation import Observation, Turn
+from schemas.observation import Observation, PastStep
 from tests.tier import IN_FULL
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
@@ -46,7 +46,7 @@ def rolled_out(
     made, pngs = samples(6)
     model = TinyModel(folder / "parent", dtype=dtype)
     screens = [Observation(pngs[sample.screenshots[0]], WIDTH, HEIGHT, "") for sample in made]
-    past = [(), (), (), *[(Turn("Wait.", "wait()", screens[0]),)] * 3]
+    past = [(), (), (), *[(PastStep("Wait.", "wait()", screens[0]),)] * 3]
     chats = [
         ModelFamily(POLICY).messages(Context(sample.instruction, turns, screen, 0))
         for sample, turns, screen in zip(made, past, screens, strict=True)
