@@ -158,7 +158,7 @@ class Readable:
             f"`policy.server`: no action can be read in its first {self._none} answers: {told}, though the model "
             f"generated {answer['generated'] or 'some'} tokens in the last one.",
             "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser; for "
-            "transformers serve put the response_template of docs/serve.md into tokenizer_config.json.",
+            "transformers serve put the response_template of docs/served-replies.md into tokenizer_config.json.",
         )
 
 

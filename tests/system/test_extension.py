@@ -16,7 +16,7 @@ from tests.tier import FULL
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(__file__).parent / "extension"
-GUIDE = ROOT / "docs" / "extend.md"
+GUIDE = sorted((ROOT / "docs").glob("extend*.md"))
 UNKNOWN = (
     "environments.lamps.colour=red", "filter.options.brief.most=1", "judge.options.want=1", "train.options.focal=1"
 )  # fmt: skip
@@ -24,11 +24,15 @@ BLOCK = re.compile(r"^`(\S+)`:\n\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 """A file of the guide: its name, then its text."""
 
 
+def files_of_the_guide() -> dict[str, str]:
+    return {name: text for page in GUIDE for name, text in BLOCK.findall(page.read_text())}
+
+
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The files of the guide, written as it says and installed as any package is."""
     written, place = tmp_path_factory.mktemp("lamps"), tmp_path_factory.mktemp("site")
-    for name, text in BLOCK.findall(GUIDE.read_text()):
+    for name, text in files_of_the_guide().items():
         (written / name).parent.mkdir(exist_ok=True)
         (written / name).write_text(text)
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", "--target", str(place)]
@@ -49,7 +53,7 @@ def flywheel(installed: Path, folder: Path, *asked: str) -> subprocess.Completed
 
 
 def test_the_guide_is_the_package_to_the_letter() -> None:
-    told = dict(BLOCK.findall(GUIDE.read_text()))
+    told = files_of_the_guide()
     there = {str(path.relative_to(PACKAGE)): path.read_text() for path in PACKAGE.rglob("*.*") if path.is_file()}
     assert told == {name: text for name, text in there.items() if "__pycache__" not in name}
 

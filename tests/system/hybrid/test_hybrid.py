@@ -72,7 +72,7 @@ def test_what_is_downloaded_in_the_browser_is_worked_on_in_the_shell_and_uploade
 
 def test_the_guides_task_of_ones_own_is_played_in_a_subclass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def inside() -> list[tuple[str, Outcome, Outcome]]:
-        environment, task = told("hybrid.md", "papers", tmp_path, monkeypatch)
+        environment, task = told("hybrid-tasks.md", "papers", tmp_path, monkeypatch)
         assert (task.task_id, task.lineage, list(environment.entries)) == (
             "papers/papers-shout",
             "papers 1",

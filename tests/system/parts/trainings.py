@@ -14,7 +14,7 @@ from schemas.config.training import TrainConfig
 from tasks.launching.trainer_process import TrainerProcess
 
 HUNG_S = 3.0
-PAGE = Path(__file__).parents[3] / "docs" / "machines.md"
+PAGE = Path(__file__).parents[3] / "docs" / "launchers.md"
 
 
 def on(plan: Job, out: str, **train: object) -> Job:

@@ -329,8 +329,8 @@ def test_a_stream_that_fails_otherwise_is_tried_again_and_is_no_reply() -> None:
 
 
 def documented() -> dict[str, Any]:
-    """The template that docs/serve.md gives."""
-    page = (Path(__file__).parents[4] / "docs" / "serve.md").read_text()
+    """The template that docs/served-replies.md gives."""
+    page = (Path(__file__).parents[4] / "docs" / "served-replies.md").read_text()
     return json.loads(page.partition("```json\n")[2].partition("```")[0])
 
 
