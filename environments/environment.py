@@ -30,12 +30,13 @@ class Environment(ABC, Generic[Options]):
     section: ClassVar[type[EnvironmentConfig]] = EnvironmentConfig
     """Its keys in the config."""
     verifier: ClassVar[str]
-    """Who verifies its tasks, unless a task says otherwise: a built-in verifier, a dotted path, or `judge`."""
+    """The default verifier of its tasks: a built-in verifier, a dotted path, or `judge`. A task may name another."""
     sandbox_class: ClassVar[type[Sandbox]] = Sandbox
-    """What its sandboxes are; a verifier that reads another class cannot score its tasks."""
+    """Class of its sandboxes; a verifier that reads another class cannot score its tasks."""
     lists_elements: ClassVar[bool] = True
-    """Whether its observations list what is on the screen when they are asked to. Where they do not, the explorer acts
-    at random points, no grounding data is made, and no task can be for practice."""
+    """Whether its observations list screen elements on request. If not, the explorer acts at random points, no
+    grounding data is made, and no task can be for practice.
+    """
 
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config
@@ -76,16 +77,16 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def world(self) -> World | None:
-        """What new tasks can be made of; None where its sandboxes cannot be set to a state."""
+        """Description of the world that new tasks are made from; None if its sandboxes cannot be set to a state."""
         return None
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of its linked pages, where `world` has a site: what made tasks cost is measured on it."""
+        """The layout of its linked pages, where `world` has a site; the cost of made tasks is measured on it."""
         return None
 
     def probes(self) -> Sequence[Probe]:
-        """What it needs of this machine."""
+        """Its requirements on this machine."""
         return ()
 
     @property

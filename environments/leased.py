@@ -25,15 +25,15 @@ class Leased(BaseModel):
     task_id: str
     seed: int
     trajectory_id: str = ""
-    """What is rolled out in it; empty where it is leased for something else."""
+    """The trajectory that is rolled out in it; empty if it is leased for another purpose."""
     since: float
     """When the lease began, in seconds since 1970."""
     silent_s: float = 0.0
     """For how long its holder has asked nothing of it."""
     host_mb: float | None = None
-    """What its host, such as a browser, holds of the memory; other sandboxes may live in it. None where it has none."""
+    """Memory of its host, such as a browser, in MB; other sandboxes may share it. None if it has no host process."""
     own_mb: float | None = None
-    """What processes of its own hold beside that, such as a desktop's or a shell's. None where it has none."""
+    """Memory of its own processes, such as a desktop's or a shell's, in MB, without the host's. None if it has none."""
 
 
 _held: dict[int, Callable[[], Leased]] = {}
@@ -44,7 +44,7 @@ def list_lease(shown: Callable[[int], Leased]) -> int:
     """Lists a lease until `unlist_lease`.
 
     Args:
-        shown: what it is now, given its number.
+        shown: returns the lease's current state, given its number.
 
     Returns:
         The number.

@@ -1,8 +1,8 @@
-"""The leases of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
+"""Lease the sandboxes of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
 
-A host that dies takes only its own leases with it: a warm spare takes its place, and it is begun anew behind it. A
-lease whose holder asks nothing for long is reclaimed, a host that nothing was leased in for long rests until there is
-need of it, and who comes when all is leased waits for the next that is given back, in turn.
+The death of a host ends only its own leases: a warm spare takes its place and the host is restarted in the background.
+A lease without requests for too long is reclaimed. A host without leases for too long is stopped until it is needed. A
+caller that finds every sandbox leased waits in line for the next that is returned.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from schemas.tables.task import GuiTask
 STARTS = 3
 """How often a host is started before nothing begins."""
 TEND_S = 5.0
-"""Between two looks at what is leased and at the hosts."""
+"""Seconds between two checks of the leases and the hosts."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A host, and what it is used for."""
+    """A host and its usage."""
 
     host: Host
     wanted: bool = False
@@ -62,15 +62,15 @@ class _Place:
 
 
 class Leases:
-    """Sandboxes of one environment to lease, as many at a time as its size.
+    """Leases the sandboxes of one environment, at most its size at a time.
 
     Args:
-        environment: what they are of.
-        metrics: is counted up.
+        environment: the environment of the sandboxes.
+        metrics: counters, which it increments.
         clock: seconds.
 
     Raises:
-        FlywheelError: the environment needs a host that is not to be had.
+        FlywheelError: the environment needs a host that is not available.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Leases:
             self._free.release()
 
     async def tend(self) -> None:
-        """One look: reclaims what nobody uses, replaces hosts that died or hang, ends those that are idle."""
+        """Runs one check: reclaims unused leases, replaces dead or hanging hosts and stops idle ones."""
         limit_s = self._environment.config.lease_s
         for one in [one for one in self._held if one.sandbox.silent_s > limit_s]:
             self._metrics.reclaimed += 1
@@ -177,7 +177,7 @@ class Leases:
     async def _tend_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TEND_S)
-            with contextlib.suppress(SandboxFailure):  # what died is looked at again the next time
+            with contextlib.suppress(SandboxFailure):  # the next check tries a dead host again
                 await self.tend()
 
     def _replace_dead(self) -> None:
@@ -194,7 +194,7 @@ class Leases:
                 place.reviving = asyncio.create_task(self._revive_behind(place))
 
     async def _revive_behind(self, place: _Place) -> None:
-        with contextlib.suppress(SandboxFailure):  # whoever leases next tries it again, and is told
+        with contextlib.suppress(SandboxFailure):  # the next lease tries it again and gets the error
             await self._revive(place)
 
     async def _revive(self, place: _Place) -> None:

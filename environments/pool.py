@@ -48,12 +48,12 @@ class SandboxPool:
         await self.close()
 
     def lease(self, task: GuiTask, seed: int, trajectory_id: str = "") -> AbstractAsyncContextManager[Sandbox]:
-        """A sandbox in which `task` with `seed` has been started; it is stopped on the way out.
+        """Leases a sandbox in which `task` with `seed` has been started; stops it on exit.
 
         Args:
-            task: of one of these environments.
-            seed: of the task.
-            trajectory_id: what is rolled out in it, for the list of what is leased.
+            task: a task of one of these environments.
+            seed: seed of the task.
+            trajectory_id: the trajectory that is rolled out in it, for the list of leases.
 
         Raises:
             SandboxFailure: no box could be started, or the box died while it was leased.

@@ -57,7 +57,7 @@ def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> l
 
 
 def require(environments: Iterable[Environment[Any]]) -> None:
-    """Raises FlywheelError for what this machine lacks for one of them."""
+    """Checks that this machine can run each environment; raises FlywheelError that names the missing requirement."""
     for probe in (probe for one in environments for probe in one.probes() if probe.required):
         probe.examine()
 
@@ -77,12 +77,14 @@ def left_out(config: Config) -> dict[str, str]:
 
 @cache
 def lack_of(name: str, kind: str, section: str) -> str:
-    """What this machine lacks for an environment, empty for nothing; asked once in a process, whose suite stays as
-    it is, and again before it counts as lacking: a machine may be busy.
+    """Describes the requirement of an environment that this machine lacks; empty if it lacks none.
+
+    The answer is cached for the process, whose suite does not change. A lack is checked twice before it counts, since
+    the machine may be busy.
 
     Args:
-        name: of its section.
-        kind: as the section has it.
+        name: name of its section.
+        kind: kind in the section.
         section: as JSON.
     """
     known = ENVIRONMENTS.class_of(kind)

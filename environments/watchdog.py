@@ -16,11 +16,11 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 LATE_S = 5.0
-"""For so long what the program started may write to its folder still."""
+"""Seconds for which the started program may still write to its folder."""
 
 
 def tied(read: str = "-", write: str = "-", folder: str = "-") -> list[str]:
-    """What a command is begun with, so that it ends with this process."""
+    """The command prefix with which a program ends when this process ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), read, write, folder]
 
 
@@ -48,7 +48,7 @@ def _leave_behind(libc: ctypes.CDLL, ends: list[int], folder: str) -> None:
         return
     os.setsid()  # the program's group is killed as a whole
     for end in ends:
-        os.close(end)  # a pipe that is held open here would not tell that the program is gone
+        os.close(end)  # an end of the pipe that stays open here would hide that the program is gone
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, "behind", str(this), folder])
