@@ -35,8 +35,7 @@ def owned() -> tuple[str, ...]:
 
 def programs() -> Iterator[tuple[str, ...]]:
     """The options that mount the program folders next to `/usr`: each is a link into it, as on most systems, or a
-    folder of its own.
-    """
+    folder of its own."""
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         place = Path("/", name)
         if place.is_symlink():

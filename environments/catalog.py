@@ -71,8 +71,8 @@ def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> l
 
 
 def name_in(config: Config, task_id: str) -> str:
-    """The name of a task in a config: its template, or its id where several environments have a template of that name.
-    """
+    """The name of a task in a config: its template, or its id where several environments have a template of that
+    name."""
     template = task_id.rpartition("/")[2]
     return template if sum(template in one.entries for one in environments_of(config)) == 1 else task_id
 

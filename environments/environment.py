@@ -35,8 +35,7 @@ class Environment(ABC, Generic[Options]):
     """Class of its sandboxes; a verifier that reads another class cannot score its tasks."""
     lists_elements: ClassVar[bool] = True
     """Whether its observations list screen elements on request. If not, the explorer acts at random points, no
-    grounding data is made, and no task can be for practice.
-    """
+    grounding data is made, and no task can be for practice."""
 
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config

@@ -16,8 +16,7 @@ from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20
 """Free bytes of a disk. If fewer are free after a program failed, the full disk is reported as the reason, since not
-every program prints it.
-"""
+every program prints it."""
 
 
 def asked(command: Sequence[str], limit_s: float) -> str:

@@ -103,8 +103,8 @@ class Sandbox(ABC):
 
     @final
     async def conclude(self, action: Finished | CallUser) -> None:
-        """Passes the policy's final action to the environment, once, before the last verdict; raises as `perform` does.
-        """
+        """Passes the policy's final action to the environment, once, before the last verdict; raises as `perform`
+        does."""
         await self._in_time(self._conclude(action), action.type)
 
     @final

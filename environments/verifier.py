@@ -14,8 +14,7 @@ class Verifier(ABC):
 
     each_step: ClassVar[bool] = False
     """Whether it must be asked after every step, since only it knows that the task is over. Otherwise it is asked once,
-    when the policy finishes or the steps are used up.
-    """
+    when the policy finishes or the steps are used up."""
 
     reads: ClassVar[type] = object
     """The class of sandboxes that it can read; a task of an environment with others is refused."""

@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self._writer, _ = await loop.connect_write_pipe(lambda: _Outlet(self), os.fdopen(write_fd, "wb", 0))
 
     def close(self, why: str = "the browser is closed") -> None:
-        """Closes both ends; whatever is pending fails, and so does what is asked later, and says why."""
+        """Closes both ends; pending and later requests fail with the reason `why`."""
         for transport in (self._reader, self._writer):
             if transport is not None:
                 transport.close()
@@ -129,4 +129,4 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
 def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
     if not future.done():
         future.set_exception(SandboxFailure(why))
-        future.exception()  # marks it as heard: it is raised to whoever waits, and nobody may be waiting any more
+        future.exception()  # marks the exception as retrieved: its waiter gets it, but may have gone

@@ -1,4 +1,4 @@
-"""What all environments in a browser have in common: their keys, their hosts, and what they need of this machine."""
+"""Define the common parts of all browser environments: config keys, hosts, and requirements on this machine."""
 
 import asyncio
 from abc import abstractmethod

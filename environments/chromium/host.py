@@ -29,7 +29,7 @@ class BrowserHost(Host):
 
     @property
     def reachable(self) -> Mapping[str, str]:
-        """What its pages find, as `environments.chromium.browser.resolver_rules` has it: nothing."""
+        """The hosts that its pages can reach, as `environments.chromium.browser.resolver_rules` takes them: none."""
         return NOBODY
 
     @property
@@ -43,7 +43,7 @@ class BrowserHost(Host):
         return memory_mb(self._browser.pid) if self._browser is not None else None
 
     async def healthy(self) -> bool:
-        """Whether it tells its version; a browser that is stopped or hangs is alive and does not."""
+        """Whether it reports its version; a stopped or hanging browser is alive and does not."""
         if self._browser is None:
             return False
         try:

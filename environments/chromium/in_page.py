@@ -1,8 +1,8 @@
-"""Tasks that are a page by themselves: the page says what is asked, and what has been reached.
+"""Run tasks that are a page by themselves: the page gives the instruction and computes the reward.
 
-The page's time, timers and chance are replaced before anything of it runs (`in_page.js`): each action takes a quarter
-of a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions alone.
-Drop-down lists open inside the page, because a headless screenshot shows no native ones.
+The page's time, timers and randomness are replaced before its own scripts run (`in_page.js`): each action takes a
+quarter of a second of the page's time however long the policy takes, so a reward depends on the seed and the actions
+alone. Drop-down lists open inside the page, because a headless screenshot shows no native ones.
 """
 
 from abc import abstractmethod
@@ -36,7 +36,7 @@ class InPageSandbox(BrowserSandbox):
         self._passed_ms = 0
         """Of the page's time, since the action began."""
         self.verdict: tuple[bool, Any] = (False, 0.0)
-        """What the page says after the last action: whether the task is done, and its raw reward."""
+        """The page's verdict after the last action: whether the task is done, and its raw reward."""
 
     @abstractmethod
     async def _advance(self, passed_ms: int) -> None:

@@ -50,7 +50,7 @@ class BrowserSandbox(Sandbox):
     @property
     @abstractmethod
     def kind(self) -> PageKind:
-        """What its page is made for."""
+        """The settings of its page."""
 
     @abstractmethod
     async def _react(self, action: act.Action) -> None:
@@ -63,8 +63,10 @@ class BrowserSandbox(Sandbox):
         return self._opened
 
     async def _open(self, url: str, start: str, before: str = "null") -> Any:
-        """Opens a document in a page of its kind and returns what the JavaScript expression `start` is in it; `before`
-        is one that comes before anything of the document."""
+        """Opens a document in a page of its kind and evaluates the JavaScript expression `start` in it.
+
+        `before` is an expression that is evaluated before the document's own scripts.
+        """
         if self._opened is None:
             self._opened = await self.page.acquire(self._browser, self.kind)
         return await self._opened.open(url, start, before)

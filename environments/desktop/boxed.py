@@ -1,4 +1,4 @@
-"""A desktop from outside: starts it, asks it, ends it. What runs inside is `environments.desktop.box`."""
+"""Start, query and end a desktop from outside. `environments.desktop.box` runs inside."""
 
 import asyncio
 import base64
@@ -29,7 +29,7 @@ _MODULE = "environments.desktop.box"
 
 
 class AskFailed(Exception):
-    """The desktop could not do what it was asked; it goes on."""
+    """The desktop could not fulfil a request; it continues."""
 
 
 class RunningDesktop:
@@ -44,11 +44,11 @@ class RunningDesktop:
 
     @classmethod
     async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "RunningDesktop":
-        """A desktop with an X server and a window manager, and nothing else but settings in its home.
+        """Starts a desktop with an X server and a window manager, and only settings in its home.
 
         Raises:
-            SandboxFailure: it does not start; says what it wrote.
-            FlywheelError: there is no bubblewrap.
+            SandboxFailure: it does not start; with its output.
+            FlywheelError: bubblewrap is missing.
         """
         _sweep()
         sweep()
@@ -58,7 +58,7 @@ class RunningDesktop:
             box = cls(await asyncio.shield(spawning), folder)
             await box._begin(settings)
         except BaseException:
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
             if spawning.exception() is None:
                 await cls(spawning.result(), folder).close()
             elif folder:
@@ -141,7 +141,7 @@ class RunningDesktop:
                 if (waiting := self._waiting.get(output["id"])) is not None and not waiting.done():
                     waiting.set_result((output, content))
         except (asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
-            self.kill()  # what it says cannot be read any more
+            self.kill()  # the rest of its output cannot be parsed any more
         finally:
             for waiting in self._waiting.values():
                 if not waiting.done():

@@ -25,5 +25,5 @@ PACKAGES: Mapping[str, str] = {
 }
 """Debian's packages by the program that each is installed for."""
 FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")
-"""What programs write in, so that desktops look alike everywhere, and its package."""
+"""The programs' font, so that desktops look alike everywhere, and its package."""
 EXTRA = "pip install 'flywheel[desktop]'"

@@ -29,14 +29,15 @@ class DesktopConfig(EnvironmentConfig):
     """A desktop with a terminal, an editor, a file manager and the like (docs/desktop.md)."""
 
     desktops: Count = 2
-    """How many trajectories run at the same time, each on a desktop of its own (100 to 270 MB, by what is open)."""
+    """Trajectories that run at the same time, each on its own desktop (100 to 270 MB, by the programs that are
+    open)."""
     width: Side = 1024
     """Of the screen, in pixels."""
     height: Side = 768
     """Of the screen, in pixels."""
     isolation: Isolation = "namespaces"
-    """`namespaces`: a desktop sees no file, no process and no network of this machine; needs bubblewrap. `none`: it
-    sees and can change all that you can, for whoever acts in it has a terminal."""
+    """`namespaces`: a desktop sees no file, process or network of this machine; needs bubblewrap. `none`: the policy's
+    terminal can see and change everything that you can."""
 
 
 class DesktopEnvironment(Environment[DesktopConfig]):
@@ -102,7 +103,7 @@ def missing_packages() -> list[str]:
 
 
 def require_programs() -> str:
-    """Says that all programs are there; raises FlywheelError naming the packages that are missing."""
+    """Checks that all programs are installed; raises FlywheelError naming the missing packages."""
     if missing := missing_packages():
         raise FlywheelError(
             f"The desktop has no {', '.join(missing)}.", f"`apt install {' '.join(missing)}` installs what is missing."

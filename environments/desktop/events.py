@@ -1,4 +1,4 @@
-"""What an action is as input events of an X display: where the pointer goes, which button or key goes down and up."""
+"""Translate an action to input events of an X display: pointer moves, buttons and keys down and up."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""What a desktop's task wants to be there in the end, and what of it is not: a comparison of states, not of pictures.
+"""Compare a desktop's final state with its task's goal: a comparison of states, not of pictures.
 
-A goal names what is to change. Files that it does not name must be as they were at the start, so whoever destroys
-something on the way has no reward; what is hidden (names that begin with a dot) belongs to the programs.
+A goal names the changes. Files that it does not name must be as they were at the start, so a policy that destroys a
+file on the way gets no reward. Hidden files (names that begin with a dot) belong to the programs and are ignored.
 """
 
 import io
@@ -42,7 +42,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What verifiers read of a desktop."""
+    """The state of a desktop that verifiers read."""
 
     files: Mapping[str, File]
     """By path below the home."""
@@ -54,24 +54,25 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class DesktopGoal:
-    """What is to be there in the end."""
+    """The goal state of a desktop."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """What is to be in a file; nothing for a folder, whose path ends with a slash; None for what is to be gone."""
+    """The goal content of each file: empty for a folder, whose path ends with a slash; None for a path that must not
+    exist."""
     executable: tuple[str, ...] = ()
     """Files that can be run; no other may be."""
     windows: Mapping[str, Want] = field(default_factory=dict)
-    """What is to become of the window whose title begins so."""
+    """The goal of the window whose title begins so."""
     clipboard: str | None = None
 
 
 def unmet(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> list[str]:
-    """What a state lacks of a goal, in words; nothing if it is reached.
+    """Describes each part of a goal that a state does not meet; empty if it meets all.
 
     Args:
-        goal: of the task.
+        goal: goal of the task.
         start: the files that the task began with, by path; folders end with a slash.
-        state: what is there.
+        state: the current state.
     """
     return [*_files(goal, start, state), *_windows(goal, state), *_clipboard(goal, state)]
 

@@ -32,7 +32,7 @@ _PLACES = {
     "gtkrc-2.0": ".gtkrc-2.0",
     "pcmanfm.conf": ".config/pcmanfm/default/pcmanfm.conf",
 }
-"""Settings beside this module, and where programs look for them: nothing blinks, and nothing asks the clock."""
+"""Settings files of this package and their paths in the home; they turn off blinking and clocks."""
 
 
 class DesktopSandbox(Sandbox):
@@ -78,7 +78,7 @@ class DesktopSandbox(Sandbox):
         await self.box.ask("input", events=events, rest_s=REST_S)
 
     async def state(self) -> State:
-        """What verifiers read; raises SandboxFailure."""
+        """The state that verifiers read; raises SandboxFailure."""
         goal = self.instance.goal
         listed = (await self.box.ask("windows"))["windows"] if goal.windows else []
         clipboard = (await self.box.ask("clipboard"))["text"] if goal.clipboard is not None else ""
@@ -100,7 +100,7 @@ class DesktopSandbox(Sandbox):
 
 
 class DesktopReward(Verifier):
-    """1 as soon as what the task wants is there, and all else is as it was."""
+    """Rewards 1 as soon as the state meets the task's goal and everything else is unchanged."""
 
     each_step = True
     reads = DesktopSandbox

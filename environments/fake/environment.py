@@ -37,7 +37,7 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     @property
     def sandboxes(self) -> int:
-        """As the config says."""
+        """Number of sandboxes, from the config."""
         return self.config.sandboxes
 
     def host(self) -> Host:

@@ -34,14 +34,14 @@ Box = tuple[int, int, int, int]
 
 @dataclass(slots=True)
 class _Scene:
-    """What is on the screen."""
+    """The state of the screen."""
 
     instruction: str
     order: list[str]
     """The buttons to click, in order."""
     buttons: dict[str, Box]
     word: str | None = None
-    """What the text field is to hold, if there is one."""
+    """The goal text of the text field, if there is one."""
     typed: str = ""
     focused: bool = False
     clicked: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class FakeSandbox(Sandbox):
 
     @property
     def scored(self) -> Outcome:
-        """What the clicks so far are worth."""
+        """The outcome of the clicks so far."""
         return self._scene.outcome
 
     async def _observe(self, elements: bool) -> Observation:
@@ -81,7 +81,7 @@ class FakeSandbox(Sandbox):
 
 
 class FakeVerifier(Verifier):
-    """What the clicks are worth; the first wrong one ends the task."""
+    """Scores the clicks; the first wrong one ends the task."""
 
     each_step = True
     reads = FakeSandbox

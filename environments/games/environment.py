@@ -1,4 +1,4 @@
-"""Games as an environment: pages whose score says how well they are played, the built-in ones and the user's own."""
+"""Run games as an environment: pages with a score, the built-in ones and the user's own."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ class GamesConfig(ChromiumConfig):
     """Games in pages (docs/games.md)."""
 
     tasks: dict[str, GameTask] = {}  # noqa: RUF012  (pydantic copies it)
-    """Games of one's own by template, beside the built-in ones; one of the same name stands in its place."""
+    """Your own games by template, added to the built-in ones; one of the same name replaces a built-in game."""
 
 
 class GamesEnvironment(DocumentEnvironment[GamesConfig]):

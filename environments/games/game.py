@@ -1,4 +1,4 @@
-"""What is known of a game before it is opened: its page, how it is read, and what its score is measured against."""
+"""Define a game's settings: its page, the expressions that read it, and the reference of its score."""
 
 import tomllib
 from collections.abc import Mapping
@@ -30,16 +30,17 @@ class Reads(Section):
     over: str = "game.over"
     """Whether nothing can change the score any more: exactly true, or anything else."""
     hint: str = "game.hint?.()"
-    """One of our actions as an object: what a scripted player would do now; `null` where there is none."""
+    """A scripted player's next action, as an object; `null` if there is none."""
 
 
 class GameTask(TaskEntry):
     """One game at one level."""
 
     page: Annotated[str, Field(min_length=1)]
-    """Its HTML file; relative to where the command is started. What it loads must be in the same folder."""
+    """Its HTML file, relative to the working directory of the command. All files that it loads must be in the same
+    folder."""
     level: Count = 1
-    """What `reads.start` is given: a harder one is another task."""
+    """The level passed to `reads.start`: a harder one is another task."""
     reference: Positive
     """The score that is a reward of 1."""
     source: Annotated[str, Field(min_length=1)]

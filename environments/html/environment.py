@@ -36,7 +36,7 @@ class HtmlEnvironment(DocumentEnvironment[HtmlConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """As the config says."""
+        """The tasks of the config."""
         return self.config.tasks
 
     @property

@@ -1,4 +1,4 @@
-"""A page of the user's in a sandbox: the page sets itself up by a seed and says what reward it has come to."""
+"""Run a user's page in a sandbox: the page sets itself up from a seed and reports its reward."""
 
 from functools import cache
 from pathlib import Path

@@ -28,8 +28,12 @@ def set_out(home: Path, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def tree(home: Path) -> list[dict[str, Any]]:
-    """Everything below a home but what is hidden: `path` (of a folder with a slash at the end), and of a file its
-    `content` in base64 and whether it is `executable`; a file that is too large has no content."""
+    """Lists everything below a home except hidden files.
+
+    Returns:
+        The `path` of each (a folder's ends with a slash); for a file also its `content` in base64 and whether it is
+        `executable`. A file that is too large has no content.
+    """
     found: list[dict[str, Any]] = []
     for folder, folders, files in os.walk(home):
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -20,7 +20,7 @@ APART_S = 0.3
 NEAR = 8
 """Pixels within which two clicks are at one place."""
 TAKEN_S = 0.25
-"""How long programs are given to read what was typed, before a key comes to write another character."""
+"""Seconds that programs get to read typed text before a key is remapped to another character."""
 RIGHT = 3
 """The last button that is no wheel."""
 SHIFT = XK.XK_Shift_L
@@ -53,7 +53,7 @@ class Input:
         self._learn()
 
     def _learn(self) -> None:
-        """Which key writes what, alone or with shift."""
+        """Maps each character to its key, alone or with shift."""
         rows = self._display.get_keyboard_mapping(FIRST, LAST - FIRST + 1)
         for keycode, keysyms in enumerate(rows, FIRST):
             if not any(keysyms):

@@ -1,4 +1,4 @@
-"""Windows and the clipboard of an X display, as its window manager and its programs tell of them (EWMH, ICCCM)."""
+"""Read the windows and the clipboard of an X display from its window manager and its programs (EWMH, ICCCM)."""
 
 import time
 from collections.abc import Callable
@@ -29,8 +29,11 @@ class Windows:
         self._mine = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
 
     def managed(self) -> bool:
-        """Whether a window manager is there and takes on a window that is mapped. One that is mapped while it starts
-        may be lost to it: it says that it is there before it looks."""
+        """Whether a window manager runs and manages a newly mapped window.
+
+        A window that is mapped while the manager starts may be lost to it, since it announces itself before it scans
+        for windows.
+        """
         if not self._numbers(self._root, "_NET_SUPPORTING_WM_CHECK"):
             return False
         probe = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
