@@ -23,7 +23,7 @@ from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0
-"""Beside a command's own time, what it may take until a step is given up: to stop the command, or to try a program."""
+"""Seconds added to a command's own limit before a step is given up, to stop the command or to try a program."""
 
 
 class HybridConfig(ChromiumConfig):

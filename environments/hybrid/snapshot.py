@@ -1,5 +1,5 @@
-"""What a sandbox holds at one moment, and what of a task's goal is missing in it. Nothing runs here: what a program
-answers was asked in a jail of its own (`environments.hybrid.trial`)."""
+"""Compare the state of a sandbox with a task's goal. No program runs here: its answers come from a sandbox of its own
+(`environments.hybrid.trial`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,11 +10,11 @@ from environments.hybrid.tasks.task import HybridGoal
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is there."""
+    """The state of a sandbox at one time."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """By path, all that stands where a goal or the beginning name a file, and anywhere at all if the goal wants one to
-    be gone: what is in it, or None of what is no plain file, or too large. What is not in here is not there."""
+    """Contents by path, of each file that a goal or the initial state names, and of all files if the goal wants one
+    removed. None for a path that is no plain file, or too large. A path that is not listed does not exist."""
     whole: bool = True
     """Whether all that was to be looked at could be."""
     folders: frozenset[str] = frozenset()
@@ -25,16 +25,16 @@ class Snapshot:
     opened: str | None = None
     answer: str | None = None
     answers: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
-    """By path of a program, what its function answered to the cases of its trial."""
+    """The answers of a program's function to the cases of its trial, by path of the program."""
 
 
 def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[str]:
-    """What is not as the goal says, one by one; nothing where all of it is.
+    """Yields each difference between the state and the goal.
 
     Args:
-        goal: of the task.
-        begun: the files at first.
-        now: what is there.
+        goal: goal of the task.
+        begun: the initial files.
+        now: the current state.
     """
     for path, wanted in goal.files.items():
         if wanted is None and path in now.files:

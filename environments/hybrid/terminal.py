@@ -1,13 +1,13 @@
-"""A terminal in a jail: one bash that keeps its folder and variables from command to command.
+"""Run commands in a sandbox's terminal: one bash that keeps its folder and variables from command to command.
 
-Each command goes in as one line that ends with a print of ours: a mark with a word, made up for this line, that no
-process is given; what comes out before the mark is the command's. A command has no keyboard (its input is empty), a
-time and an amount of output. One that uses them up is interrupted as by ctrl-c, then killed with the shell, which
-starts anew in the same files; if even that does not help, the jail is ended, and so is the trajectory.
+Each command is sent as one line that ends with our own print of a mark. The mark contains a word made up for this line,
+which no process gets; the output before the mark is the command's. A command has no keyboard (its input is empty), a
+time limit and an output limit. A command that exceeds one is interrupted as by ctrl-c, then killed with the shell,
+which is started again with the same files. If even that does not help, the sandbox and the trajectory end.
 
-The shell is the policy's own, so a command that takes it to pieces may learn the word of its mark and print it first.
-That gains it a wrong status, folder or end of its own command and nothing else: no reward reads them, a mark has few
-digits and letters whoever prints it, and new shells are counted.
+The shell belongs to the policy, so a command that takes it apart may learn the word of its mark and print it first.
+That fakes the status, folder or end of its own command and nothing else: no reward reads them, a mark is short and
+alphanumeric whichever process prints it, and new shells are counted.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ _LONGEST_MARK = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command came to."""
+    """The result of a command."""
 
     output: str
     status: int | None
@@ -106,11 +106,11 @@ class TerminalSession:
         return terminal
 
     async def run(self, command: str) -> Ran:
-        """Runs a command to its end, or to the end of its time or of its output.
+        """Runs a command until it ends, or reaches its time or output limit.
 
         Raises:
-            ActionFailure: the command ended the jail, or would not let itself be ended.
-            SandboxFailure: somebody else ended it.
+            ActionFailure: the command ended the sandbox, or could not be ended.
+            SandboxFailure: the sandbox was ended from outside.
         """
         if len(command) > LONGEST or "\0" in command:
             return Ran("", None, f"a command has at most {LONGEST:,} characters and no zero byte")
@@ -148,7 +148,7 @@ class TerminalSession:
         return None
 
     async def _sync(self) -> None:
-        """Reads away what a shell says as it starts or is interrupted."""
+        """Discards the output of a shell at its start or after an interrupt."""
         for _ in range(RESTARTS):
             if await self._marked("", discard=True) is not None:
                 return
@@ -164,7 +164,7 @@ class TerminalSession:
         return await self._read_to(word, discard)
 
     async def _stopped(self) -> bool:
-        """Ends what runs: by ctrl-c (True), or else with the shell (False)."""
+        """Ends the running command: by ctrl-c (True), or else with the shell (False)."""
         try:
             self.jail.signal(signal.SIGINT)
             with contextlib.suppress(TimeoutError):
@@ -229,7 +229,7 @@ class TerminalSession:
             await asyncio.sleep(0)  # who writes without end must not keep the time from passing
 
     def _text(self) -> str:
-        """What was written, as text that a page can show."""
+        """The output, as text that a page can show."""
         text = self._output[:MOST_OUTPUT].decode(errors="replace").replace("\r\n", "\n")
         self._output = bytearray()
         return harmless(text)

@@ -1,8 +1,8 @@
-"""A client of the server that runs in OSWorld's machines: screenshots, commands and files over HTTP.
+"""Talk to the server in OSWorld's machines: screenshots, commands and files over HTTP.
 
-Nothing is asked twice: a command that was lost on the way back has been run. What does not answer, or answers what it
-should not, ends the trajectory as a failure of the sandbox; a machine that says it is unable is told apart, for it may
-be what the policy made of it.
+No request is repeated: a command whose answer was lost has been run. A machine without an answer, or with an invalid
+one, ends the trajectory as a failure of the sandbox. A machine that reports that it is unable has its own error, since
+the policy may have caused that.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ import httpx
 from schemas.failure import SandboxFailure
 
 UNABLE = (400, 404, 500)
-"""How OSWorld's server says that it is unable; any other is of what stands before it: a gateway, a wrong token."""
+"""Status codes with which OSWorld's server reports that it is unable. Others come from in front of it: a gateway, a
+wrong token."""
 
 
 class MachineUnable(SandboxFailure):
-    """The machine answers, and says that it cannot do what was asked."""
+    """The machine answers that it cannot fulfil the request."""
 
 
 class VmClient:
     """One machine.
 
     Args:
-        url: where its server is, such as `http://10.0.0.7:5000`.
-        token: what the server asks for, if anything.
-        timeout_s: of one request.
+        url: address of its server, such as `http://10.0.0.7:5000`.
+        token: token that the server requires, if any.
+        timeout_s: limit of one request, in seconds.
     """
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
@@ -63,11 +64,11 @@ class VmClient:
         await self._answered("POST", "/setup/upload", data={"file_path": path}, files={"file_data": (name, content)})
 
     async def post(self, path: str, fields: Mapping[str, Any]) -> None:
-        """Sends fields as JSON, where the answer says nothing more; raises SandboxFailure."""
+        """Sends fields as JSON and ignores the content of the answer; raises SandboxFailure."""
         await self._answered("POST", path, json=dict(fields))
 
     async def asked(self, method: str, path: str, **more: Any) -> Any:
-        """What it answers as JSON; raises SandboxFailure."""
+        """Sends a request and returns its JSON answer; raises SandboxFailure."""
         answer = await self._answered(method, path, **more)
         try:
             return answer.json()

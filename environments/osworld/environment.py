@@ -26,7 +26,7 @@ from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 ASK_S = 5.0
-"""How long a machine may take to say whether it is there."""
+"""Seconds that a machine may take to answer the check that it is reachable."""
 
 
 class OsworldConfig(EnvironmentConfig):
@@ -43,14 +43,14 @@ class OsworldConfig(EnvironmentConfig):
     token_variable: str | None = None
     """The environment variable that holds the token that the servers ask for; OSWorld's own ask for none."""
     reset: Literal["command", "request", "none"]
-    """How a machine comes back to where tasks begin: by `reset_command`, by a POST to `reset_path`, or not at all, so
-    that what one trajectory leaves is there for the next."""
+    """How a machine returns to its initial state: by `reset_command`, by a POST to `reset_path`, or not at all, so that
+    one trajectory's changes remain for the next."""
     reset_command: tuple[str, ...] = ()
     """A command with its arguments, such as one that reverts to a snapshot; `{url}` is the machine's address."""
     reset_path: str = "/flywheel/reset"
     """As our own server has it."""
     max_steps: Count = 15
-    """Of every task, for the files say none."""
+    """Step limit of every task, since the files have none."""
     client_password: str = "password"
     """The password of the machines' user, which tasks give to `sudo`; `osworld-public-evaluation` in OSWorld's images
     for AWS."""

@@ -1,6 +1,6 @@
-"""What OSWorld's tasks read from a machine in the end, as far as it is known here, and what they compare it with.
+"""Read the results of OSWorld's tasks from a machine, and the values to compare with, for the supported readings.
 
-What a machine is unable to say is None, as it is for OSWorld: a policy that broke it has not done its task.
+A reading that the machine is unable to provide is None, as in OSWorld: a policy that broke it has not done its task.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -73,7 +73,7 @@ FILES = frozenset({"vm_file", "cloud_file"})
 
 
 async def read(vm: VmClient, given: Fields) -> Any:
-    """What a task reads, or compares with; raises SandboxFailure for a machine that does not answer."""
+    """Reads the result or the expected value of a task; raises SandboxFailure for a machine that does not answer."""
     try:
         return await READINGS[given["type"]](vm, given)
     except MachineUnable:

@@ -30,9 +30,9 @@ class OsworldSandbox(Sandbox):
 
     Args:
         config: the section.
-        url: the machine's server.
-        token: what it asks for, if anything.
-        tasks: all that are played, by template.
+        url: address of the machine's server.
+        token: token that the server requires, if any.
+        tasks: all playable tasks, by template.
     """
 
     def __init__(self, config: "OsworldConfig", url: str, token: str | None, tasks: dict[str, VmTask]) -> None:
@@ -53,7 +53,7 @@ class OsworldSandbox(Sandbox):
         await self._observe(False)
 
     async def _reset(self) -> None:
-        """Brings the machine back to where tasks begin, as the config says."""
+        """Returns the machine to its initial state, as the config sets it."""
         if self._config.reset == "request":
             await self._vm.post(self._config.reset_path, {})
         elif self._config.reset == "command":
@@ -75,9 +75,9 @@ class OsworldSandbox(Sandbox):
                 raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {answer}")
 
     async def _set_up(self, steps: tuple[Any, ...], played: bool = False) -> None:
-        """Takes steps. Before the policy has played, one that the machine is unable to take fails the lease, where
-        OSWorld may go on without it; afterwards it is passed over, for the policy may have closed or broken what it
-        needs."""
+        """Takes setup steps. Before the policy has played, a step that the machine is unable to take fails the lease,
+        where OSWorld may continue without it. Afterwards it is skipped, since the policy may have closed or broken the
+        program it needs."""
         words = words_of(self._config.client_password, *self._size)
         for step in steps:
             try:
@@ -89,7 +89,7 @@ class OsworldSandbox(Sandbox):
     async def _observe(self, elements: bool) -> Observation:
         try:
             png, *size = png_of(await self._vm.screenshot())
-            if self._size == (0, 0):  # whoever acts decodes the others
+            if self._size == (0, 0):  # only the first screenshot is decoded here for its size
                 await asyncio.to_thread(decode, png)
             self._size = size[0], size[1]
         except ValueError as error:

@@ -38,7 +38,7 @@ async def _launch(vm: VmClient, given: Fields) -> None:
 
 
 async def _execute(vm: VmClient, given: Fields) -> None:
-    """Runs a command, again and again until what `until` wants is so, if it wants something."""
+    """Runs a command, repeatedly until the condition `until` holds, if it has one."""
     until = given.get("until") or {}
     while True:
         answer = await vm.execute(given["command"], bool(given.get("shell", False)))
@@ -74,7 +74,7 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
 
 
 def words_of(password: str, width: int, height: int) -> Mapping[str, str]:
-    """What commands of a machine with this password and screen say for OSWorld's placeholders."""
+    """The values of OSWorld's placeholders in commands, for a machine with this password and screen."""
     return {
         "CLIENT_PASSWORD": password,
         "SCREEN_WIDTH": str(width),

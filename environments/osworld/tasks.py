@@ -1,8 +1,8 @@
-"""OSWorld's task files: what of them is played here, and why the rest is not.
+"""Parse OSWorld's task files, and report why a task cannot be played here.
 
-A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (what is read from the
-machine in the end, and how it is scored). A file with a step, a reading or a score that is not known here is open: it
-is listed with the reason, and never played, for a reward without one of them would mean something else.
+A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (the readings of the
+machine at the end, and their score). A file with an unsupported step, reading or score is open: it is listed with the
+reason, and never played, since a reward without one of them would have another meaning.
 """
 
 import json
@@ -42,7 +42,7 @@ class VmTask:
     any_of: bool
     """Whether one full score is enough."""
     infeasible: bool
-    """Whether the only right end is to say that it cannot be done."""
+    """Whether the only right end is the report that it cannot be done."""
     domain: str
 
 

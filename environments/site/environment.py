@@ -45,7 +45,7 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def lineage(self) -> str:
-        """Our own, with what tells one site from another."""
+        """Our own lineage, with a part that identifies the site."""
         return f"flywheel site {self.config.site_seed}/{self.config.entities}"
 
     @property
@@ -55,7 +55,7 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def layout(self) -> Layout:
-        """Which page lists what."""
+        """The list of each page."""
         return SiteLayout(self._site)
 
     @property

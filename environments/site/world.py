@@ -92,7 +92,7 @@ def site_of(seed: int, size: int) -> Site:
 
 
 def world_of(site: Site) -> World:
-    """What tasks can be made of a site."""
+    """The world of a site, from which tasks can be made."""
     return World(fields=FIELDS, start=START, pages=(*ROOMS, "cart"), site=site, roots=ROOTS)
 
 

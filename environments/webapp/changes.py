@@ -1,8 +1,8 @@
-"""What changed between two states of a web application, and whether that is what a task asks for.
+"""Compare two states of a web application, and check that the changes are those that a task wants.
 
-A state is JSON. Its leaves are named by paths, `emails/e3/starred`; a list whose items all have an `id` (or a
-`messageId`, say) is taken as its items by that, so their order is no change, and any other list is a leaf. A task wants
-some changes, lets some others happen (`*` in a path stands for anything), and everything else that changes spoils it.
+A state is JSON. Paths name its leaves, `emails/e3/starred`; a list whose items all have an `id` (or a `messageId`, for
+example) is indexed by that, so its order is no change, and any other list is a leaf. A task wants some changes, allows
+some others (`*` in a path matches any name), and every other change spoils it.
 """
 
 import re
@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from schemas.world import State
 
 ABSENT = object()
-"""What stands where there is nothing."""
+"""Marks a value that does not exist."""
 NEW = "+"
-"""The last part of a path that stands for an item that is to be added."""
+"""The last part of a path for an item to be added."""
 Changed = Mapping[str, tuple[Any, Any]]
 """Before and after by path."""
 
@@ -28,21 +28,21 @@ class _ChangePart(BaseModel):
 
 
 class Match(_ChangePart):
-    """What a value is to be like, where it need not be one value exactly."""
+    """Conditions on a value that need not be one exact value."""
 
     contains: tuple[str, ...] = ()
     """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
     starts: str = ""
     """How its text begins."""
     says: str | None = None
-    """Its whole text, but for tags and white space; what is not there says nothing."""
+    """Its whole text, ignoring tags and white space; a missing value has an empty text."""
     besides: tuple[str, ...] = ()
-    """Texts that may stand beside what it says, such as a signature."""
+    """Texts that may follow or precede the expected one, such as a signature."""
     length: int | None = None
-    """How many items are in it; in what is not there are none."""
+    """Number of its items; a missing value has none."""
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is like that; what is not there is only if it says nothing, or has no items."""
+        """Whether a value meets the conditions; a missing one can only if it must have an empty text or no items."""
         if value is ABSENT and self.says is None and self.length is None:
             return False
         value = "" if value is None or value is ABSENT else value
@@ -105,7 +105,7 @@ class Edit(_ChangePart):
 
 
 def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
-    """What differs in some fields of two states."""
+    """The differences between two states in the watched fields."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in watched:
         _compare(name, initial.get(name, ABSENT), current.get(name, ABSENT), found)
@@ -154,7 +154,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _named(value: Any) -> dict[str, Any] | None:
-    """What is below a value, by name; None where it is a leaf."""
+    """The children of a value, by name; None if it is a leaf."""
     if isinstance(value, dict):
         return cast(dict[str, Any], value)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in cast(list[Any], value)):
@@ -166,7 +166,7 @@ def _named(value: Any) -> dict[str, Any] | None:
 
 
 def _key(items: Sequence[Mapping[str, Any]]) -> str:
-    """What names an item: its `id`, else the first field whose name ends in `Id`."""
+    """The field that identifies an item: its `id`, else the first field whose name ends in `Id`."""
     first = items[0] if items else {}
     return "id" if not items or "id" in first else next((name for name in first if name.endswith("Id")), "id")
 
@@ -200,7 +200,7 @@ def _spaced(text: str) -> str:
 
 
 def _length(value: Any) -> int | None:
-    """How many items a list has; what else there is has no number of them, but for nothing."""
+    """Number of items of a list; 0 for an empty or missing value, None for any other."""
     return len(cast(list[Any], value)) if isinstance(value, list) else 0 if value == "" else None
 
 

@@ -1,4 +1,4 @@
-"""How a web application is set to a state and asked what became of it: CUA-Gym-Hub's contract, over HTTP."""
+"""Set a web application to a state and read its state, by CUA-Gym-Hub's contract over HTTP."""
 
 import secrets
 from typing import Any, cast
@@ -10,7 +10,7 @@ from schemas.world import State
 
 
 def new_session() -> str:
-    """An id that nobody guesses."""
+    """A random id that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 

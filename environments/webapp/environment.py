@@ -23,7 +23,7 @@ from schemas.tables.task import TaskEntry
 from schemas.text import counted
 
 ASK_S = 5.0
-"""How long an application at another address may take to answer whoever looks whether it is there."""
+"""Seconds that an application at another address may take to answer the check that it is reachable."""
 
 
 class WebAppConfig(ChromiumConfig):
@@ -41,7 +41,7 @@ class WebAppConfig(ChromiumConfig):
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
     """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
     tasks: tuple[str, ...] = ()
-    """Files of tasks of one's own, beside the built-in ones."""
+    """Files of your own tasks, added to the built-in ones."""
 
 
 class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):

@@ -1,4 +1,4 @@
-"""A browser whose pages find the applications of one environment and nothing else, and what serves those."""
+"""Host a browser whose pages reach only the applications of one environment, and the server of those."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class AppAddress:
 
 
 def host_and_port(url: str, key: str) -> str:
-    """What a page finds at an origin, `name:port`.
+    """Converts an origin to `name:port`, as the browser's pages reach it.
 
     Raises:
         UsageError: it is none, or has a path; names the key of the config.
@@ -77,7 +77,7 @@ class WebHost(BrowserHost):
         return served | {address: address for _, address in self._origins.values()}
 
     async def revive(self) -> bool:
-        """Starts what serves the applications, if it does not run, and a browser."""
+        """Starts the server of the applications, if it does not run, and a browser."""
         if self._client is None:
             self._open()
         return await super().revive()
@@ -106,7 +106,7 @@ class WebHost(BrowserHost):
 
 
 DOMAIN = "localhost"
-"""A browser takes names below it for this machine, so a page of one has what only secure pages have."""
+"""A browser resolves names below it to this machine, so their pages count as secure contexts."""
 
 
 def built_in(folder: Path, name: str, key: str) -> Path:

@@ -37,8 +37,8 @@ class WebPage(Page):
         return page
 
     async def open(self, url: str, start: str, before: str = "null") -> Any:
-        """Goes to an address; returns what the expression `start` is there. Nothing comes before the document but the
-        script of its kind."""
+        """Goes to an address and evaluates the expression `start` there. Only the script of its kind runs before the
+        document."""
         self._drawn = False
         answer = await self.send("Page.navigate", url=url)
         if "errorText" in answer:
@@ -60,7 +60,7 @@ class WebPage(Page):
                 await asyncio.sleep(0.02)
 
     async def release(self) -> None:
-        """Nobody uses the page after this."""
+        """Discards the page, so that no other trajectory uses it."""
         await self.close()
 
     async def close(self) -> None:

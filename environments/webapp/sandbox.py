@@ -1,4 +1,4 @@
-"""A web application in a page: set to a state at first, acted in by real input, verified by what its state became."""
+"""Run a web application in a page: set its state, act with real input, and verify the final state."""
 
 import asyncio
 import contextlib
@@ -69,10 +69,10 @@ class WebAppSandbox(BrowserSandbox):
         return self._page
 
     async def outcome(self) -> Outcome:
-        """What the state has come to since the page came to rest, or what the page itself says.
+        """Scores the change of the state since the page settled, or reads the page's own reward.
 
         Raises:
-            TrajectoryFailure: the application tells no states, or the page's reward is none.
+            TrajectoryFailure: the application reports no states, or the page's reward is invalid.
         """
         if self.instance is None or self._place is None:
             raise SandboxFailure("the sandbox is not started")
@@ -88,7 +88,7 @@ class WebAppSandbox(BrowserSandbox):
         return self._initial, (await self._place.contract.states(self._sid))[1]
 
     async def put(self, state: State) -> None:
-        """Sets the state as the page itself would, to see what a verifier says of it; the page does not look again."""
+        """Sets the state as the page itself would, to test a verifier on it; the page does not reload."""
         assert self._place is not None
         await self._place.contract.put(self._sid, state)
 
@@ -120,7 +120,8 @@ class WebAppSandbox(BrowserSandbox):
 
 
 class WebAppReward(Verifier):
-    """1 as soon as what changed is what the task asks for; 0 before, so a trajectory ends with success or its steps."""
+    """Rewards 1 as soon as the changes are those that the task wants; 0 before, so a trajectory ends with success or
+    its steps."""
 
     each_step = True
     reads = WebAppSandbox

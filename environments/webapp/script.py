@@ -1,6 +1,6 @@
-"""How a hand does a task: moves that name what is on the screen, made into actions by what the page lists.
+"""Turn the moves of a task's script, which name elements, into actions by the page's element list.
 
-A script proves that a task can be done by clicks and keys; it is nothing that a policy sees.
+A script proves that a task can be done by clicks and keys; no policy sees it.
 """
 
 import math
@@ -48,7 +48,7 @@ class ScriptMove(BaseModel):
 
 
 class NotThere(LookupError):
-    """The screen does not show what a move names."""
+    """The screen does not show the element of a move."""
 
 
 def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:

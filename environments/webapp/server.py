@@ -1,11 +1,11 @@
-"""Serves built web applications with a state of their own for every session: files, and the contract of CUA-Gym-Hub.
+"""Serve built web applications, with a separate state for every session, by the contract of CUA-Gym-Hub.
 
-One small server for all applications of a host, in this process and on this machine's loopback alone, each application
-under a host name of its own, so that they are origins apart. A session's states live in memory while it is leased.
+One small server for all applications of a host runs in this process, on this machine's loopback alone. Each application
+has its own host name, so that they are separate origins. A session's states live in memory while it is leased.
 
-- `GET /state?sid=` is what a page reads when it loads, `POST /post?sid=` what it writes when its state changes;
-- `POST /post?sid=` with `set` sets both states of a session, and `GET /go?sid=` tells them apart: for the holder of the
-  server's key alone, so that no page can begin a session or look at what it is verified by.
+- `GET /state?sid=`: the page reads its state when it loads. `POST /post?sid=`: it writes its state when that changes.
+- `POST /post?sid=` with `set` sets both states of a session, and `GET /go?sid=` returns their difference. Both need the
+  server's key, so that no page can begin a session or read the states it is verified by.
 """
 
 import json
@@ -64,7 +64,7 @@ class Sessions:
         return _json({"stored_state": current, "has_custom_state": current is not None})
 
     async def _post(self, request: Request) -> Response:
-        """`set` begins a session, `set_current` goes on with one; what a page says its first state was is not heard."""
+        """`set` begins a session, `set_current` continues one; a page's claim about its first state is ignored."""
         sid, known = request.query_params.get("sid", ""), self._held.get(request.query_params.get("sid", ""))
         try:
             answer = json.loads(await request.body())
@@ -145,7 +145,7 @@ class _Files(StaticFiles):
 
 
 class _Bounded:
-    """Refuses bodies that are too long by what they say of their length; a body without a length is refused too."""
+    """Refuses bodies whose declared length is too long; a body without a length is refused, too."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app
