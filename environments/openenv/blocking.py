@@ -16,12 +16,12 @@ WAIT_S = 60.0
 
 
 class BlockingClient:
-    """Episodes one after the other. A connection that was lost is made anew by the next `reset`, and by nothing else.
+    """Runs episodes one after the other. Only the next `reset` reopens a lost connection.
 
     Args:
         url: the server's base URL.
-        token: what it asks for, if anything.
-        wait_s: how long an answer is waited for; what comes later is never taken for another one.
+        token: token that the server requires, if any.
+        wait_s: limit of one answer, in seconds; a later answer is never taken for another one.
     """
 
     def __init__(self, url: str, token: str | None = None, wait_s: float = WAIT_S) -> None:

@@ -18,7 +18,7 @@ from schemas.failure import FlywheelError
 from schemas.observation import Observation
 
 ASK_S = 5.0
-"""How long a server may take to say whether it is there."""
+"""Seconds that a server may take to answer the check that it is reachable."""
 TOOLS = ("CallToolAction", "ListToolsAction")
 """Titles of the actions of environments that are played by calling tools, and show no screen."""
 
@@ -61,8 +61,8 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         return NoHost(lambda: self._sandbox(token))
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the server answers and shows what the config reads; for `doctor`, whether its tasks start, and look
-        the same twice where they are to."""
+        """Checks that the server answers and its observations have the fields of the config. For `doctor`: that its
+        tasks start, and look the same twice if they are deterministic."""
         return (
             Probe("openenv server", self._answers),
             Probe("openenv starts", lambda: asyncio.run(self.starts()), required=False),

@@ -23,7 +23,7 @@ _AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 
 
 def found(data: Mapping[str, Any], path: str) -> Any:
-    """What is at a dotted path such as `metadata.error`; None where nothing is."""
+    """The value at a dotted path such as `metadata.error`; None if there is none."""
     here: Any = data
     for name in path.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None
@@ -31,14 +31,14 @@ def found(data: Mapping[str, Any], path: str) -> Any:
 
 
 def picture_of(value: Any) -> tuple[bytes, int, int]:
-    """A screenshot as PNG with its width and height in pixels.
+    """Converts a screenshot to PNG, with its width and height in pixels.
 
     Args:
         value: base64 of a PNG or JPEG, with or without `data:...;base64,` before it, or rows of pixels (height, width,
             3) of whole numbers from 0 to 255.
 
     Raises:
-        ValueError: it is none of these; says what is wrong.
+        ValueError: it is none of these; names the problem.
     """
     if isinstance(value, list):
         return _drawn(value)
@@ -52,12 +52,12 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
 
 
 def png_of(content: bytes) -> tuple[bytes, int, int]:
-    """The bytes of a picture as a plain PNG (`schemas.picture`) with its width and height in pixels.
+    """Converts the bytes of a picture to a plain PNG (`schemas.picture`), with its width and height in pixels.
 
-    A plain PNG is checked by its sums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
+    A plain PNG is checked by its checksums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
 
     Raises:
-        ValueError: it is no picture; says what is wrong.
+        ValueError: it is no picture; names the problem.
     """
     if not content.startswith(_SIGNATURE):
         return _as_png(content, ("JPEG", "WEBP", "GIF", "BMP"))
@@ -110,7 +110,7 @@ def _as_png(content: bytes, formats: tuple[str, ...]) -> tuple[bytes, int, int]:
 
 
 def names_for(kind: str) -> frozenset[str]:
-    """What stands between braces in the fields of an action of this type (see `values_of`)."""
+    """The valid names in braces for the fields of an action of this type (see `values_of`)."""
     fields = set(act.TYPES[kind].model_fields)
     fields |= {f"{name}_px" for name in _POINTS if name in fields} | {"width", "height"}
     fields |= {"across", "down"} if "direction" in fields else set()
@@ -147,7 +147,7 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def unknown_names(kind: str, template: Any) -> list[str]:
-    """What stands between braces in a template and is no name for this type; raises ValueError for odd braces."""
+    """The names in braces that are invalid for this type of action; raises ValueError for unbalanced braces."""
     return sorted({name for text in _texts(template) for name in _named(text)} - names_for(kind))
 
 

@@ -42,7 +42,7 @@ class OpenEnvSandbox(Sandbox):
 
     @property
     def outcome(self) -> Outcome:
-        """What the last answer says; raises TrajectoryFailure of boundary `verifier` for what is no reward."""
+        """The outcome in the last answer; raises TrajectoryFailure of boundary `verifier` for an invalid reward."""
         answer = self._answer
         assert answer is not None
         summed = self._config.rewards == "summed"
@@ -116,13 +116,13 @@ class OpenEnvSandbox(Sandbox):
         return filled(template, values_of(action, self._seen.width, self._seen.height))
 
     async def _take(self, what: str, answer: StepResponse) -> None:
-        """Takes an answer in; raises TrajectoryFailure for one that says so itself, or whose screen cannot be read."""
+        """Takes an answer in; raises TrajectoryFailure if it reports a failure or its screen cannot be read."""
         if (boundary := answer.metadata.get("failure")) is not None:
             reason = str(answer.metadata.get("reason") or "no reason given")[:400]
             raise _failure(str(boundary), reason)
         try:
             png, width, height = picture_of(found(answer.observation, self._config.screenshot))
-            if what == "reset" or answer.done:  # whoever acts decodes the others
+            if what == "reset" or answer.done:  # the rollout decodes the other screens
                 await asyncio.to_thread(decode, png)
         except ValueError as error:
             has = ", ".join(sorted(answer.observation)[:12]) or "nothing"
@@ -158,7 +158,8 @@ def _data(answer: StepResponse) -> dict[str, Any]:
 
 
 def _failure(boundary: str, reason: str) -> TrajectoryFailure:
-    """What a server blames on the action or its verifier; whatever else it names, the policy here is not to blame."""
+    """Converts a server's failure: boundaries `action` and `verifier` stay, any other becomes a failure of the
+    sandbox."""
     if boundary == "action":
         return ActionFailure(reason)
     return TrajectoryFailure("verifier", reason) if boundary == "verifier" else SandboxFailure(reason)

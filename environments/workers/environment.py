@@ -31,7 +31,7 @@ PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 WITH_BROWSER = ("browsergym", "cube")
 """Modules that are given the Chromium that is found here."""
 ASK_S = 30.0
-"""How long a Python may take to say its version."""
+"""Seconds that a Python may take to print its version."""
 
 
 class WorkerConfig(ForeignConfig):
@@ -62,7 +62,8 @@ class WorkerConfig(ForeignConfig):
         return module
 
     def takes(self, template: str) -> frozenset[str]:
-        """Of gymnasium, whose environments take numbers: the keys, and `wait` where a number stands for it."""
+        """The action types of gymnasium tasks, whose environments take numbers: keys, and `wait` if a number is set for
+        it."""
         if self.actions or self.module != "gymnasium":
             return super().takes(template)
         return frozenset(("hotkey",) if self.fields_of(template).get("idle") is None else ("hotkey", "wait"))
@@ -80,7 +81,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """As the config says; an instruction names the keys that there are, as a game's does."""
+        """The tasks of the config; an instruction names its keys, as a game's does."""
         return {template: _naming(entry, self.config.keys_of(template)) for template, entry in super().entries.items()}
 
     @property
@@ -105,7 +106,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def host_idle_s(self) -> float:
-        """As the config says."""
+        """Seconds from the config."""
         return self.config.process_idle_s
 
     @property
@@ -155,7 +156,8 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
-        """What a worker is given of this process's environment, and where it finds what is here already."""
+        """The variables that a worker gets from this process's environment, and the paths of the browser and pages
+        installed here."""
         given = {name: os.environ[name] for name in (*PASSED, *self.config.variables) if name in os.environ}
         given["PYTHONPATH"] = str(FOREIGN)
         if self.config.module in WITH_BROWSER:

@@ -15,7 +15,7 @@ from schemas.action import Action, Hotkey, Press, Release
 from schemas.keyboard import usual
 
 ANSWERS_S = 10.0
-"""How long a process in which nothing goes on may take to say that it is there."""
+"""Seconds that an idle process may take to answer a check."""
 
 
 class WorkerSandbox(OpenEnvSandbox):
@@ -29,13 +29,13 @@ class WorkerSandbox(OpenEnvSandbox):
 
 
 class WorkerHost(Host):
-    """A process that is begun anew when it dies, or when an answer of it did not come in time.
+    """A process that is restarted when it dies, or when an answer is late.
 
     Args:
-        place: what it is called in messages.
+        place: its name in messages.
         config: how its environment is read and written, and how long its start may take.
         command: its Python and its script.
-        variables: its environment.
+        variables: its environment variables.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""A worker from outside: a process in another Python that answers OpenEnv's messages on a socket of its own.
+"""Run a worker: a process in another Python that answers OpenEnv's messages on a socket of its own.
 
-What it prints is not what it answers, so a package that is talkative does no harm; the last of it is told where the
-process ends. Whatever it started ends with it (`environments.workers.watchdog`).
+Its output is separate from its answers, so a package that prints does no harm; the last lines are reported when the
+process ends. All processes that it started end with it (`environments.workers.watchdog`).
 """
 
 import asyncio
@@ -30,7 +30,7 @@ HEAD = struct.Struct(">II")
 LEAVE_S = 1.0
 """How long after its end of the socket a process may take to exit by itself, so that its exit status is its own."""
 SAID = 8
-"""Lines of what it printed that are kept."""
+"""Lines of its output that are kept."""
 
 
 class WorkerProcess(OpenEnvSession):
@@ -59,16 +59,16 @@ class WorkerProcess(OpenEnvSession):
     async def launch(
         cls, place: str, command: tuple[str, ...], variables: Mapping[str, str], limit_s: float
     ) -> "WorkerProcess":
-        """A worker that answers; where that is cancelled, nothing is left of it.
+        """Starts a worker and waits for its first answer; a cancelled start leaves no process behind.
 
         Args:
-            place: what it is called in messages.
+            place: its name in messages.
             command: its Python and its script; the socket's number is added.
-            variables: its environment.
-            limit_s: how long it may take to answer for the first time.
+            variables: its environment variables.
+            limit_s: limit of the first answer, in seconds.
 
         Raises:
-            SandboxFailure: it ended, or did not answer in time; says the last it printed.
+            SandboxFailure: it ended, or did not answer in time; with the last line of its output.
         """
         _sweep()
         folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
@@ -82,7 +82,7 @@ class WorkerProcess(OpenEnvSession):
             async with asyncio.timeout(limit_s):
                 await process.state()
         except BaseException as error:
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
             if process is not None:
                 await process.end()
             else:
@@ -189,7 +189,8 @@ async def _spawn(
 
 
 def _tell(process: asyncio.subprocess.Process) -> None:
-    """Tells a keeper to end; `send_signal` of the process would take its exit code from the loop that waits."""
+    """Asks the watchdog to end; the process's `send_signal` would take its exit code from the event loop that waits for
+    it."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)

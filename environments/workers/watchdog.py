@@ -1,9 +1,9 @@
-"""Runs a worker and ends all that it started with it: `watchdog.py PARENT FOLDER PROGRAM ARGUMENT...`.
+"""Run a worker, and end all processes that it started with it: `watchdog.py PARENT FOLDER PROGRAM ARGUMENT...`.
 
-Browsers that a worker launches put themselves into sessions of their own and do not die with it. So whatever loses its
-parent below here becomes this process's own (prctl PR_SET_CHILD_SUBREAPER), and it ends when the worker does, when it
-is told to (SIGTERM), or when its parent dies, which the kernel tells it (PR_SET_PDEATHSIG). It then ends its children
-until there are none, deletes the folder, and exits as the worker did.
+Browsers that a worker launches put themselves into sessions of their own and do not die with it. So this process adopts
+every descendant whose parent ends (prctl PR_SET_CHILD_SUBREAPER). It ends when the worker does, when it gets SIGTERM,
+or when its parent dies, for which the kernel sends a signal (PR_SET_PDEATHSIG). It then ends its children until there
+are none, deletes the folder, and exits with the worker's status.
 """
 
 import contextlib

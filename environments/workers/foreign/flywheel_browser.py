@@ -1,4 +1,4 @@
-"""What workers share whose actions are BrowserGym's: our actions as its calls, and the Chromium that Playwright takes.
+"""Share code of workers with BrowserGym's actions: our actions as its calls, and the Chromium for Playwright.
 
 It needs the standard library and, where a browser is named, Playwright.
 """
@@ -30,7 +30,7 @@ KEYS = {
 }  # fmt: skip
 """Playwright's names, by the usual ones; its number pad is that of a keyboard without NumLock, which writes nothing."""
 SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
-"""What a key writes with shift, which Playwright has to be told."""
+"""The character of each key with shift, which Playwright has to be given."""
 Calls = list[tuple[str, dict[str, Any]]]
 Place = Callable[[str], dict[str, float]]
 
