@@ -65,7 +65,8 @@ def main() -> None:
 
 
 def _ended(do: Callable[[], object]) -> Any:
-    """Does it, and says what a person can put right; the exit status, as `sys.exit` takes it."""
+    """Calls `do` and prints the hint of an error that the user can fix; returns the exit status, as `sys.exit` takes
+    it."""
     try:
         do()
     except FlywheelError as error:

@@ -1,4 +1,4 @@
-"""What several verbs ask of a lake that is already there."""
+"""Share the queries of several verbs on an existing lake."""
 
 import sys
 

@@ -48,7 +48,7 @@ def everywhere(
         typer.Option("--log-json", callback=_log_as_json, help="Messages on stderr as JSON, an object a line."),
     ] = False,
 ) -> None:
-    """What may stand before every verb."""
+    """Options that may come before every verb."""
 
 
 def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
@@ -86,7 +86,7 @@ def say(text: str, err: bool = False) -> None:
 
 
 def sweep_exports(to: Path) -> None:
-    """Removes what exports to the same place left that were killed, and says so."""
+    """Removes the remains of killed exports to the same place, and reports each."""
     from schemas.atomic_folder import swept
 
     for one in swept(to):

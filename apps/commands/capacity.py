@@ -26,7 +26,7 @@ ASSUMED = (
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What was found."""
+    """The result of the search."""
 
     model: str
     weights: int
@@ -35,9 +35,9 @@ class TrainingPlan:
     gpus: str
     fits: bool
     gib: float
-    """What a GPU needs."""
+    """Memory that a GPU needs."""
     room_gib: float
-    """What it has."""
+    """Memory that a GPU has."""
     host_gib: float
     """Of the machine's memory, for each GPU."""
     parts_gib: dict[str, float]
@@ -49,7 +49,7 @@ class TrainingPlan:
     seconds_per_step: float
     """Of as many tokens as all GPUs hold at once."""
     would_fit: dict[str, float]
-    """What would make it fit, or fit without the machine's memory, and the GiB of a GPU with it."""
+    """Changes that would make it fit, or fit without the machine's memory, and the GiB of a GPU with each."""
     assumed: tuple[str, ...]
     written: str | None
 
@@ -67,7 +67,7 @@ def plan(
     write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
+    """Check whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
     Interrupts.kept = SPENT_NOTHING
     given = list(overrides or ())
     if write is not None and write.exists():
@@ -169,7 +169,7 @@ def _fields(found: TrainingPlan) -> dict[str, Any]:
 
 
 def _keys(found: TrainingPlan, model: Path) -> list[str]:
-    """What the config must say, beside what was given."""
+    """The config keys to set, in addition to the given ones."""
     nodes = found.gpus.count("x") == 2
     each = found.gpus.split("x")[-2]
     return [

@@ -23,7 +23,7 @@ Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the 
 def inspect(
     place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
-    """Show what a checkpoint holds."""
+    """Show the contents of a checkpoint."""
     from learning.checkpoint import inspect as look
 
     found = look(_store(place, config, overrides), step)
@@ -36,7 +36,7 @@ def inspect(
 def verify(
     place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
-    """Read every byte of a checkpoint and compare it with what was saved; exit status 1 if it differs."""
+    """Read every byte of a checkpoint and compare it with the recorded checksums; exit status 1 if it differs."""
     from learning.checkpoint import verify as check
 
     found = check(_store(place, config, overrides), step)

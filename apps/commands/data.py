@@ -65,7 +65,7 @@ def export(
 def _show_export(
     routes: Counter[str], form: "Format", to: Path, chosen: bool, redactor: "Redactor | None", as_json: bool
 ) -> None:
-    """What was written, and what is worth knowing of it; `chosen` is whether a route was asked for."""
+    """Prints the export's counts and notes; `chosen` is whether a route was requested."""
     from schemas.text import counted
 
     count, others = routes.total(), routes.total() - routes["sft"]
@@ -93,7 +93,7 @@ def _show_export(
 
 
 def _reader(config: "Config", lake: "Lake") -> "Reads | None":
-    """Reads pictures that list no elements, where `annotate.reader` says who; what was read once is kept."""
+    """The reader of screenshots without element lists, if `annotate.reader` names one; its results are cached."""
     from models.readers.reader import reader_class
 
     if reader_class(config.annotate.reader) is None:
@@ -107,7 +107,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
 
 
 def _say_redacted(redactor: "Redactor") -> None:
-    """What was taken out, and what nobody looked at, on standard error; nothing where there is nothing to say."""
+    """Prints the redactions and the screenshots without known text on standard error; nothing if there are none."""
     from schemas.text import counted
 
     if redactor.texts or redactor.regions:

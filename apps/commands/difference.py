@@ -1,4 +1,4 @@
-"""`flywheel diff`: what changed between two data versions, and between the policies that were made from them."""
+"""Implement `flywheel diff`: the changes between two data versions, and between the policies made from them."""
 
 import json
 from collections import defaultdict
@@ -48,7 +48,7 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Two policies, and what they differ in."""
+    """Two policies and their differences."""
 
     a: PolicyVersion
     b: PolicyVersion
@@ -97,7 +97,7 @@ class VersionComparison:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON; of two policies also what those differ in."""
+        """The comparison as JSON; for two policies with their differences."""
         found = {
             "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},
             "rows": self.found.rows, "tasks": self.tasks, "families": self.families,
@@ -122,7 +122,7 @@ def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
     """
     first, second = (_policy(lake, name) for name in (a, b))
     pins = [row.pins if row else _pins(lake, name) for row, name in ((first, a), (second, b))]
-    if first or second:  # a policy pins what a training reads, and no more
+    if first or second:  # a policy pins only the tables that its training reads
         pins = [{table: version for table, version in one.items() if table in PINNED} for one in pins]
     for name, versions in zip((a, b), pins, strict=True):
         if gone := lake.missing(versions):
@@ -197,7 +197,7 @@ def _paired(at: Interval) -> dict[str, Any]:
 
 
 def show_difference(compared: VersionComparison) -> None:
-    """The same for people: what changed, the largest first."""
+    """Prints the comparison, the largest changes first."""
     console, found = out(), compared.found
     for table, (before, after) in found.rows.items():
         if before != after:

@@ -26,12 +26,12 @@ from tasks.running.lake_use import require_idle
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
-"""What a training that was cut short leaves of its data in the work folder; it writes them anew."""
+"""Remains of an interrupted training's data in the work folder; the training writes them anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What a forgetting took, or would take."""
+    """The rows, files and policies that forgetting removed or affected, or would."""
 
     trajectories: list[str]
     with_them: list[str]
@@ -41,7 +41,7 @@ class Erased:
     through: list[str]
     """Policies that were made from those."""
     unknown: list[str]
-    """Policies of which nobody knows any more whether they did."""
+    """Policies whose training data is no longer known."""
     duplicates: list[str]
     """Trajectories that were turned away as their like: `flywheel refilter` can let one of these in."""
     judges: list[str]
@@ -53,10 +53,10 @@ class Erased:
 
 
 def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> Erased:
-    """Removes trajectories, and those that repeat steps of them, from everywhere they rest in the lake.
+    """Removes trajectories, and those that repeat steps of them, from all of the lake.
 
-    A record of the ids comes first: from then on nobody writes them again, and the same command finishes what a kill
-    cut short. Exports, and copies of the lake, are out of reach.
+    A record of the ids is written first: from then on no process writes them again, and the same command finishes an
+    interrupted removal. Exports, and copies of the lake, are not changed.
 
     Raises:
         UsageError: an id that is none, or a run, a training or the like is under way in the lake.
@@ -144,7 +144,7 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
 
 
 def _closed(row: Forgotten, reason: str) -> Forgotten:
-    """The record of what is gone, with every reason that was ever given."""
+    """The record of a finished removal, with every reason that was ever given."""
     reasons = row.reason if reason in (NO_REASON, *row.reason.split("; ")) else f"{row.reason}; {reason}"
     return row.model_copy(update={"done": True, "screenshots": [], "reason": reasons.removeprefix(f"{NO_REASON}; ")})
 

@@ -1,4 +1,4 @@
-"""`flywheel lineage`: what a policy was made from, and what was made from a trajectory."""
+"""Implement `flywheel lineage`: the sources of a policy, and the policies made from a trajectory."""
 
 import json
 from collections import Counter
@@ -53,7 +53,7 @@ class Contributor:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLineage:
-    """What a policy was made from."""
+    """The data, parents and reviews that a policy was made from."""
 
     row: PolicyVersion
     chain: list[PolicyVersion]
@@ -72,7 +72,7 @@ class PolicyLineage:
     overridden: list[QualityOverride]
     makers: list[Contributor]
     decision: Promotion | None
-    """What was decided when it challenged the champion."""
+    """The decision of its challenge to the champion."""
     fallen: Mapping[str, Promotion]
     """Of the chain, those that were rolled back, each with its rollback."""
 
@@ -83,7 +83,7 @@ class PolicyLineage:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What its training noted."""
+        """The metrics of its training."""
         return json.loads(self.row.metrics or "{}")
 
     @property
@@ -115,7 +115,7 @@ class PolicyLineage:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryLineage:
-    """Verdicts and reviews of a trajectory, and what was made from it."""
+    """Verdicts and reviews of a trajectory, and the policies made from it."""
 
     row: Trajectory
     verdicts: list[Verdict]
@@ -127,7 +127,7 @@ class TrajectoryLineage:
     through: list[str]
     """That were made from those."""
     unknown: list[str]
-    """Of which nobody knows any more whether they did."""
+    """Policies whose training data is no longer known."""
 
     @property
     def shown(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class TrajectoryLineage:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenLineage:
-    """What was made from a trajectory that is gone."""
+    """The policies made from a forgotten trajectory."""
 
     row: Forgotten
     through: list[str]
@@ -182,7 +182,7 @@ def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | For
 
 
 def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
-    """What a policy was made from."""
+    """Collects the sources of a policy."""
     rows = policies(lake)
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
@@ -256,8 +256,11 @@ def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]]
 
 
 def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[str]) -> tuple[list[str], list[str]]:
-    """The policies that were made from readers, as children or by merging; and those of which nothing is known, with
-    what was made from them."""
+    """Lists the policies made from readers, as children or by merging.
+
+    Returns:
+        These policies; and the policies whose data is unknown, with those made from them.
+    """
     through = made_from(lake, readers)
     known = {*readers, *through}
     return through, [name for name in [*unknown, *made_from(lake, unknown)] if name not in known]

@@ -33,7 +33,7 @@ def parse(
     template: Annotated[str | None, typer.Option(help="computer, mobile or grounding.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a family reads replies: thought, actions in fractions of the screen, or what is wrong."""
+    """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
     size = size_of(screen)
@@ -57,11 +57,11 @@ def size_of(screen: str) -> tuple[int, int]:
 
 
 def reader_of(name: str, model: Path | None, template: str | None = None) -> "ModelFamily":
-    """The family that reads.
+    """Makes the family that parses replies.
 
     Args:
         name: its name or dotted path.
-        model: the checkpoint whose image processor says how large it is shown a screen; the published one's if None.
+        model: the checkpoint whose image processor sets the size of a screenshot; the published one's if None.
         template: `policy.template`; the family's first if None.
 
     Raises:

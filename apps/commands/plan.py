@@ -1,5 +1,5 @@
-"""`flywheel run --dry-run` and `flywheel retrain --dry-run`: what would be done, how long it takes, where, and what it
-would leave behind."""
+"""Implement `flywheel run --dry-run` and `flywheel retrain --dry-run`: the planned work, its time, place and disk
+space."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ BYTES_PER_TRAJECTORY = 15_000
 BYTES_PER_POLICY = 10_000_000
 """A checkpoint of the laptop profile."""
 COPIES = 3
-"""A checkpoint of another model, in sizes of the weights that it began with: its own, and the fp32 ones beside it."""
+"""Size of another model's checkpoint, in sizes of its initial weights: its own, and the fp32 ones with it."""
 TRAINED = ("train", "evaluate", "promote")
 """Stages whose work a retraining does."""
 RECENT = 3
@@ -57,7 +57,7 @@ class Unfinished:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do."""
+    """The plan of a run."""
 
     tasks: list[str]
     """Those that are rolled out for data, made ones included."""
@@ -81,7 +81,7 @@ class Plan:
     """That it takes, by this lake's last iterations; None where none is finished."""
     megabytes: float
     budget: str
-    """What the limits leave, by what the last iterations spent."""
+    """The limits' remaining amounts, and the last iterations' consumption."""
     lake: str
     lake_is_new: bool
     work_folder: str
@@ -137,7 +137,7 @@ def plan_of(config: Config, iterations: int) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class RetrainPlan:
-    """What a retraining would do."""
+    """The plan of a retraining."""
 
     parent: str
     """That it goes on from."""
@@ -252,7 +252,7 @@ def _stand(plan: Plan) -> str:
 def _seconds(
     finished: list[IterationStatus], unfinished: IterationStatus | None, amount: int, iterations: int
 ) -> float | None:
-    """Seconds that so many iterations take if each stage takes what it took lately, collecting by its trajectories."""
+    """Estimates the seconds of some iterations from the stages' recent times, and `collect` from its trajectories."""
     if not (recent := finished[-RECENT:]):
         return None
     ratio = amount * len(recent) / max(1, sum(one.trajectories for one in recent))

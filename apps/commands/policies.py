@@ -1,4 +1,4 @@
-"""What `evaluate`, `retrain` and `export` do with policies."""
+"""Implement the operations of `evaluate`, `retrain` and `export` on policies."""
 
 import json
 import shutil
@@ -38,7 +38,7 @@ COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
 
 @dataclass(frozen=True, slots=True)
 class ChallengerOutcome:
-    """What became of a challenger."""
+    """The outcome of a challenger."""
 
     policy: str
     status: str
@@ -65,7 +65,7 @@ class ChallengerOutcome:
 def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> "Measured":
-    """What the policy is worth, tasks named as in the config."""
+    """Measures a policy on tasks named as in the config."""
     make_prefect_home()
     from environments.catalog import name_in
     from tasks.measure import check_seeds
@@ -121,10 +121,10 @@ def show_measured(measured: "Measured") -> None:
 
 
 def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
-    """Trains from pinned data, and lets what comes of it challenge the champion.
+    """Trains from pinned data, and lets the new policy challenge the champion.
 
     Raises:
-        Paused: the lake's wheel is paused, or was meanwhile.
+        Paused: the lake is paused, or was meanwhile.
     """
     make_prefect_home()
     from tasks.preflight.preflight import require
@@ -144,7 +144,7 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
 
 
 def outcome_of(lake: Lake, version: str) -> ChallengerOutcome:
-    """What became of a challenger."""
+    """Reads the outcome of a challenger."""
     decision = event_of(lake, f"challenge:{version}")
     return ChallengerOutcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
 
@@ -153,8 +153,8 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     """Make an earlier champion the champion again and return the record.
 
     Raises:
-        UsageError: no policy is named, and the one before was never trained, or the last decision was a rollback just
-            now: whoever saw the same fault may have made it. Also as `roll_back`.
+        UsageError: no policy is named, and the one before was never trained, or the last decision was a recent
+            rollback, which another user may have made for the same fault. Also as `roll_back`.
     """
     make_prefect_home()
     from tasks.promote.events import events
@@ -194,8 +194,11 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> Challenge
 def merge_policies(
     config: Config, policies: list[str], weights: list[float] | None, parts: int
 ) -> tuple[ChallengerOutcome, dict[str, Any]]:
-    """Merges policies of one start, and lets the new one challenge the champion; also what the merging noted, such as
-    the weights (`merged`)."""
+    """Merges policies of one start, and lets the new one challenge the champion.
+
+    Returns:
+        The outcome, and the metrics of the merge, such as the weights (`merged`).
+    """
     make_prefect_home()
     from tasks.merge import check_named
     from tasks.preflight.preflight import require

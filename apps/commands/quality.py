@@ -1,4 +1,4 @@
-"""`flywheel quality`: what the gate found, the gate again, and taking on what it refuses."""
+"""Implement `flywheel quality`: show the gate's results, run the gate again, and override a refusal."""
 
 import getpass
 from dataclasses import asdict
@@ -22,7 +22,7 @@ def show(
     page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and say where it is.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the gate found of each iteration, and which rows broke what; of one iteration, all of it."""
+    """Show the gate's results by iteration, and the rows that broke an expectation; all results of one iteration."""
     from apps.lakes import open_lake
     from apps.quality.console import print_quality
     from apps.quality.gather import quality_of

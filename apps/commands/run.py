@@ -53,7 +53,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
 
 @dataclass(frozen=True, slots=True)
 class IterationData:
-    """What an iteration has of data."""
+    """The data of an iteration."""
 
     iteration: int
     stages: dict[str, Metrics]
@@ -61,11 +61,11 @@ class IterationData:
     failing: list[FailedTask]
     """The tasks of which nothing worked."""
     pause: Pause | None
-    """What ended it early."""
+    """The pause that ended it early."""
 
 
 def collect(config: Config) -> IterationData:
-    """Rolls out and filters the next iteration's trajectories, or what is left of them; `turn` goes on from there.
+    """Rolls out and filters the next iteration's trajectories, or the rest of them; `turn` continues from there.
 
     Raises:
         FlywheelError, Paused: as `turn`.
@@ -80,7 +80,7 @@ def collect(config: Config) -> IterationData:
 
 
 def _require_free_to_turn(config: Config) -> Lake | None:
-    """The lake, if there is one; raises as `turn` says."""
+    """Checks that an iteration may run, and returns the lake, if there is one; raises as `turn`."""
     make_prefect_home()
     require(config)
     say_left_out(config)
@@ -94,7 +94,8 @@ def _require_free_to_turn(config: Config) -> Lake | None:
 
 
 def say_left_out(config: Config) -> None:
-    """Says on standard error which optional environments this machine lacks something for."""
+    """Prints the optional environments that this machine cannot run, with the missing requirement, on standard
+    error."""
     for name, why in left_out(config).items():
         err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
 
@@ -107,7 +108,7 @@ def require_collected(config: Config) -> None:
 
 
 def show_turned(config: Config, report: Path, as_json: bool) -> None:
-    """Where the wheel stands now, and the report."""
+    """Prints the status of the lake, and the path of the report."""
     lake = open_lake(config)
     if as_json:
         print_json({**status_of(lake), "report": str(report)})
@@ -117,7 +118,7 @@ def show_turned(config: Config, report: Path, as_json: bool) -> None:
 
 
 def show_collected(collected: IterationData, as_json: bool) -> None:
-    """What an iteration has, and how one goes on."""
+    """Prints the data of an iteration and the command that continues it."""
     if as_json:
         print_json({"iteration": collected.iteration, **collected.stages})
         return

@@ -1,5 +1,5 @@
-"""`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is
-leased, what there is to lease and how more of it is brought, and ours for whoever trains or acts elsewhere."""
+"""Implement `flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`:
+list leases, list and install environments, and serve our sandboxes to other trainers and policies."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +56,7 @@ def _show_leased(runs: "list[RunStatus]") -> None:
 
 
 def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the environments of the config and the built-in kinds, and what this machine lacks for them."""
+    """Show the environments of the config and the built-in kinds, with the requirements that this machine lacks."""
     from dataclasses import asdict
 
     from tasks.preflight.available import available
@@ -88,8 +88,8 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build what an environment needs: the web applications that the config names, from a checkout of CUA-Gym-Hub, or
-    the Python of a worker."""
+    """Install an environment's requirements: the web applications that the config names, from a checkout of
+    CUA-Gym-Hub, or the Python of a worker."""
     from dataclasses import asdict
 
     from apps.interrupts import ANEW, Interrupts
@@ -133,7 +133,7 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
 
 
 def _refuse(name: str, given: dict[str, object]) -> None:
-    """Raises UsageError for an option that is given and has no use with what is added."""
+    """Raises UsageError for an option that has no use with the added environment."""
     from schemas.failure import UsageError
 
     for option, value in given.items():
@@ -200,7 +200,7 @@ def serve_osworld(
     task: Annotated[str | None, typer.Option(help="A task of the desktop to begin with.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of that task.")] = 0,
 ) -> None:
-    """Serve a desktop on OSWorld's interface. Whoever may ask it may run any command on that desktop."""
+    """Serve a desktop on OSWorld's interface. Every client that can reach it can run any command on that desktop."""
     from apps.osworld.serve import serve_osworld as answer
 
     answer(resolve(config, overrides), host, port, token_variable, open_ or (), task, seed)

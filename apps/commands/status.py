@@ -1,4 +1,4 @@
-"""`flywheel status`: where the wheel stands, for people and for programs."""
+"""Implement `flywheel status`: show the lake's status to people and programs."""
 
 import time
 from dataclasses import asdict
@@ -52,12 +52,12 @@ SPARED = ("", "made", "seconds")
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
-"""Decisions beside the iterations' that are shown to people; `--json` has all."""
+"""Decisions other than the iterations' that are shown to people; `--json` has all."""
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
 
 
 def status_of(lake: Lake) -> dict[str, Any]:
-    """What `flywheel status --json` prints."""
+    """The output of `flywheel status --json`."""
     why = {policy: event.reason for policy, event in rolled_back(lake).items()}
     finished = [
         asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
@@ -94,7 +94,7 @@ def watch_status(lake: Lake, every_s: float) -> None:
 
 
 def view(lake: Lake) -> Group:
-    """What people see of a lake; it fits 80 columns, and a narrower terminal with fewer of them."""
+    """The status of a lake for people; it fits 80 columns, and a narrower terminal with fewer of them."""
     rows = begun_iterations(lake)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
@@ -134,7 +134,7 @@ def _not_begun(lake: Lake) -> str:
 
 
 def _decisions(found: list[PromotionEvent]) -> Table:
-    """What challenged the champion beside the iterations, and rollbacks: the last few."""
+    """The last few challenges other than the iterations', and rollbacks."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("challenger", "decision", "difference", "against"):
         table.add_column(name, overflow="fold")
@@ -165,7 +165,7 @@ def _overrides(lake: Lake) -> str:
 
 
 def _now(lake: Lake, rows: list[IterationStatus]) -> str:
-    """What happens at this moment, and the pause, if there is one."""
+    """The current activity, and the pause, if there is one."""
     pause = pause_of(lake)
     stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
     moments, turn = [one for one in run_statuses(lake) if one.stage], iteration_lock_owner(lake)

@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is thin, and imports what it needs when it is called, so that help is fast."""
+"""Define the verbs of the command line. Each imports its modules when it is called, so that help is fast."""
 
 import sys
 import webbrowser
@@ -53,7 +53,7 @@ def run(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn the wheel; go on where the lake stands."""
+    """Run flywheel iterations, resuming the lake's last one."""
     resolved = resolve(config, overrides)
     if dry_run:
         from apps.commands.plan import plan_of, show_plan
@@ -115,7 +115,7 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and say where it is."""
+    """Write the report page and print its path."""
     from apps.report.build import build_report
 
     page = build_report(resolve(config, overrides))
@@ -143,7 +143,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
 
 
 def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show what a policy was made from, or which policies a trajectory went into."""
+    """Show the sources of a policy, or the policies that a trajectory went into."""
     from apps.commands.lineage import lineage_of, show_lineage
     from apps.lakes import open_lake
 
@@ -188,7 +188,7 @@ def evaluate(
 def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
+    """Run today's gates over stored trajectories, without rolling out again, and show the changes."""
     from apps.commands.curation.filtering import as_json as changes_of
     from apps.commands.curation.filtering import refilter as filter_again
     from apps.commands.curation.filtering import show_changes
@@ -312,7 +312,7 @@ def judge(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""
+    """Judge stored trajectories again, in batches, and report the judge's accuracy and the changes."""
     from apps.commands.curation.judging import as_json as judging_of
     from apps.commands.curation.judging import judge_stored, show_judging, show_trained, train_on
 
@@ -354,7 +354,7 @@ def desk(overrides: Overrides = None, config: ConfigFile = None, host: Host = No
 
 
 def serve(overrides: Overrides = None, config: ConfigFile = None, host: Host = None, port: Port = None) -> None:
-    """Serve the dashboard: where the wheel stands and what it does now; the review desk is in the same site."""
+    """Serve the dashboard: the lake's status and current activity; the review desk is in the same site."""
     _serve(overrides, config, host, port, "")
 
 
@@ -431,4 +431,4 @@ GROUPS = {
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
     "quality": ("What the quality gate found; alone it is `quality show`.", quality.VERBS),
 }
-"""Verbs of two words: what the first is about, and the second ones."""
+"""Verbs of two words: the description of each first word, and its second ones."""

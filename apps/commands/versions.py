@@ -1,4 +1,4 @@
-"""The verbs of versions: back to an earlier champion, what changed between two versions, a trajectory forgotten."""
+"""Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ def diff(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed between two data versions or two policies: tasks, success, labels, judges, config."""
+    """Show the changes between two data versions or two policies: tasks, success, labels, judges, config."""
     from apps.commands.difference import difference_of, show_difference
     from apps.lakes import open_lake
 

@@ -1,4 +1,4 @@
-"""What `flywheel refilter` shows."""
+"""Show the changes of `flywheel refilter`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def refilter(config: Config, iterations: tuple[int, int] | None) -> "Changes":
-    """Runs the configured gates over stored trajectories; returns what changed."""
+    """Runs the configured gates over stored trajectories; returns the changes."""
     open_lake(config)
     return call("flows.refilter.refilter", config, iterations)
 

@@ -22,11 +22,11 @@ COUNTS = (
 
 
 def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> "Judged":
-    """Judges what the lake holds.
+    """Judges the trajectories of the lake.
 
     Args:
         config: the judge, if `version` names no other.
-        version: the name or version of the judge that is meant.
+        version: the name or version of the judge.
         iterations: first and end; all if not given.
 
     Raises:
@@ -48,7 +48,7 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
 
 
 def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "TrainedJudge":
-    """Trains a judge from what verifiers found in the lake; raises UsageError where there is too little."""
+    """Trains a judge from the verifiers' verdicts in the lake; raises UsageError if there are too few."""
     from tasks.judge_training import train_judge
     from tasks.running.boundary import alone
 
@@ -58,7 +58,7 @@ def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "
 
 
 def show_trained(made: "TrainedJudge") -> None:
-    """What was made, for people."""
+    """Prints the trained judge."""
     console = out()
     test = made.test
     names = ("f1", "precision", "recall", "false_accept_rate")
