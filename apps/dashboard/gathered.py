@@ -1,4 +1,4 @@
-"""What the dashboard shows, read from the lake once per state of the lake."""
+"""Read the dashboard's data from the lake, once per state of the lake."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ Charts = dict[str, charts.Spec]
 LATEST = 40
 """Iterations that a chart by task shows; the report has all."""
 FRESH_S = 2.0
-"""For so long nobody looks whether the lake has changed."""
+"""Seconds between two checks whether the lake has changed."""
 
 
 class Gathered:
@@ -48,7 +48,7 @@ class Gathered:
         return self._once("curriculum", lambda: curriculum(self.lake))
 
     def budget(self) -> list[Account]:
-        """Each part of the budget: what, spent, allowed."""
+        """Each part of the budget: its unit, the spent and the allowed amount."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def charts(self, page: str) -> Charts:

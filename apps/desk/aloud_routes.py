@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Notes(BaseModel):
-    """What somebody wrote down, with times."""
+    """A person's notes, with times."""
 
     model_config = ConfigDict(extra="forbid")
 

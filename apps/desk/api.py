@@ -53,7 +53,7 @@ class Submitted(BaseModel):
 
 
 class SavedDecision(BaseModel):
-    """What became of a decision: its id, and all that there are on its trajectory."""
+    """The result of a decision: its id, and all decisions on its trajectory."""
 
     review_id: str
     revision: int

@@ -71,7 +71,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
-    """A page that says what is wrong, and asks again by itself after so many seconds, if any."""
+    """A page that describes an error, and retries by itself after so many seconds, if any."""
     return page("problem", status=status, text=text, again_s=again_s, status_code=status)
 
 
@@ -86,12 +86,12 @@ def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = 
 
 @cache
 def action_fields() -> dict[str, list[str]]:
-    """The fields of every action, by its type: what the editor asks for."""
+    """The fields of every action, by its type, for the editor's form."""
     return {name: [field for field in kind.model_fields if field != "type"] for name, kind in TYPES.items()}
 
 
 def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
-    """A template with what it shows."""
+    """Renders a template with values."""
     return HTMLResponse(templates().get_template(f"{name}.html.jinja").render(**shown), status_code)
 
 

@@ -44,12 +44,12 @@ class DeskPictures:
         return png
 
     def hold(self, session: str, digest: str, png: bytes) -> None:
-        """Shows what a live session sees now, which is not in the lake yet."""
+        """Serves a live session's current screenshot, which is not in the lake yet."""
         with self._lock:
             self._held.setdefault(session, {})[digest] = png
 
     def release(self, session: str) -> None:
-        """Lets go of what a session saw."""
+        """Removes a session's screenshots."""
         with self._lock:
             self._held.pop(session, None)
 

@@ -16,15 +16,15 @@ OPENS = {
     ".txt": "mousepad", ".md": "mousepad", ".csv": "mousepad", ".json": "mousepad", ".py": "mousepad",
     ".log": "mousepad", ".png": "gpicview", ".jpg": "gpicview", ".jpeg": "gpicview", ".gif": "gpicview", "": "pcmanfm",
 }  # fmt: skip
-"""What opens a file, by the end of its name; a folder has none."""
+"""The program that opens a file, by the end of its name; a folder has none."""
 
 
 class DesktopMachine:
-    """A desktop with some programs, or with a task of ours set out on it.
+    """A desktop with some programs, or with a task of ours set up on it.
 
     Args:
         environment: of the desktop.
-        programs: what is opened on a fresh one.
+        programs: programs that are opened on a fresh one.
         task: a task of the environment to begin with, as a template; None for none.
         seed: of that task.
     """
@@ -67,7 +67,7 @@ class DesktopMachine:
             return (await self._sandbox.observe()).instruction
 
     async def outcome(self) -> Outcome | None:
-        """What our verifier says of the task now; None without a task."""
+        """The current outcome of the task by our verifier; None without a task."""
         return None if self._sandbox is None else await self._sandbox.verify(DesktopReward())
 
     async def close(self) -> None:

@@ -1,4 +1,5 @@
-"""Reads from the lake what people and programs see of its quality; a bounded amount, however long the wheel turned."""
+"""Read the quality results from the lake for people and programs; a bounded amount, however many iterations there
+are."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class Checked:
     checks: int
     held: int
     critical: int
-    """That stop it: failed, and nobody took them on."""
+    """Failed expectations that stop it, without an override."""
     warnings: int
     broken: int
     """Checks that could not be made."""
@@ -44,7 +45,7 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """What one expectation found: a row of `quality`, and who took it on."""
+    """The result of one expectation: a row of `quality`, and the person who overrode it."""
 
     iteration: int
     label: str
@@ -68,7 +69,7 @@ class ExpectationResult:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is shown at once."""
+    """The results of one page."""
 
     lake: str
     checked: int
@@ -82,10 +83,10 @@ class Quality:
 
 
 def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> Quality:
-    """What the gate found.
+    """Reads the gate's results.
 
     Args:
-        lake: whose.
+        lake: the lake.
         iteration: only this one; the newest hundred if not given.
         before: the newest hundred before this one.
 

@@ -21,7 +21,7 @@ from tasks.shared.paths import work_folder
 
 PAGE = "index.html"
 ALL = "window.vegaEmbed = vegaEmbed;"
-"""What the page uses of the bundle."""
+"""The export of the bundle that the page uses."""
 
 
 def build_report(config: Config) -> Path:

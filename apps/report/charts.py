@@ -72,7 +72,7 @@ def success(iterations: Sequence[IterationStatus]) -> Spec:
 
 
 def collected(rows: Sequence[CollectedSuccess]) -> Spec:
-    """P(V=1) of what was collected, by kind of policy."""
+    """P(V=1) of collected trajectories, by kind of policy."""
     if not rows:
         return None
     kinds = alt.Color(

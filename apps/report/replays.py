@@ -56,7 +56,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One trajectory as it is shown, without what looks like a secret."""
+    """One trajectory as the page shows it, without texts that look like a secret."""
 
     row: Trajectory
     reason: str

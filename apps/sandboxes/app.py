@@ -38,13 +38,13 @@ class TasksAsked(BaseModel):
 
 
 def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
-    """The server of some tasks.
+    """Makes the server of some tasks.
 
     Args:
         serving: tasks and sandboxes; its pool has been started.
-        idle_s: a session that sends nothing for so long is ended.
-        token: what is asked for; None asks for none.
-        hosts: the names that it may be asked by where no token is asked for.
+        idle_s: seconds without a message after which a session ends.
+        token: required token; None requires none.
+        hosts: the accepted host names if no token is required.
     """
     app = FastAPI(title=NAME, description=ABOUT, version=version(), docs_url=None, redoc_url=None)
     _add_pages(app)
@@ -76,8 +76,11 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
 
 
 async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None:
-    """Answers until the session is over. It is listened to meanwhile: a client that goes ends what it asked for, and
-    one that does not wait for its answer could take it for another one."""
+    """Answers messages until the session is over.
+
+    It reads the socket meanwhile: a client that disconnects ends its request, and a client that sends before its answer
+    could take that for the answer to its next message, so the session ends.
+    """
     heard = asyncio.ensure_future(_next(socket))
     try:
         while True:

@@ -23,7 +23,7 @@ PING_S, PONG_S = 20.0, 60.0
 TOKEN_VARIABLE = "FLYWHEEL_SANDBOXES_TOKEN"
 """Where the token is, unless another variable is named."""
 SERVED = "the sessions are over, and their sandboxes are given back; the same command serves them again"
-"""What is said at the end."""
+"""The message at the end."""
 
 
 def serve_sandboxes(

@@ -1,4 +1,4 @@
-"""What is served: some tasks of a config, the pool that they are leased from, and how much of it is in use."""
+"""Hold the served tasks of a config, the pool that they are leased from, and the count of sandboxes in use."""
 
 import asyncio
 from collections import Counter
@@ -68,7 +68,7 @@ class Serving:
         return True
 
     def give_back(self, environment: str) -> None:
-        """Lets whoever waits have one that was taken."""
+        """Returns a sandbox to the count, and wakes a session that waits for one."""
         self.leased[environment] -= 1
         self._free[environment].release()
 

@@ -1,7 +1,7 @@
-"""What `prefect.yaml` says is deployed, put on a server, and when it runs there.
+"""Put the deployments of `prefect.yaml` on a server, with their schedules.
 
-Deploying again changes code, parameters and places, never a schedule: that is whoever's who set it. A server has the
-deployments of one lake, which their tags name: another lake's are taken over where that is asked for alone.
+Deploying again changes code, parameters and places, but never a schedule, which belongs to the user who set it. A
+server has the deployments of one lake, which their tags name. Another lake's deployments are replaced only on request.
 """
 
 import json
@@ -37,14 +37,14 @@ from storage.schema_marker import NAME as MARK
 
 POOL = "flywheel"
 TURNS = "turns"
-"""The queue of what rolls out or trains: one at a time on all workers of the pool together."""
+"""The queue of runs that roll out or train: one at a time on all workers of the pool together."""
 Schedule = CronSchedule | IntervalSchedule
 NOTE = "deployed.json"
 """In the work folder: the lakes that were deployed from this project."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_S = 60
 OF_LAKE, AT = "flywheel.lake.", "lake "
-"""What begins the tags of a deployment that say whose it is: the lake's id, and where it is."""
+"""Prefixes of a deployment's tags that identify its lake: the lake's id, and its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class WorkPool:
     lake: str
     """Its address."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What every deployment is given: `config` and `overrides`."""
+    """The parameters of every deployment: `config` and `overrides`."""
 
 
 def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkPool:
@@ -68,7 +68,7 @@ def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkP
 
 @cache
 def described() -> list[dict[str, Any]]:
-    """The deployments of `prefect.yaml`, which lies beside the packages in a checkout and in `flows` of a wheel."""
+    """The deployments of `prefect.yaml`, which is next to the packages in a checkout and in `flows` of a wheel."""
     folder = Path(flows.__file__).parent
     file = next(one for one in (folder / "prefect.yaml", folder.parent / "prefect.yaml") if one.is_file())
     return yaml.safe_load(file.read_text())["deployments"]
@@ -87,10 +87,10 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
         client: of the server.
         place: where their runs work.
         pool: the work pool; a process pool of this name is made if there is none.
-        replace: take over what is deployed for another lake, its schedules with it.
+        replace: replace another lake's deployments, and their schedules.
 
     Raises:
-        UsageError: those of another lake are there; names it and its folder.
+        UsageError: another lake's deployments are there; names it and its folder.
     """
     if not replace:
         _require_ours(client, place)
@@ -107,7 +107,7 @@ def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
 
 
 def lake_of(there: DeploymentResponse) -> tuple[str, str] | None:
-    """The id and the address of a deployment's lake; None where its tags do not say."""
+    """The id and the address of a deployment's lake; None if its tags do not name it."""
     tags = {begin: one.removeprefix(begin) for begin in (OF_LAKE, AT) for one in there.tags if one.startswith(begin)}
     return (tags[OF_LAKE], tags.get(AT, "")) if OF_LAKE in tags else None
 
@@ -128,8 +128,8 @@ def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
 
 
 def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConfig]) -> None:
-    """Raises UsageError where what is deployed is another project's: in another folder, and of another lake than the
-    one that is configured here. Where there is no lake here nothing speaks against it."""
+    """Raises UsageError if the deployments are another project's: in another folder, and of another lake than the
+    configured one. Without a lake here, no deployment is refused."""
     noted = _noted()
     for name, there in deployments(client).items():
         lake, folder = lake_of(there), there.job_variables.get("working_dir")
@@ -260,12 +260,12 @@ def _require_ours(client: SyncPrefectClient, place: WorkPool) -> None:
 
 
 def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
-    """The kind of a work pool, made if there is none, with a queue for what must not run twice at once."""
+    """The kind of a work pool, made if there is none, with a queue for runs that must not overlap."""
     try:
         kind = client.read_work_pool(pool).type
     except ObjectNotFound:
         kind = client.create_work_pool(WorkPoolCreate(name=pool, type="process")).type
-    with suppress(ObjectAlreadyExists):  # whoever changed its limit meant it
+    with suppress(ObjectAlreadyExists):  # keeps a limit that the user has changed
         client.update_work_queue(client.create_work_queue(name=TURNS, work_pool_name=pool).id, concurrency_limit=1)
     return kind
 

@@ -32,7 +32,7 @@ def pause(
 
 
 def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """End the pause; start again what was ended, by hand or by its schedule."""
+    """End the pause; ended runs start again, by hand or by their schedule."""
     from apps.lakes import open_lake
     from tasks.running.pausing import resume as resume_lake
 

@@ -24,11 +24,11 @@ POLL_S = 0.5
 
 
 def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -> None:
-    """Starts all of it, says where each part is, and keeps it until a signal comes.
+    """Starts all parts, prints the address of each, and keeps them until a signal comes.
 
     Args:
         config: the resolved config.
-        file: where it was read from, if it was named.
+        file: the file it was read from, if it was named.
         overrides: of its keys.
         port: of the Prefect server, if none is configured.
 
@@ -71,7 +71,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
 
 
 class _Parts:
-    """What was started, the last to be ended first."""
+    """The started processes; the last one ends first."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ class _Parts:
             "PREFECT__SERVER_FINAL": "1",
             "PREFECT_SERVER_API_HOST": HOST,
             "PREFECT_SERVER_API_PORT": str(port),
-            # it asks nobody who they are: no page of another site may use it through a browser that is here
+            # the server has no authentication: no page of another site may use it through a local browser
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port}",
             "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
         }
@@ -123,7 +123,7 @@ class _Parts:
         return f"pool {POOL}, in {Path.cwd()}"
 
     def pages(self, file: Path | None, overrides: Sequence[str]) -> str:
-        """Starts what serves them; where."""
+        """Starts the server of the pages; returns its address."""
         words = ["apps.cli", "serve", *overrides, *(["--config", str(file)] if file else [])]
         pages = self._keep("dashboard", words)
         pages.wait(lambda: "http" in pages.log.read_text())

@@ -139,7 +139,7 @@ def deploy(
 
 
 def automations(as_json: AsJson = False) -> None:
-    """Put what the server does by itself there: retrain on enough new data, end runs whose process died."""
+    """Put the server's automations there: retrain on enough new data, end runs whose process died."""
     make_prefect_home()
     from apps.schedule import automations
     from apps.schedule.connection import connected
@@ -154,11 +154,11 @@ def automations(as_json: AsJson = False) -> None:
 
 
 def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
-    """Raises what a run of these parameters would, where the config that it reads is on this machine, too.
+    """Raises the error that a run of these parameters would, if its config is on this machine.
 
     Args:
-        parameters: all that it is given.
-        folder: that it works in, as far as that is known.
+        parameters: all of its parameters.
+        folder: the folder that it works in, if known.
     """
     from schemas.config import load_config
     from schemas.config.profiles import OWN, config_file
@@ -176,7 +176,7 @@ def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
 
 
 def _require_project(client: "SyncPrefectClient") -> None:
-    """Raises UsageError where what is deployed on the server is another project's."""
+    """Raises UsageError if the server's deployments are another project's."""
     from apps.options import resolve
     from apps.schedule.deployments import require_project
 
