@@ -98,7 +98,7 @@ class Away(logging.Filter):
         """Reports it, once."""
         if not self.reported:
             self.reported = True
-            about = f"The Prefect server at {self._url} went away: what is under way goes on"
+            about = f"The Prefect server at {self._url} became unreachable: current work continues"
             err().print(f"{about}, and its page there lacks the rest.", style="yellow")
 
 

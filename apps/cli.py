@@ -77,7 +77,7 @@ def _ended(do: Callable[[], object]) -> Any:
         if isinstance(error, OSError) and (explanation := of_the_disk(error)):
             return _say(explanation)
         traceback.print_exc()
-        sys.stderr.write(f"flywheel: nobody foresaw this, so the lines above are worth a report; {Interrupts.kept}.\n")
+        sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
         return EXIT_ERROR
     return 0
 

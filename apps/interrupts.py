@@ -33,7 +33,7 @@ SERVED = "every decision is kept, and drafts rest in the browser; the same comma
 """The message for a command that serves pages."""
 SPENT_NOTHING = "nothing was begun"
 """The message for a command that only reads."""
-ANEW = "what was broken off is built anew by the same command"
+ANEW = "the same command repeats the interrupted build"
 """The message for a command that builds."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Ends a progress bar that is cut short: empties its line and shows the cursor."""

@@ -100,7 +100,7 @@ class Leases:
                 return
             except SandboxFailure as failure:
                 if tries == STARTS:
-                    hint = "`flywheel doctor` looks at what is needed. The same command then goes on."
+                    hint = "`flywheel doctor` checks the requirements. The same command then goes on."
                     raise EnvironmentDown(
                         f"No sandbox starts, tried {STARTS} times: {failure.reason}.", hint
                     ) from failure

@@ -19,7 +19,7 @@ GIB = 2**30
 MEASURED = "one H100 as measured (2.6e14 operations a second, a quarter of its peak)"
 ASSUMED = (
     f"{MEASURED}; links between GPUs and nodes are assumed, and no run on several GPUs has been made",
-    "a GPU has 97.5 % of its name's GB in GiB, of which 1.5 GiB go to the driver and 5 % of what a step holds to gaps",
+    "a GPU has 97.5 % of its name's GB in GiB, of which 1.5 GiB go to the driver and 5 % of a step to fragmentation",
     "all tokens are of screens, and one of eight has a target",
 )
 
@@ -62,7 +62,7 @@ def plan(
     method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
     lora: Annotated[
         bool,
-        typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights, unless other keys say otherwise."),
+        typer.Option("--lora", help=f"Adapters of rank {RANK} over bf16 weights, unless other keys differ."),
     ] = False,
     write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
     as_json: AsJson = False,
@@ -210,7 +210,9 @@ def _show(found: TrainingPlan, write: Path | None) -> None:
     for key, why in found.knobs.items():
         say(f"  {key}: {why}")
     if found.fits:
-        say(f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for what all GPUs hold")
+        say(
+            f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for a batch of all GPUs"
+        )
     for change, size in found.would_fit.items():
         say(f"would fit: {change}, {size:.1f} GiB")
     if not found.fits and not found.would_fit:

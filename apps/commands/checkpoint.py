@@ -45,9 +45,9 @@ def verify(
     else:
         damaged = found.damaged
         for file in sorted(damaged)[:SHOWN]:
-            say(f"{file} is not what was saved; {_in_it(damaged[file])}")
+            say(f"{file} differs from the saved data; {_in_it(damaged[file])}")
         if len(damaged) > SHOWN:
-            say(f"{len(damaged) - SHOWN:,} more files are not what was saved (--json has all)")
+            say(f"{len(damaged) - SHOWN:,} more files differ from the saved data (--json has all)")
         say(f"step {found.step}: {found.files} files, {_size(found.bytes)}, {_verdict(found.ok)}")
     if not found.ok:
         sys.exit(1)

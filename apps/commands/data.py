@@ -27,7 +27,7 @@ def export(
     iterations: Annotated[
         str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
     ] = None,
-    route: Annotated[str | None, typer.Option(help="Only what the filter sent there: sft, ct, rl, ...")] = None,
+    route: Annotated[str | None, typer.Option(help="Only trajectories with this route: sft, ct, rl, ...")] = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Of actions, where the format has several.")] = None,
     images_at: Annotated[
@@ -37,7 +37,7 @@ def export(
         bool | None,
         typer.Option(
             "--redact/--no-redact",
-            help="Take out secrets and personal data; done but for what comes home if not given.",
+            help="Take out secrets and personal data; the default, except for formats that are imported back.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -71,7 +71,7 @@ def _show_export(
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        say(f"flywheel: the filter did not accept {what}; `--route sft` is what to train on.", err=True)
+        say(f"flywheel: the filter did not accept {what}; `--route sft` exports the training data.", err=True)
     for note in form.notes:
         say(f"flywheel: {note}", err=True)
     if redactor:
@@ -116,7 +116,7 @@ def _say_redacted(redactor: "Redactor") -> None:
         say(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
     if redactor.unread:
         what = counted(len(redactor.unread), "picture")
-        say(f"flywheel: nobody knows the text of {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
+        say(f"flywheel: no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
 
 
 def import_(
@@ -124,10 +124,10 @@ def import_(
     name: FormatName,
     overrides: Overrides = None,
     config: ConfigFile = None,
-    unit: Annotated[str | None, typer.Option(help="Of coordinates, where a record does not say.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of coordinates for records without one.")] = None,
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures are named from.")] = None,
     demonstrations: Annotated[
-        bool, typer.Option("--demonstrations", help="What does not say how it ended was a success.")
+        bool, typer.Option("--demonstrations", help="Count trajectories without an outcome as successes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -67,7 +67,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
     if unknown := sorted(set(names) - there - before.keys()):
         begin_so = trajectories_beginning(lake, unknown[0])[:NAMED]
-        which = f"what goes is named whole: {', '.join(begin_so)}" if begin_so else "ids are in the report"
+        which = f"use a full id: {', '.join(begin_so)}" if begin_so else "ids are in the report"
         raise UsageError(f"There is no trajectory `{unknown[0]}` in {lake.uri}.", f"Nothing was removed; {which}.")
     with_them = successors(lake, names)
     new = (there | with_them) - before.keys()
@@ -180,7 +180,7 @@ def show_forgotten(found: Erased) -> None:
     if found.through:
         console.print(f"policies that were made from those: {', '.join(found.through)}", soft_wrap=True)
     if found.unknown:
-        console.print(f"of these nobody knows any more: {', '.join(found.unknown)}", soft_wrap=True)
+        console.print(f"training data no longer known for: {', '.join(found.unknown)}", soft_wrap=True)
     if found.duplicates:
         listed = ", ".join(found.duplicates)
         console.print(f"turned away as their duplicates, until `flywheel refilter`: {listed}", soft_wrap=True)

@@ -360,4 +360,4 @@ def _show_trajectory(found: TrajectoryLineage) -> None:
         console.print(f"{'thoughts':<15} {n} by {author}{_of(version)}")
     _show_reached(found)
     if found.unknown:
-        console.print(f"{'not known':<15} {', '.join(found.unknown)}: what was read for them is not there any more")
+        console.print(f"{'not known':<15} {', '.join(found.unknown)}: their training data no longer exists")

@@ -83,7 +83,7 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     limits = kind.published if model is None else read_limits(model)
     if model is None and kind.counts == "pixels":
         if limits is None:
-            raise UsageError(f"{name} writes pixels, and nothing says of what.", "Give --model DIR.")
+            raise UsageError(f"{name} writes pixels, and the screenshot size is unknown.", "Give --model DIR.")
         say(
             f"pixels are those of the published checkpoint's image processor (factor {limits.factor}, {limits.least:,} "
             f"to {limits.most:,} pixels); --model DIR reads your own's",

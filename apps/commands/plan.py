@@ -275,7 +275,7 @@ def _training(config: Config, first: bool = True) -> str:
     if isinstance(own, EpochSection):
         refill = train.group.refill if method.source is DataSource.GROUPS and not train.stream.on else 0
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
-        return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step{more}"
+        return f"{train.method}: {own.epochs:g} epochs of the data it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"
     steps, most = (method.schedule(train, 0, optimizer, begins).steps for begins in (False, True))
     if not first:

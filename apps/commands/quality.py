@@ -19,7 +19,7 @@ def show(
     overrides: Overrides = None,
     config: ConfigFile = None,
     iteration: Iteration = None,
-    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and say where it is.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and print its path.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the gate's results by iteration, and the rows that broke an expectation; all results of one iteration."""

@@ -70,7 +70,7 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 def add(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub, browsergym, gymnasium or cube.")
+        str, typer.Argument(metavar="NAME", help="What to install: cua-gym-hub, browsergym, gymnasium or cube.")
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,
@@ -138,7 +138,7 @@ def _refuse(name: str, given: dict[str, object]) -> None:
 
     for option, value in given.items():
         if value is not None:
-            raise UsageError(f"`{option}` says nothing about {name}.", "Leave it out.")
+            raise UsageError(f"`{option}` has no effect on {name}.", "Leave it out.")
 
 
 def _names(text: str | None) -> list[str]:

@@ -86,7 +86,7 @@ def watch_status(lake: Lake, every_s: float) -> None:
     """Shows it anew every so many seconds until a signal comes; raises UsageError where there is no terminal."""
     console = out()
     if not console.is_terminal:
-        raise UsageError("`--watch` is for a terminal.", "`flywheel status --json` tells a program the same once.")
+        raise UsageError("`--watch` is for a terminal.", "Programs can use `flywheel status --json`.")
     with Live(view(lake), console=console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
@@ -175,7 +175,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
         stage = next((one for one in STAGES if one not in done), STAGES[-1])
         lasts = f" for {_since(lake):.0f} s" if rows else ""
         lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
-    return (stands + "\n".join(lines)).rstrip() or "nobody turns it now"
+    return (stands + "\n".join(lines)).rstrip() or "no iteration is running"
 
 
 def _under_way(moment: RunStatus, rows: list[IterationStatus]) -> str:

@@ -32,7 +32,7 @@ from schemas.failure import UsageError
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
 Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do nothing.")]
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
@@ -216,7 +216,7 @@ def think(
 def retrain(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
+    like: Annotated[str | None, typer.Option(help="Repeat the data, parent, config and seed of this version.")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -305,7 +305,7 @@ def export(
 def judge(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    version: Annotated[str | None, typer.Option(help="The judge that is meant; the config's if not given.")] = None,
+    version: Annotated[str | None, typer.Option(help="The judge; the config's if not given.")] = None,
     train: Annotated[str | None, typer.Option(metavar="NAME", help="Train one from verified trajectories.")] = None,
     iterations: Annotated[
         str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
@@ -420,15 +420,15 @@ VERBS = (
     *versions.VERBS,
 )
 GROUPS = {
-    "curriculum": ("What is rolled out next, and why.", (explain,)),
-    "schedule": ("When what runs on a Prefect server.", scheduling.VERBS),
+    "curriculum": ("Explain the task mix of the next iteration.", (explain,)),
+    "schedule": ("Schedule deployments on a Prefect server.", scheduling.VERBS),
     "environments": (
-        "What there is to lease, and how more of it is brought; alone it is `environments show`.",
+        "List and install environments; alone it is `environments show`.",
         sandboxes.ENVIRONMENT_VERBS,
     ),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
-    "quality": ("What the quality gate found; alone it is `quality show`.", quality.VERBS),
+    "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: the description of each first word, and its second ones."""

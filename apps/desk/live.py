@@ -191,7 +191,7 @@ class LiveSessions:
         if session.answer is None or session.answer.done() or session.number != number:
             raise Conflict(session.reviews[-1:])
         if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):
-            raise UsageError("`decision`: what was proposed holds no action; override it.")
+            raise UsageError("`decision`: the proposal holds no action; override it.")
         session.answer.set_result(decided)
 
     def end(self, name: str, why: str) -> None:
@@ -287,7 +287,7 @@ class LiveSessions:
         try:
             decided = await asyncio.wait_for(session.answer, self._config.desk.idle_s)
         except TimeoutError:
-            raise TrajectoryFailure("budget", f"nobody decided for {self._config.desk.idle_s:g} s") from None
+            raise TrajectoryFailure("budget", f"no decision within {self._config.desk.idle_s:g} s") from None
         finally:
             session.answer = None
         review = await asyncio.to_thread(self._write, session, proposal, decided)

@@ -120,7 +120,7 @@ def _unfit(headers: Headers) -> Response | None:
         return _refused(415, f"`content-type`: {kind[:60]!r} is not one of {', '.join(MOST_BYTES)}.")
     length = headers.get("content-length", "")
     if not length.isdecimal():
-        return _refused(411, "`content-length`: say how long the body is.")
+        return _refused(411, "`content-length` is missing.")
     if int(length) > MOST_BYTES[kind]:
         return _refused(
             413, f"The body has {int(length):,} bytes, and at most {MOST_BYTES[kind]:,} of {kind} are read."

@@ -24,7 +24,7 @@ from tasks.running.console import out
 
 TOKEN_VARIABLE = "FLYWHEEL_OSWORLD_TOKEN"
 """Where the token is, unless another variable is named."""
-SERVED = "the desktop is gone with what was done on it; the same command serves a fresh one"
+SERVED = "the desktop and all changes on it are gone; the same command serves a fresh one"
 """The message at the end."""
 
 

@@ -21,7 +21,7 @@ from schemas.tables.task import GuiTask, Split
 from tasks.shared.version import version
 
 NAME = "flywheel"
-ABOUT = "Sandboxes of GUI tasks: a screenshot is what is seen, a click or a key is what is done."
+ABOUT = "Sandboxes of GUI tasks: observations are screenshots, actions are clicks and keys."
 STATELESS = "An episode is a session: open the WebSocket /ws."
 
 MOST_OPEN = 1024

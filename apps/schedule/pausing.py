@@ -10,7 +10,7 @@ from schemas.failure import UsageError
 
 
 def pause(
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever finds it paused.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason, shown to other users.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
     by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
@@ -28,7 +28,7 @@ def pause(
     if as_json:
         print_json(made.model_dump(mode="json"))
     else:
-        typer.echo(f"{made.text} What runs ends before its next stage; `flywheel resume` ends the pause.")
+        typer.echo(f"{made.text} Running iterations end before their next stage; `flywheel resume` ends the pause.")
 
 
 def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:

@@ -54,15 +54,15 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         with connected() as client:
             deployed = deploy(client, place_of(file, overrides, lake))
             automations.put(client)
-        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` says when each runs")
+        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` shows when each runs")
         _say("worker", parts.worker())
         _say("pages", parts.pages(file, overrides))
         _say("report", str(build_report(config)))
-        _say("logs", f"{parts.folder}; runs say there and on Prefect's page what they do")
+        _say("logs", f"{parts.folder}; runs log there and on Prefect's page")
         _say("", f"Runs of other terminals are on that page, too, after: export PREFECT_API_URL={parts.api}")
         _say(
             "",
-            "Ctrl-C ends all of it; what was under way goes on from its last finished stage when it is started again.",
+            "Ctrl-C ends all of it; interrupted runs continue from their last finished stage at the next start.",
         )
         while True:
             for part in parts.kept:

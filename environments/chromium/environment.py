@@ -84,5 +84,5 @@ class ChromiumEnvironment(Environment[Options]):
         try:
             asyncio.run(start())
         except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run it by hand to see what it says.") from error
+            raise FlywheelError(error.reason, "Run it by hand to see its output.") from error
         return "it started and answered"

@@ -80,7 +80,7 @@ class RunningDesktop:
 
     async def _complaint(self) -> str:
         assert self._process.stderr is not None
-        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "it says nothing"
+        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "no output"
 
     @property
     def home(self) -> str:

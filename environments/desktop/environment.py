@@ -92,7 +92,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         try:
             asyncio.run(start())
         except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run Xvfb by hand to see what it says.") from error
+            raise FlywheelError(error.reason, "Run Xvfb by hand to see its output.") from error
         return "it started and answered"
 
 
@@ -106,7 +106,8 @@ def require_programs() -> str:
     """Checks that all programs are installed; raises FlywheelError naming the missing packages."""
     if missing := missing_packages():
         raise FlywheelError(
-            f"The desktop has no {', '.join(missing)}.", f"`apt install {' '.join(missing)}` installs what is missing."
+            f"The desktop has no {', '.join(missing)}.",
+            f"`apt install {' '.join(missing)}` installs them.",
         )
     if absent := [name for name in ("Xlib", "cv2") if find_spec(name) is None]:
         raise FlywheelError(f"The desktop has no Python package {' and '.join(absent)}.", f"`{EXTRA}` installs it.")

@@ -101,7 +101,7 @@ def _files(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> Itera
     for path in sorted(wanted.keys() & state.files.keys()):
         found = state.files[path]
         if not path.endswith("/") and not same(wanted[path], found.content):
-            yield f"{path} does not hold what it is to hold"
+            yield f"{path} does not have the expected content"
         if not path.endswith("/") and found.executable != (path in goal.executable):
             yield f"{path} {'cannot' if path in goal.executable else 'can'} be run"
 
@@ -156,4 +156,4 @@ def _in_half(window: Window, right: bool, state: State) -> bool:
 
 def _clipboard(goal: DesktopGoal, state: State) -> Iterator[str]:
     if goal.clipboard is not None and state.clipboard.strip() != goal.clipboard.strip():
-        yield "the clipboard does not hold what it is to hold"
+        yield "the clipboard does not have the expected content"

@@ -44,9 +44,9 @@ def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Itera
     gone = {begun[path] for path, wanted in goal.files.items() if wanted is None and path in begun}
     for path in now.files.keys() - begun.keys() - goal.files.keys():
         if now.files[path] in gone:
-            yield f"{path} is what was to be gone"
+            yield f"{path} has the content that was to be removed"
     if gone and not now.whole:
-        yield "there is too much to tell whether it is gone"
+        yield "too many files to check that it is gone"
     programs = {trial.path for trial in goal.trials}
     for path, content in begun.items():
         if path not in goal.files and path not in goal.free and path not in programs and now.files.get(path) != content:
@@ -61,7 +61,7 @@ def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Itera
         yield from (f"{path} can be run, too" for path in begun if path in now.executable - {*goal.executable})
     for form, wanted in goal.uploads.items():
         if not _same(wanted, now.uploads.get(form)):
-            yield f"{form} was not given what it asks for"
+            yield f"{form} did not get the expected file"
     if goal.page is not None and now.page != goal.page:
         yield f"the page is {now.page}"
     if goal.opened is not None and now.opened != goal.opened:

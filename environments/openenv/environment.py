@@ -92,7 +92,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         health, schema = self._asked("health", token), self._asked("schema", token)
         if health.get("status") != "healthy":
             status = str(health.get("status"))[:60]
-            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} says that it is {status!r}.")
+            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} reports the status {status!r}.")
         self._require_screen(schema)
         return f"{self.config.url} is healthy"
 

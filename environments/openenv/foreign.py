@@ -78,7 +78,7 @@ class ForeignConfig(EnvironmentConfig):
         for (one, ours), (other, theirs) in combinations(self.seeds.items(), 2):
             apart = ours.first + ours.count <= theirs.first or theirs.first + theirs.count <= ours.first
             if not apart and ours.reset == theirs.reset:
-                raise ValueError(f"seeds.{one} and seeds.{other} overlap: what is measured would be trained on")
+                raise ValueError(f"seeds.{one} and seeds.{other} overlap: evaluation seeds would be trained on")
         return self
 
     def takes(self, template: str) -> frozenset[str]:

@@ -50,7 +50,7 @@ class OpenEnvSandbox(Sandbox):
             raise TrajectoryFailure("verifier", "the episode is done, and its `reward` is null")
         reward = (self._rewards if summed else answer.reward or 0.0) / self._config.full_reward
         if not -1.0 <= reward <= 1.0:
-            problem = f"a reward of {reward:g}, and rewards are in [-1, 1] (`full_reward` is what a success is worth)"
+            problem = f"a reward of {reward:g}, and rewards are in [-1, 1] (`full_reward` is the reward of a success)"
             raise TrajectoryFailure("verifier", problem)
         truncated = answer.done and found(_data(answer), self._config.truncated) is True
         ended_by_us = answer.metadata.get("ended") in ("finished", "call_user")

@@ -73,7 +73,7 @@ class VmClient:
         try:
             return answer.json()
         except ValueError as error:
-            raise SandboxFailure(f"{self.url}{path} answers what is no JSON") from error
+            raise SandboxFailure(f"{self.url}{path} does not answer with JSON") from error
 
     async def fetch(self, url: str) -> bytes:
         """A file of the web that a task names, for which nothing of the machine's token is sent; raises
@@ -102,9 +102,9 @@ class VmClient:
         try:
             fields = answer.json()
         except ValueError as error:
-            raise SandboxFailure(f"{self.url}/execute answers what is no JSON") from error
+            raise SandboxFailure(f"{self.url}/execute does not answer with JSON") from error
         if not isinstance(fields, dict) or fields.get("status") != "success" or "output" not in fields:
-            raise SandboxFailure(f"{self.url}/execute says no output: {str(fields)[:200]}")
+            raise SandboxFailure(f"{self.url}/execute returns no output: {str(fields)[:200]}")
         return fields
 
 

@@ -77,7 +77,7 @@ class Want(_ChangePart):
     def _one_kind(self) -> "Want":
         kinds = [name for name in ("to", "like", "has", "gone") if name in self.model_fields_set]
         if len(kinds) != 1:
-            raise ValueError(f"{self.at}: says {' and '.join(kinds) or 'nothing'}; one of to, like, has and gone is it")
+            raise ValueError(f"{self.at}: has {' and '.join(kinds) or 'none'}; give one of to, like, has and gone")
         if self.at.endswith(f"/{NEW}") != ("has" in kinds):
             raise ValueError(f"{self.at}: `has` is of an item that is added, whose path ends in /{NEW}")
         return self

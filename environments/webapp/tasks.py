@@ -152,7 +152,7 @@ def _read(path: Path, changed_at: int) -> TaskFile:
         file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
         for name in file.tasks:
             if file.tasks[name].reward == "" and not file.tasks[name].wants:
-                raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Say when it is done.")
+                raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Add one of them.")
             _check(file, name)
     except UsageError as error:
         raise UsageError(

@@ -145,7 +145,7 @@ class WorkerProcess(OpenEnvSession):
             number, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
             if number != self._number or size > MOST_BYTES:
                 self.drop()
-                raise ServerLost(f"what {self.place} sends is no answer to {kind}")
+                raise ServerLost(f"{self.place} sent no valid answer to {kind}")
             return await self._reader.readexactly(size), True
         except (OSError, asyncio.IncompleteReadError) as error:
             raise ServerLost(f"{self.place} ended at {kind}{await self._last_words()}") from error
