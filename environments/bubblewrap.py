@@ -22,14 +22,14 @@ OWNER = "FLYWHEEL_OWNER"
 
 
 def bubblewrap(hint: str) -> str:
-    """The program's path; raises FlywheelError with this hint where it is not installed."""
+    """The program's path; raises FlywheelError with this hint if it is not installed."""
     if (found := shutil.which("bwrap")) is None:
         raise FlywheelError("bubblewrap (`bwrap`) is not installed, so nothing can be kept apart.", hint)
     return found
 
 
 def owned() -> tuple[str, ...]:
-    """The options by which a leftover of this process is known: a variable that nothing inside sees."""
+    """The options that mark a start as this process's: a variable that is not visible inside."""
     return ("--setenv", OWNER, str(os.getpid()), "--unsetenv", OWNER)
 
 

@@ -61,8 +61,8 @@ def whole_catalog(config: Config) -> list[GuiTask]:
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
-    """Tasks by template or id, with the config's step limits; raises UsageError for a name that no environment has,
-    or an optional one that is left out."""
+    """Looks up tasks by template or id, with the config's step limits; raises UsageError for a name that no environment
+    has, or for one of an excluded optional environment."""
     found, out = _tasks(config, environments_of(config), field, names, "train"), left_out(config)
     for task in found:
         if why := out.get(task.environment):

@@ -57,17 +57,17 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def spares(self) -> int:
-        """How many more hosts are kept warm, to take the place of one that dies."""
+        """Number of further hosts that are kept warm, to replace one that dies."""
         return 0
 
     @property
     def host_idle_s(self) -> float | None:
-        """A host in which nothing was leased for so long is ended until there is need of it; None: it is kept."""
+        """Seconds without a lease after which a host is ended until it is needed again; None: it is kept."""
         return None
 
     @abstractmethod
     def host(self) -> Host:
-        """A new host for its sandboxes; raises FlywheelError if there is none to be had."""
+        """A new host for its sandboxes; raises FlywheelError if none is available."""
 
     @property
     def lineage(self) -> str | None:
@@ -96,7 +96,7 @@ class Environment(ABC, Generic[Options]):
 
     @final
     def task(self, template: str, split: Split = "train", max_steps: int | None = None) -> GuiTask:
-        """The task of a template that there is; `max_steps` in place of the catalog's."""
+        """The task of an existing template; `max_steps` replaces the catalog's."""
         entry = self.entries[template]
         return GuiTask(
             task_id=f"{self.name}/{template}",

@@ -49,7 +49,7 @@ class Host(ABC):
 
 @final
 class NoHost(Host):
-    """For sandboxes that need nothing to live in: always alive."""
+    """The host of sandboxes without a process of their own: always alive."""
 
     def __init__(self, make: Callable[[], Sandbox]) -> None:
         self._make = make

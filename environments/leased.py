@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Leased(BaseModel):
-    """A sandbox that is in use."""
+    """A leased sandbox."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -21,7 +21,7 @@ class Leased(BaseModel):
     """Counted from 1 in each process."""
     environment: str
     kind: str = ""
-    """Of that environment, such as `miniwob` or `desktop`."""
+    """Kind of that environment, such as `miniwob` or `desktop`."""
     task_id: str
     seed: int
     trajectory_id: str = ""
@@ -29,7 +29,7 @@ class Leased(BaseModel):
     since: float
     """When the lease began, in seconds since 1970."""
     silent_s: float = 0.0
-    """For how long its holder has asked nothing of it."""
+    """Seconds since the last request of its owner."""
     host_mb: float | None = None
     """Memory of its host, such as a browser, in MB; other sandboxes may share it. None if it has no host process."""
     own_mb: float | None = None
@@ -55,7 +55,7 @@ def list_lease(shown: Callable[[int], Leased]) -> int:
 
 
 def unlist_lease(number: int) -> None:
-    """Takes a lease off the list, if it is there."""
+    """Removes a lease from the list, if it is there."""
     _held.pop(number, None)
 
 

@@ -21,7 +21,7 @@ from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask
 
 STARTS = 3
-"""How often a host is started before nothing begins."""
+"""Attempts to start the first host before the environment counts as down."""
 TEND_S = 5.0
 """Seconds between two checks of the leases and the hosts."""
 
@@ -37,7 +37,7 @@ class PoolMetrics:
     restarts: int = 0
     """Dead hosts that were replaced."""
     reclaimed: int = 0
-    """Leases whose holder asked nothing for too long."""
+    """Leases reclaimed because their owner sent no request for too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +56,7 @@ class _Place:
 
     host: Host
     wanted: bool = False
-    """Whether it is to be alive: it was begun, and does not rest."""
+    """Whether it should be alive: it was started, and is not stopped for idleness."""
     idle_since: float = 0.0
     reviving: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
@@ -181,7 +181,7 @@ class Leases:
                 await self.tend()
 
     def _replace_dead(self) -> None:
-        """Puts a warm spare in the place of each dead host, and begins the dead behind it."""
+        """Replaces each dead host with a warm spare, and restarts the dead one in the background."""
         for number, place in enumerate(self._places):
             if not place.wanted or place.host.alive:
                 continue
@@ -202,7 +202,7 @@ class Leases:
         self._metrics.restarts += await place.host.revive()
 
     async def _rest(self) -> None:
-        """Ends hosts in which nothing was leased for long, but for one."""
+        """Stops hosts without a lease for too long, except one."""
         limit_s, now = self._environment.host_idle_s, self._clock()
         if limit_s is None:
             return
@@ -245,6 +245,6 @@ class Leases:
         return _Lease(host, sandbox)
 
     def _place(self) -> _Place:
-        """Where the next sandbox goes: the emptiest of the hosts that live, or one more where they are full."""
+        """The host for the next sandbox: the emptiest living one, or another one if these are full."""
         room = [place for place in self._places if place.host.leases < self._environment.sandboxes]
         return min(room, key=lambda place: (not place.host.alive, place.host.leases))

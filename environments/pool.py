@@ -19,7 +19,7 @@ class SandboxPool:
     """Sandboxes of these environments to lease."""
 
     def __init__(self, environments: Iterable[Environment[Any]]) -> None:
-        """Raises FlywheelError if an environment needs a host (a browser) that is not to be had."""
+        """Raises FlywheelError if an environment needs a host (a browser) that is not available."""
         self.metrics = PoolMetrics()
         self._leases = {environment.name: Leases(environment, self.metrics) for environment in environments}
 

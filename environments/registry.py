@@ -106,11 +106,11 @@ def size_of(environments: Iterable[Environment[Any]]) -> int:
 
 @cache
 def verifier_of(name: str, key: str = "") -> Verifier | None:
-    """A task's verifier; None where a judge scores its trajectories.
+    """A task's verifier; None if a judge scores its trajectories.
 
     Args:
-        name: as the task has it.
-        key: where the config names it, if it does.
+        name: name of the verifier in the task.
+        key: the config key of the name, if there is one.
 
     Raises:
         UsageError: there is no such verifier.

@@ -46,7 +46,7 @@ class Sandbox(ABC):
     @property
     @final
     def silent_s(self) -> float:
-        """Seconds since its holder last asked something of it and got an answer; 0 while it is answering."""
+        """Seconds since the last answered request of its owner; 0 while it is answering."""
         return 0.0 if self._asking else self.clock() - self._asked
 
     @property
@@ -56,7 +56,7 @@ class Sandbox(ABC):
 
     @final
     async def start(self, task: GuiTask, seed: int) -> None:
-        """Brings the task up; the same task and seed always look the same.
+        """Starts the task; the same task and seed always look the same.
 
         Raises:
             SandboxFailure: the box died, hung, or could not show the task.
@@ -119,7 +119,7 @@ class Sandbox(ABC):
 
     @final
     async def stop(self) -> None:
-        """Gives everything back before it returns; never raises for a box that is gone, and may be called again."""
+        """Releases all resources before it returns; never raises for a box that is gone, and may be called again."""
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._give_back())
         await asyncio.shield(self._stopping)

@@ -94,7 +94,8 @@ REFUSED: dict[str, tuple[int, int]] = {
 
 
 def program(machine: str = "") -> bytes:
-    """A jail's filter for a machine (this one, if none is named); empty for one whose numbers are not known here."""
+    """A hybrid sandbox's filter for a machine type (this machine's by default); empty for a type without known
+    numbers."""
     return _filter(machine, REFUSED)
 
 

@@ -1,6 +1,6 @@
-"""The seam between a sandbox and a reward: a task names its verifier, which reads the reward from the sandbox's state.
+"""Define the interface between a sandbox and a reward: a task names its verifier, which reads the sandbox's state.
 
-A verifier is one object for all sandboxes, made without arguments, so it keeps nothing between two calls.
+A verifier is one object for all sandboxes, made without arguments, so it keeps no state between two calls.
 """
 
 from abc import ABC, abstractmethod

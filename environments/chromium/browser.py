@@ -71,10 +71,10 @@ FLAGS = (
 
 
 def resolver_rules(reachable: Mapping[str, str]) -> str:
-    """Which hosts a browser finds: none but those that are named, each at one port.
+    """Builds the rules that let a browser reach only the named hosts, each at one port.
 
     Args:
-        reachable: by `name:port` as a page writes it, the `address:port` where that is.
+        reachable: the `address:port` of each host, by `name:port` as a page writes it.
     """
     named = [f"MAP {name} {address}" for name, address in reachable.items()]
     return ",".join([*named, "MAP * ~NOTFOUND"])

@@ -21,7 +21,8 @@ from schemas.observation import Observation
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ChromiumConfig)
 SCRIPT = IN_PAGE + Path(__file__).with_name("document.js").read_text()
-"""Runs before anything of the document; an environment's own, which brings `__page.verdict`, comes after it."""
+"""Script that runs before the document's own scripts; an environment's own, which defines `__page.verdict`, follows
+it."""
 SEEDS = (1, 2, 3, 4)
 """That `doctor` starts a page with; a page that draws one of two may do it alike a few times."""
 _ADVANCE = """(async () => {
@@ -32,15 +33,15 @@ _ADVANCE = """(async () => {
   await turn();
   return page()?.verdict() ?? null;
 })()"""
-"""Of the stage, which stays when the page goes elsewhere. The browser's own turns, before and after the page's time,
-bring the events that it has queued, such as `hashchange`."""
+"""Script of the stage, which stays when the page navigates. It waits one event loop turn before and after the page's
+time, so that queued events of the browser, such as `hashchange`, are delivered."""
 
 
 class DocumentSandbox(InPageSandbox):
     """One document that is a task.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
     """
 
@@ -131,7 +132,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return f"each starts, and looks the same twice{note}"
 
     async def _starts_alike(self, browser: Browser, template: str) -> bool:
-        """Whether it is the same for several seeds too; raises FlywheelError where it differs for one of them."""
+        """Whether it is the same for several seeds; raises FlywheelError if two starts with one seed differ."""
         first = await self._seen(browser, template, SEEDS[0])
         if first != await self._seen(browser, template, SEEDS[0]):
             raise FlywheelError(

@@ -21,15 +21,15 @@ class ChromiumConfig(EnvironmentConfig):
     """Pages of headless browsers."""
 
     browser: str | None = None
-    """Path of a headless Chromium; found by itself if not set."""
+    """Path of a headless Chromium; searched for if not set."""
     browsers: Count = 2
     """Browsers, each a process of its own: one that dies takes only its pages along."""
     pages: Count = 4
     """Pages per browser: how many trajectories run in it at the same time."""
     spares: Whole = 0
-    """Browsers that are kept warm to take the place of one that dies; each costs some 100 MB."""
+    """Browsers that are kept warm to replace one that dies; each costs some 100 MB."""
     browser_idle_s: Positive = 300.0
-    """A browser in which no page was leased for so long is ended until there is need of it again."""
+    """Seconds without a leased page after which a browser is ended until it is needed again."""
 
 
 Options = TypeVar("Options", bound=ChromiumConfig)
@@ -54,12 +54,12 @@ class ChromiumEnvironment(Environment[Options]):
 
     @property
     def spares(self) -> int:
-        """Browsers kept warm."""
+        """Number of browsers kept warm."""
         return self.config.spares
 
     @property
     def host_idle_s(self) -> float:
-        """As the config has it."""
+        """Seconds from the config."""
         return self.config.browser_idle_s
 
     def host(self) -> Host:

@@ -34,7 +34,7 @@ class InPageSandbox(BrowserSandbox):
         super().__init__(browser, config)
         self._instruction = ""
         self._passed_ms = 0
-        """Of the page's time, since the action began."""
+        """Milliseconds of the page's time since the action began."""
         self.verdict: tuple[bool, Any] = (False, 0.0)
         """The page's verdict after the last action: whether the task is done, and its raw reward."""
 
@@ -64,7 +64,7 @@ class InPageReward(Verifier):
     reads: ClassVar[type] = InPageSandbox
 
     async def outcome(self, sandbox: InPageSandbox) -> Outcome:
-        """The raw reward once the task is done, 0 before; raises TrajectoryFailure if it is none."""
+        """The raw reward once the task is done, 0 before; raises TrajectoryFailure for an invalid one."""
         done, reward = sandbox.verdict
         if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
             raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")

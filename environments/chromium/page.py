@@ -1,7 +1,7 @@
-"""One page of a browser: its own target and session, evaluated, fed with input, and drawn on demand.
+"""Drive one page of a browser: its own target and session, evaluated, given input, and drawn on demand.
 
-Every trajectory gets a document freshly written, with a JavaScript world of its own: a document that is seeded again
-instead keeps enough of its past to change rewards. The target around it stays, and the document is opened in a frame
+Every trajectory gets a freshly written document, with a JavaScript world of its own: a document that is only seeded
+again keeps enough of its past to change rewards. The target around it is reused, and the document is opened in a frame
 (`stage.js`): a navigation of the whole target would cost twice as much, most of it in the browser's own process.
 """
 
@@ -39,7 +39,7 @@ class PageKind:
     """Pixels."""
     height: int
     ground: str
-    """The address that relative ones in the documents start from; something in which nothing runs."""
+    """Base address for relative ones in the documents; a page without scripts."""
     script: str
     """The script that runs before a document's own."""
 
@@ -136,7 +136,8 @@ class Page:
             await self.frame()
 
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
-        """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
+        """Waits until the page has processed sent input; draws frames meanwhile, since some input is processed only
+        with a frame."""
         pending = set(events)
         while pending:
             pending = (await asyncio.wait(pending, timeout=PUMP_S))[1]

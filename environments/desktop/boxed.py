@@ -21,10 +21,10 @@ from schemas.failure import SandboxFailure
 Isolation = Literal["namespaces", "none"]
 PREFIX = "flywheel-desktop-"
 MOST_BYTES = 64 << 20
-"""Of one line of an answer."""
+"""Maximum bytes of one line of an answer."""
 HOME_MB = 64
 END_S = 2.0
-"""How long a desktop may take to end by itself."""
+"""Seconds that a desktop may take to end by itself."""
 _MODULE = "environments.desktop.box"
 
 
@@ -148,7 +148,7 @@ class RunningDesktop:
                     waiting.set_exception(SandboxFailure("the desktop died"))
 
     def kill(self) -> None:
-        """Ends it at once; whatever is asked of it fails."""
+        """Kills it at once; each pending request fails."""
         with contextlib.suppress(ProcessLookupError):
             if self._folder is None:
                 end(self._process.pid)
@@ -156,7 +156,7 @@ class RunningDesktop:
                 self._process.terminate()  # without namespaces it has to end its own itself
 
     async def close(self) -> None:
-        """Ends it, and waits until nothing of it is left: it ends its own when its input does, or is killed."""
+        """Ends it, and waits until no process is left: it ends its processes at the end of its input, or is killed."""
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()

@@ -32,9 +32,9 @@ class DesktopConfig(EnvironmentConfig):
     """Trajectories that run at the same time, each on its own desktop (100 to 270 MB, by the programs that are
     open)."""
     width: Side = 1024
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Side = 768
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     isolation: Isolation = "namespaces"
     """`namespaces`: a desktop sees no file, process or network of this machine; needs bubblewrap. `none`: the policy's
     terminal can see and change everything that you can."""
@@ -55,7 +55,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Of the templates."""
+        """The entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
 
     @property
@@ -69,7 +69,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         return self.config.desktops
 
     def host(self) -> Host:
-        """None that is shared: each lease starts its own; raises FlywheelError if a program is missing."""
+        """No shared host, since each lease starts its own desktop; raises FlywheelError if a program is missing."""
         require_programs()
         if self.config.isolation == "namespaces":
             require_walls()

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Want = Literal["closed", "open", "shown", "active", "maximised", "minimised", "left half", "right half"]
-"""`shown` is open, and neither maximised nor minimised."""
+"""Goal states of a window; `shown` means open, and neither maximised nor minimised."""
 SLACK = 0.06
-"""Of the screen's side: how far a window may stand out of the half that it is to be in."""
+"""Share of the screen's side by which a window may exceed its half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class File:
     """A file or, with no content and a name that ends with a slash, a folder."""
 
     content: bytes | None = None
-    """None of a file that is too large or cannot be read, too."""
+    """Also None for a file that is too large or cannot be read."""
     executable: bool = False
 
 
@@ -78,7 +78,7 @@ def unmet(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> list[s
 
 
 def expected(goal: DesktopGoal, start: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files that are to be there in the end, with all of their folders."""
+    """The expected files at the end, with all of their folders."""
     wanted = {**start, **{path: content for path, content in goal.files.items() if content is not None}}
     gone = [path for path, content in goal.files.items() if content is None]
     kept = {path: content for path, content in wanted.items() if path not in gone and not _below(path, gone)}
@@ -147,7 +147,7 @@ def _is(window: Window, want: Want, state: State) -> bool:
 
 
 def _in_half(window: Window, right: bool, state: State) -> bool:
-    """Whether it is shown, and within half of the screen but for a little."""
+    """Whether it is shown, and within half of the screen up to `SLACK`."""
     middle, slack = state.width / 2, SLACK * state.width
     left_edge, right_edge = (middle, state.width) if right else (0, middle)
     inside = window.x >= left_edge - slack and window.x + window.width <= right_edge + slack

@@ -18,7 +18,7 @@ from environments.seccomp import sockets
 from schemas.failure import FlywheelError
 
 HOME = "/home/user"
-"""Of a desktop in namespaces."""
+"""Home folder of a desktop in namespaces."""
 USER = 1000
 ROOT = Path(__file__).parents[2]
 """Folder from which the box's own modules are imported."""
@@ -82,8 +82,8 @@ def walls(megabytes: int, files: dict[str, int]) -> list[str]:
 
 
 def memory_files() -> dict[str, int]:
-    """Files in memory with the names of the users, hosts and groups of a desktop, and the filter of its system calls
-    where there is one for this machine; to be closed by the caller."""
+    """Opens files in memory with the users, hosts and groups of a desktop, and the filter of its system calls if there
+    is one for this machine. The caller closes them."""
     contents = {name: content.encode() for name, content in _ACCOUNTS.items()}
     found: dict[str, int] = {}
     for name, content in (contents | ({_FILTER: sockets()} if sockets() else {})).items():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 WINDOW_S = 10.0
 """How long a program of a task may take to open its window."""
 FIRST_REST_S, REST_S = 2.0, 1.0
-"""How long is waited at most for the desktop to come to rest, at the start and after an action."""
+"""Maximum seconds to wait for the desktop to settle, at the start and after an action."""
 _PLACES = {
     "bashrc": ".bashrc",
     "Xdefaults": ".Xdefaults",
@@ -40,7 +40,7 @@ class DesktopSandbox(Sandbox):
 
     Args:
         config: the section.
-        templates: the tasks that there are, by name.
+        templates: the available tasks, by name.
     """
 
     def __init__(self, config: "DesktopConfig", templates: Mapping[str, DesktopTask]) -> None:
@@ -59,7 +59,7 @@ class DesktopSandbox(Sandbox):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of all of the desktop's processes."""
+        """Memory of all of the desktop's processes."""
         return None if self._opened is None else memory_mb(self._opened.pid)
 
     async def _start(self, task: GuiTask, seed: int) -> None:

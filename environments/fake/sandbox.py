@@ -27,7 +27,7 @@ _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
 _CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
-"""Buttons on the screen and how many of them are to be clicked; else one of two."""
+"""Buttons on the screen and the number of them to click; one of two for other templates."""
 
 Box = tuple[int, int, int, int]
 

@@ -42,7 +42,7 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
         return f"environments.{self.name}.tasks.NAME.page"
 
     def probes(self) -> Sequence[Probe]:
-        """A browser, and whether games of one's own start, look the same twice and have a score."""
+        """Checks the browser, and that the user's own games start, look the same twice and have a score."""
         return super().probes() if self.config.tasks else ChromiumEnvironment.probes(self)
 
     def sandbox(self, browser: Browser) -> GameSandbox:

@@ -12,7 +12,7 @@ from schemas.config.section import Count, Positive, Section
 from schemas.tables.task import TaskEntry
 
 PAGES = Path(__file__).with_name("pages")
-"""Of the built-in games."""
+"""Folder of the built-in games."""
 DIFFICULTIES = ("easy", "medium", "hard")
 """Tags of the levels."""
 
@@ -21,14 +21,14 @@ class Reads(Section):
     """JavaScript expressions over the page's own globals."""
 
     start: str = "game.start(seed, level)"
-    """Sets the game up, with `seed` and `level` in sight; may be a promise. A string that it comes to is the
-    instruction. `null` for a page that starts by itself."""
+    """Sets the game up from the variables `seed` and `level`; may be a promise. A string result is the instruction.
+    `null` for a page that starts by itself."""
     score: str = "game.score"
     """A number, in the game's own points."""
     level: str = "game.level"
-    """The level that is being played; `null` where there is none."""
+    """The current level; `null` if there is none."""
     over: str = "game.over"
-    """Whether nothing can change the score any more: exactly true, or anything else."""
+    """Whether the score is final: exactly true, or anything else."""
     hint: str = "game.hint?.()"
     """A scripted player's next action, as an object; `null` if there is none."""
 
@@ -42,13 +42,13 @@ class GameTask(TaskEntry):
     level: Count = 1
     """The level passed to `reads.start`: a harder one is another task."""
     reference: Positive
-    """The score that is a reward of 1."""
+    """The score with a reward of 1."""
     source: Annotated[str, Field(min_length=1)]
     """Where the reference comes from, such as whose score it is and over how many games."""
     graded: bool = True
     """Whether the reward itself is learnt from in groups, or success alone."""
     width: Count = 240
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 280
     action_ms: Count = 250
     """How much of the game's time an action takes."""

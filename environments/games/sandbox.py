@@ -31,14 +31,14 @@ class GameState:
     score: float
     """In the game's own points."""
     level: Any
-    """The level that is being played, as the game names it; None where it has none."""
+    """The current level, as the game names it; None if it has none."""
 
 
 class GameSandbox(DocumentSandbox):
     """One game.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
         games: by template.
     """

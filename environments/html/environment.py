@@ -15,14 +15,14 @@ from schemas.text import counted
 
 
 class HtmlConfig(ChromiumConfig):
-    """HTML pages of one's own (docs/your-task.md)."""
+    """Your own HTML pages (docs/your-task.md)."""
 
     folder: str = "pages"
-    """Where they are; relative to where the command is started."""
+    """Their folder, relative to the working directory of the command."""
     width: Count = 160
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 210
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     tasks: dict[str, TaskEntry] = {}  # noqa: RUF012  (pydantic copies it)
     """By template: `NAME` is the page `NAME.html`."""
 

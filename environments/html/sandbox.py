@@ -14,9 +14,9 @@ class HtmlSandbox(DocumentSandbox):
     """One page of a folder.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
-        folder: where the pages are, absolute; a task is the file of its template's name.
+        folder: absolute folder of the pages; a task is the file of its template's name.
         size: width and height of the screen in pixels.
     """
 

@@ -30,7 +30,7 @@ START_S = 15.0
 WORK = "/work"
 DISKS = (WORK, "/tmp", "/dev/shm")
 HIDDEN = Path(__file__).parents[1]
-"""Our own code is no part of the jail, wherever it is installed."""
+"""Folder of our own code, which the sandbox does not see, wherever it is installed."""
 _USER, _GROUP = 1000, 1000
 _PASSWD = f"user:x:{_USER}:{_GROUP}:user:{WORK}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
 _CHILDREN = "/proc/{0}/task/{0}/children"
@@ -43,9 +43,9 @@ class SandboxLimits:
     """Limits of one sandbox."""
 
     memory_mib: int = 256
-    """Of all its processes together; of address space, each may have twice that."""
+    """Memory of all its processes together; each may have twice that of address space."""
     disk_mib: int = 32
-    """Of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
+    """Size of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
     files: int = 4000
     """Files and folders on the three together."""
     processes: int = 32
@@ -75,7 +75,7 @@ def owner() -> tuple[int, int] | None:
 
 
 class Bubblewrap:
-    """One running jail. Made by `start`, ended by `close`."""
+    """One running sandbox. Made by `start`, ended by `close`."""
 
     def __init__(self, process: asyncio.subprocess.Process, limits: SandboxLimits, stdin: int, stdout: int) -> None:
         self._process = process
@@ -90,7 +90,7 @@ class Bubblewrap:
         self.disks: tuple[int, ...] = ()
         """Descriptors of `DISKS`."""
         self._own_cpu: dict[tuple[int, str], float] = {}
-        """Seconds that each process (its number, when it began) had computed for itself when it was looked at."""
+        """Processor seconds of each process (its number, its start time) when it was last measured."""
         self._gone_cpu = 0.0
         """The same of those that are gone."""
 
@@ -155,7 +155,7 @@ class Bubblewrap:
 
     @property
     def pid(self) -> int:
-        """Of bubblewrap, outside."""
+        """Process id of bubblewrap on the host."""
         return self._process.pid
 
     def enter(self) -> None:
@@ -215,7 +215,7 @@ class Bubblewrap:
             end(self._process.pid)
 
     async def gone(self) -> None:
-        """Waits until it has ended; ends it where it does not by itself."""
+        """Waits until it has ended; kills it if it does not end by itself."""
         try:
             async with asyncio.timeout(1.0):
                 await self._process.wait()
@@ -223,7 +223,7 @@ class Bubblewrap:
             self.end("it did not end")
 
     async def close(self) -> None:
-        """Ends it, waits for it, and lets go of it."""
+        """Ends it, waits for it, and closes its descriptors."""
         self.end("it was closed")
         await self._process.wait()
         ends, self.disks = (self.stdin, self.stdout, *self.disks), ()
@@ -314,7 +314,7 @@ _ENVIRONMENT = {
 
 
 def _limited(limits: SandboxLimits) -> str:
-    """The limits of each process, taken on before the script."""
+    """The shell commands that set the limits of each process, before the script."""
     kib = limits.memory_mib << 10
     bounds = {
         "c": 0, "u": limits.processes, "v": 2 * kib, "t": limits.cpu_s, "f": limits.disk_mib << 10,

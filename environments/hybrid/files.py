@@ -41,7 +41,7 @@ class Seen:
     """The file, folder or link at a path."""
 
     content: bytes | None = None
-    """Of a plain file; None of one that is too large, and of anything else."""
+    """Content of a plain file; None if it is too large, and for anything else."""
     folder: bool = False
     executable: bool = False
     link: str | None = None
@@ -128,7 +128,7 @@ class Files:
         return None
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Writes a file, with the folders that it needs; raises OSError if that is not possible."""
+        """Writes a file, and makes its missing folders; raises OSError if that is not possible."""
         *above, name = _parts(path)
         with self._acting():
             self._within(above, True, lambda folder: _written(folder, name, content, mode))
@@ -183,7 +183,7 @@ class Files:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """As the jail's user, in this thread, for as long as it takes: `setfsuid` is a thread's own."""
+        """Acts as the sandbox's user in this thread while the context lasts; `setfsuid` applies to one thread."""
         if self._owner is None:
             yield
             return
@@ -198,7 +198,7 @@ class Files:
 
 
 def relative(path: str, folder: str = "") -> str:
-    """A path below `/work`, as a policy writes it, from there; one that is not absolute begins at `folder`.
+    """Converts a policy's path below `/work` to one relative to it; a relative path starts at `folder`.
 
     Raises:
         ValueError: it leads elsewhere.
@@ -247,7 +247,7 @@ def _handle(name: str, folder: int, rights: int) -> Iterator[int]:
 
 @contextmanager
 def _lent(handle: int, rights: int) -> Iterator[None]:
-    """The owner of a file or folder has these rights to it meanwhile."""
+    """Gives the owner of a file or folder these rights while the context lasts."""
     about, itself = os.fstat(handle), f"/proc/self/fd/{handle}"
     mode = stat.S_IMODE(about.st_mode)
     if mode & rights == rights or not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):

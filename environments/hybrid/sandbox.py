@@ -35,18 +35,18 @@ from schemas.tables.task import GuiTask
 
 WIDTH, HEIGHT = 640, 480
 MOST_LINKS = 8
-"""From link to link, until a file is not looked for any more."""
+"""Maximum length of a chain of links that is followed."""
 HERE = Path(__file__).parent
 
 
 class HybridSandbox(BrowserSandbox):
-    """One task in one page and one jail.
+    """One task in one page and one sandboxed shell.
 
     Args:
-        browser: where the page is opened.
+        browser: the browser that opens the page.
         config: time limits.
-        templates: the tasks that there are, by name.
-        limits: of the jail.
+        templates: the available tasks, by name.
+        limits: limits of the shell's sandbox.
         command_s: seconds that a command may take.
     """
 
@@ -66,7 +66,7 @@ class HybridSandbox(BrowserSandbox):
         self._terminal: TerminalSession | None = None
         self._workspace: Workspace | None = None
         self._disks: dict[str, Files] = {}
-        """By their place in the jail."""
+        """By their path in the sandbox."""
         self._instruction = ""
         self._instance: HybridInstance | None = None
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
@@ -76,7 +76,7 @@ class HybridSandbox(BrowserSandbox):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of the jail's processes."""
+        """Memory of the sandboxed shell's processes."""
         terminal = self._terminal  # another thread asks, while the sandbox may end
         return None if terminal is None else memory_mb(terminal.jail.pid)
 

@@ -16,7 +16,7 @@ class Snapshot:
     """Contents by path, of each file that a goal or the initial state names, and of all files if the goal wants one
     removed. None for a path that is no plain file, or too large. A path that is not listed does not exist."""
     whole: bool = True
-    """Whether all that was to be looked at could be."""
+    """Whether all files could be listed."""
     folders: frozenset[str] = frozenset()
     executable: frozenset[str] = frozenset()
     """Files of the goal or of the beginning that may be run."""

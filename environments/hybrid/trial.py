@@ -1,5 +1,5 @@
-"""Runs the test of a program that a policy wrote, and asks the program for more than the test does, in a fresh jail in
-which nothing else of the policy runs."""
+"""Run the test of a program that a policy wrote, and further cases, in a fresh sandbox without other processes of the
+policy."""
 
 import json
 import shlex

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 HOME = "home"
-"""The page that is open at first."""
+"""The first page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Takes the file that is selected; a second one replaces the first."""
+    """A form that takes the selected file; a second file replaces the first."""
 
     form: str
 

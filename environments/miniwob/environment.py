@@ -1,4 +1,4 @@
-"""MiniWoB++ as an environment: its 130 tasks that need no server, our practice page, and where they come from."""
+"""Run MiniWoB++ as an environment: its 130 tasks that need no server, and our practice page."""
 
 import tomllib
 from collections.abc import Mapping

@@ -12,7 +12,7 @@ from environments.openenv.client import Fields, ServerLost, StepResponse, WireCl
 
 T = TypeVar("T")
 WAIT_S = 60.0
-"""How long an answer is waited for, if nothing else is given."""
+"""Default seconds to wait for an answer."""
 
 
 class BlockingClient:
@@ -32,7 +32,7 @@ class BlockingClient:
         self._thread.start()
 
     def reset(self, **fields: Any) -> StepResponse:
-        """Begins an episode; raises Refused, or Lost, also where `close` came before."""
+        """Begins an episode; raises Refused or Lost, the latter also after `close`."""
         if self._loop.is_closed():
             raise ServerLost("the client is closed: make another one")
         if self._client is None or not self._client.is_open:
@@ -42,7 +42,7 @@ class BlockingClient:
         return self._waited("reset", self._client.reset(fields))
 
     def step(self, action: Fields) -> StepResponse:
-        """Performs an action; raises Refused, or Lost, also where no episode has begun."""
+        """Performs an action; raises Refused or Lost, the latter also if no episode has begun."""
         if self._client is None:
             raise ServerLost("no episode has begun, or its connection was lost: reset first")
         return self._waited("step", self._client.step(action))

@@ -21,9 +21,9 @@ from schemas.text import restored
 
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
-"""Of one answer."""
+"""Maximum bytes of one answer."""
 PING_S, PONG_S = 20.0, 60.0
-"""How often a quiet server is asked whether it is there, and how long that may take: it may be busy."""
+"""Seconds between pings of a quiet server, and seconds that a busy server may take to answer one."""
 CAPACITY = "CAPACITY_REACHED"
 INVALID = "VALIDATION_ERROR"
 ENDS = (CAPACITY, "FACTORY_ERROR", "SESSION_ERROR")
@@ -59,7 +59,7 @@ class StepResponse:
 
 
 def as_written(action: Any) -> Any:
-    """An action with its texts as they are meant by a model that is shown broken tokens (`schemas.text`)."""
+    """Restores the texts of an action of a model that was shown broken tokens (`schemas.text`)."""
     if not isinstance(action, dict):
         return action
     return {name: restored(value) if isinstance(value, str) else value for name, value in cast(Fields, action).items()}
@@ -74,11 +74,10 @@ def address_of(url: str) -> str:
 
 
 class OpenEnvSession(ABC):
-    """Episodes one after the other, whatever carries the messages. Its methods are called one after the other, in one
-    event loop.
+    """Episodes one after the other, over any transport. Its methods are called one after the other, in one event loop.
 
     Args:
-        place: who answers, for messages to people.
+        place: name of the server, for messages.
     """
 
     def __init__(self, place: str) -> None:
@@ -88,7 +87,7 @@ class OpenEnvSession(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether more can be asked of it."""
+        """Whether it accepts further requests."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -116,7 +115,8 @@ class OpenEnvSession(ABC):
 
     @abstractmethod
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
-        """The answer to a message, and whether it is one, or came before the message was sent; raises Lost."""
+        """Sends a message and returns the answer, and whether it answers this message or arrived before it; raises
+        Lost."""
 
     def _answered(self, kind: str, data: dict[str, Any]) -> StepResponse:
         try:
@@ -249,7 +249,7 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
     one."""
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError) as error:  # or JSON that is nested deeper than Python can read
+    except (ValueError, RecursionError) as error:  # RecursionError: JSON that is nested deeper than Python can read
         raise ServerLost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):

@@ -1,4 +1,4 @@
-"""Any OpenEnv server as an environment: where it is, and whether it is one that is played here."""
+"""Run any OpenEnv server as an environment, and check that its tasks can be played here."""
 
 import asyncio
 import os

@@ -32,7 +32,8 @@ class SeedRange(Section):
 
     first: Whole = 0
     count: Count
-    """Training seeds go round in them; a held-out seed beyond them is refused, for it would be one of them again."""
+    """Number of these seeds. Training seeds wrap around; a held-out seed beyond them is refused, since it would repeat
+    one."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Further fields of `reset` with these seeds, such as the server's name of the split."""
 
@@ -43,7 +44,7 @@ class ForeignConfig(EnvironmentConfig):
     screenshot: str = "screenshot"
     """Where in an observation the picture is, as a dotted path: base64 of a PNG or JPEG, or rows of pixels."""
     instruction: str = "instruction"
-    """Where the instruction is; the task's own where there is none."""
+    """Path of the instruction; the task's own is used if there is none."""
     action_error: str = "metadata.action_error"
     """Path of the reason that an action had no effect, if the episode continues."""
     truncated: str = "metadata.truncated"
@@ -55,9 +56,9 @@ class ForeignConfig(EnvironmentConfig):
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Fields of every `reset`."""
     seed_field: str = "seed"
-    """The field of `reset` that the seed goes into, such as `index` where the server counts instances."""
+    """The field of `reset` for the seed, such as `index` if the server counts instances."""
     seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
-    """Which of its seeds are which of ours; of a split that is not named the seeds are ours as they are."""
+    """The environment's seeds for each of our splits; seeds of a split that is not named are sent unchanged."""
     actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Message for each type of action, with `{x}` and the like in braces; if none is named, our own format is sent."""
     tasks: dict[str, ForeignTask] = {}  # noqa: RUF012  (pydantic copies it)
@@ -82,7 +83,7 @@ class ForeignConfig(EnvironmentConfig):
         return self
 
     def takes(self, template: str) -> frozenset[str]:
-        """The types of action that a task takes; none where that is not known."""
+        """The types of action that a task takes; empty if unknown."""
         return frozenset(self.actions)
 
     def fields_of(self, template: str) -> dict[str, Any]:
@@ -121,7 +122,7 @@ class ForeignEnvironment(Environment[Options]):
         """The first observation of a task in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
 
     async def starts(self) -> str:
-        """How many tasks start with a seed of each split, and look the same twice where they are to; raises one
+        """Checks that tasks start with a seed of each split, and look the same twice if deterministic; raises one
         FlywheelError for all that do not."""
         errors = []
         for template, entry in self.entries.items():

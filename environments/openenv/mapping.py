@@ -1,4 +1,4 @@
-"""How another's environment is read and written: where its picture is, and which of its actions is which of ours."""
+"""Map another environment's messages to ours: the path of its screenshot, and the form of its actions."""
 
 import base64
 import binascii
@@ -16,7 +16,7 @@ from schemas.picture import png_of as png_of_rgb
 LARGEST = 16_384
 """Pixels of a side that a screen may have."""
 MOST_PIXELS = 2**25
-"""Of a screen: 8K has fewer."""
+"""Maximum pixels of a screen: 8K has fewer."""
 _SIGNATURE, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _POINTS = ("x", "y", "to_x", "to_y")
 _AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
@@ -71,7 +71,7 @@ def png_of(content: bytes) -> tuple[bytes, int, int]:
 
 
 def decode(png: bytes) -> None:
-    """Decodes a PNG; raises ValueError where that cannot be done."""
+    """Decodes a PNG; raises ValueError if that fails."""
     _open(png, whole=True)
 
 
@@ -118,8 +118,9 @@ def names_for(kind: str) -> frozenset[str]:
 
 
 def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
-    """An action's own fields; its points in whole pixels of the screen as `x_px` and so on; where a scroll goes as
-    `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the screen's `width` and `height`."""
+    """The values for an action's template: its own fields; its points in whole pixels of the screen as `x_px` and so
+    on; the direction of a scroll as `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the
+    screen's `width` and `height`."""
     values: dict[str, Any] = {**action.model_dump(), "width": width, "height": height}
     for name in _POINTS:
         if name in values:
@@ -133,8 +134,8 @@ def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """A template with its braces filled: a text that is nothing but `{name}` becomes the value, as a number or a list
-    too; others become text, with `{name!r}` for a Python literal."""
+    """Fills the braces of a template: a text that is only `{name}` becomes the value, including numbers and lists;
+    others become text, with `{name!r}` for a Python literal."""
     if isinstance(template, Mapping):
         return {key: filled(one, values) for key, one in template.items()}
     if isinstance(template, list | tuple):

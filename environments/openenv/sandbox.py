@@ -1,4 +1,4 @@
-"""An episode on an OpenEnv server as a sandbox: each step's answer brings the screen, the reward and the end."""
+"""Run an episode on an OpenEnv server as a sandbox: each step's answer has the screen, the reward and the end."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,11 +23,11 @@ WAITED = 0.9
 
 
 class OpenEnvSandbox(Sandbox):
-    """One episode in a session of its own; nothing of it outlives the lease.
+    """One episode in a session of its own, which ends with the lease.
 
     Args:
         config: the section, with how its environment is read and written.
-        session: the session, and another one where it is asked again.
+        session: makes a session, a new one for each call.
     """
 
     def __init__(self, config: "ForeignConfig", session: Callable[[], OpenEnvSession]) -> None:
@@ -148,7 +148,7 @@ class OpenEnvReward(Verifier):
     reads = OpenEnvSandbox
 
     async def outcome(self, sandbox: OpenEnvSandbox) -> Outcome:
-        """From the answer that is there already."""
+        """The outcome in the last answer."""
         return sandbox.outcome
 
 

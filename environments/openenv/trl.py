@@ -151,7 +151,7 @@ class Room:
 
 
 def _texts(prompt: Any) -> list[dict[str, Any]]:
-    """The turns of a dataset's prompt, their texts alone."""
+    """The turns of a dataset's prompt, with their texts only."""
     turns = list[dict[str, Any]]()
     for turn in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or ():
         parts = turn["content"]

@@ -55,7 +55,7 @@ class GuiTaskset(vf.Taskset[VerifiersGuiTask, GuiConfig]):
 
 
 class GuiEnvConfig(vf.EnvConfig):
-    """Who plays: chat turns alone, for there is nothing to run but the actions."""
+    """The player's settings: chat turns alone, since only actions are run."""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 

@@ -155,7 +155,7 @@ class Episode:
         return client
 
     async def _take(self, client: WireClient, answer: StepResponse) -> None:
-        """Gives the sandbox back where the episode is over; raises Lost where that is an outage."""
+        """Returns the sandbox if the episode is over; raises Lost if that is an outage."""
         if not answer.done:
             return
         self._over = True
@@ -164,6 +164,6 @@ class Episode:
             raise ServerLost(f"{failure}: {answer.metadata.get('reason')}")
 
     def drop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Gives the sandbox of a trajectory that is no more back."""
+        """Returns the sandbox of a trajectory that has ended."""
         if self._client is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._client.drop)

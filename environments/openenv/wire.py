@@ -19,7 +19,7 @@ class GuiObservation(BaseModel):
     screenshot: str
     """A PNG in base64."""
     width: int
-    """Of the screenshot in pixels; it may change from step to step."""
+    """Width of the screenshot in pixels; it may change from step to step."""
     height: int
     instruction: str
     elements: list[tuple[str, str, tuple[float, float, float, float], int, str]] | None = None

@@ -52,7 +52,7 @@ class VmClient:
         return self._fields(answer)
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none, or none that can be read. Raises SandboxFailure."""
+        """The content of a file; None if it does not exist or cannot be read. Raises SandboxFailure."""
         try:
             return (await self._answered("POST", "/file", data={"file_path": path})).content
         except MachineUnable:
@@ -76,8 +76,7 @@ class VmClient:
             raise SandboxFailure(f"{self.url}{path} does not answer with JSON") from error
 
     async def fetch(self, url: str) -> bytes:
-        """A file of the web that a task names, for which nothing of the machine's token is sent; raises
-        SandboxFailure."""
+        """Downloads a file of the web that a task names, without sending the machine's token; raises SandboxFailure."""
         try:
             async with httpx.AsyncClient(follow_redirects=True, timeout=self._http.timeout) as web:
                 return (await web.get(url)).raise_for_status().content

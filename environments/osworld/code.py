@@ -16,7 +16,7 @@ from schemas.keyboard import Key
 
 BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.PAUSE = 0.02; "
 NOTCHES = 5
-"""Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
+"""Wheel notches of one scroll, as UI-TARS's own parser performs it."""
 DRAG_S, LONG_S = 1.0, 1.0
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
 

@@ -1,4 +1,4 @@
-"""OSWorld's machines as an environment: where they are, how they are brought back, and the folder of their tasks."""
+"""Run OSWorld's machines as an environment: their addresses, their reset, and the folder of their tasks."""
 
 import asyncio
 import itertools
@@ -39,7 +39,7 @@ class OsworldConfig(EnvironmentConfig):
     urls: Annotated[tuple[str, ...], Field(min_length=1)]
     """The machines' servers, such as `http://10.0.0.7:5000`: each plays one trajectory at a time."""
     folder: str
-    """OSWorld's task files, in folders of any depth; relative to where the command is started."""
+    """Folder of OSWorld's task files, at any depth; relative to the working directory of the command."""
     token_variable: str | None = None
     """The environment variable that holds the token that the servers ask for; OSWorld's own ask for none."""
     reset: Literal["command", "request", "none"]
@@ -59,7 +59,7 @@ class OsworldConfig(EnvironmentConfig):
     paste: str = "ctrl v"
     """The keys that paste: text beyond ASCII goes by the clipboard."""
     pause_s: Annotated[float, Field(ge=0)] = 1.0
-    """How long is waited after an action, before the screen is looked at."""
+    """Seconds to wait after an action before the screenshot."""
     wait_s: Positive = 2.0
     """How long `wait` waits."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from environments.osworld.environment import OsworldConfig
 
 READY_S = 0.5
-"""Between two looks at whether a machine is there."""
+"""Seconds between two checks that a machine is up."""
 
 
 class OsworldSandbox(Sandbox):
@@ -113,7 +113,7 @@ class OsworldSandbox(Sandbox):
         self._gave_up = isinstance(action, CallUser)
 
     async def outcome(self) -> Outcome:
-        """The task's score of the machine as it is now; it may run steps of its own first.
+        """Scores the current state of the machine; it may run steps of the evaluator first.
 
         Raises:
             TrajectoryFailure: of boundary `verifier`, for a task whose evaluator cannot be read.

@@ -25,7 +25,7 @@ def _rows(read: Any) -> list[str] | None:
 
 
 def _texts(*read: Any) -> list[str] | None:
-    """The texts of files; None if one of them is none."""
+    """The texts of files; None if one of them is no text."""
     rows = [_rows(one) for one in read]
     return None if None in rows else ["".join(one or ()) for one in rows]
 
@@ -68,7 +68,7 @@ def literal_match(read: Any, expected: Any, type: str = "str", ignore_case: bool
 
 
 def check_include_exclude(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it holds everything of `include`, and nothing of `exclude`."""
+    """Whether the reading holds everything of `include`, and nothing of `exclude`."""
     if not isinstance(read, str | list | dict):
         return 0.0
     held = all(_holds(read, one) for one in rules.get("include", ()))
@@ -106,7 +106,7 @@ def compare_text_file(
 
 
 def diff_text_file(read: Any, expected: Any) -> float:
-    """The part of two files' lines that is the same."""
+    """Ratio of equal lines of two files, from 0 to 1."""
     if (texts := _texts(read, expected)) is None:
         return 0.0
     return difflib.SequenceMatcher(a=texts[0].splitlines(), b=texts[1].splitlines()).ratio()

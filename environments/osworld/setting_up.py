@@ -14,7 +14,7 @@ from schemas.failure import SandboxFailure
 
 Fields = Mapping[str, Any]
 AGAIN_S = 0.3
-"""How long is waited before a command that is run until something is so is run again."""
+"""Seconds between two runs of a command that is repeated until its condition holds."""
 
 
 async def _download(vm: VmClient, given: Fields) -> None:

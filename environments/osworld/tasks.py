@@ -61,10 +61,10 @@ class TaskFiles:
 
 
 def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFiles:
-    """The tasks of all files below a folder.
+    """Reads the tasks of all files below a folder.
 
     Args:
-        folder: where they are.
+        folder: the folder.
         key: the config key that names it, for the error.
 
     Raises:

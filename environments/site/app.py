@@ -34,7 +34,7 @@ Rows = list[list[Widget]]
 
 
 def changed(state: State, do: Do) -> State:
-    """The state after something was done; nothing happens any more once the answer was handed in."""
+    """The state after a click's effect; nothing changes any more once the answer was handed in."""
     if state["submitted"]:
         return state
     match do:

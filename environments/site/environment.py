@@ -1,4 +1,4 @@
-"""The site as an environment: linked pages in which tasks are made, verified by the state they come to."""
+"""Run the site as an environment: linked pages in which tasks are made, verified by their final state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ class SiteConfig(ChromiumConfig):
 
 
 class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
-    """Four tasks of its own, and those that are made of it."""
+    """Four tasks of its own, and those that are made from it."""
 
     section = SiteConfig
     verifier = "state"

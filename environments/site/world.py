@@ -1,6 +1,6 @@
-"""A shop's encyclopedia: products, their makers and designers, and cities, made up from a seed and linked.
+"""Make a shop's encyclopedia from a seed: products, their makers and designers, and cities, linked.
 
-Names are syllables, so that nothing that a model knows of the world answers a question about it.
+Names are syllables, so that a model's knowledge of the world answers no question about it.
 """
 
 import random
@@ -67,7 +67,7 @@ ROOTS = {
 
 @cache
 def site_of(seed: int, size: int) -> Site:
-    """The site of a seed, with so many entities: half of them products, the others in three equal parts."""
+    """The site of a seed, with `size` entities: half of them products, the others in three equal parts."""
     chance = random.Random(f"site {seed}")
     titles = _titles(chance)
     others = size // 6

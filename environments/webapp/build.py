@@ -41,7 +41,7 @@ class Built:
 
 
 def sources(snapshot: Path) -> Mapping[str, Path]:
-    """The applications of a snapshot by our name for them; raises UsageError where there are none."""
+    """The applications of a snapshot by our name for them; raises UsageError if there are none."""
     found = {
         path.name.removesuffix(SUFFIX).replace("_", "-").lower(): path
         for path in sorted((snapshot / "websites").glob(f"*{SUFFIX}"))
@@ -136,7 +136,7 @@ def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str
 
 @contextlib.contextmanager
 def _workplace(place: Path) -> Iterator[Path]:
-    """A folder that is gone afterwards, whatever happens."""
+    """A temporary folder that is always deleted afterwards."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     try:

@@ -33,7 +33,7 @@ class Match(_ChangePart):
     contains: tuple[str, ...] = ()
     """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
     starts: str = ""
-    """How its text begins."""
+    """Prefix of its text."""
     says: str | None = None
     """Its whole text, ignoring tags and white space; a missing value has an empty text."""
     besides: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Want(_ChangePart):
     """One change that a task asks for: `to` a value, `like` something, `has` of an object, or `gone`."""
 
     at: str
-    """The path; of an item that is to be added `.../+`."""
+    """The path; `.../+` for an item to be added."""
     to: JsonValue = None
     like: Match | None = None
     has: dict[str, Annotated[Match | JsonValue, Field(union_mode="left_to_right")]] = {}
@@ -113,7 +113,7 @@ def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
 
 
 def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> float:
-    """1 if every wanted change is there, each once, and no other but those that are allowed; else 0."""
+    """1 if every wanted change happened, each once, and all others are allowed; else 0."""
     left = {path: after for path, (_, after) in changed.items()}
     for want in wanted:
         path = next((path for path, after in left.items() if want.met(path, after)), None)
@@ -125,7 +125,7 @@ def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> f
 
 
 def edited(state: State, edits: Iterable[Edit]) -> State:
-    """A state after some changes; raises KeyError, which names the path, where there is nothing to change."""
+    """A state after some edits; raises KeyError with the path of a value that does not exist."""
     for edit in edits:
         state = _edited(state, edit.at.split("/"), edit)
     return state
@@ -191,7 +191,7 @@ def _like(value: Any, want: JsonValue | Match) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value's text without tags, with one space where there is white space."""
+    """A value's text without tags, with white space collapsed to single spaces."""
     return _spaced(unescape(re.sub(r"<[^>]*>", " ", str(value))))
 
 

@@ -35,7 +35,7 @@ class Contract:
         await self._ask("POST", "/post", sid, {"action": "set_current", "state": state})
 
     async def states(self, sid: str) -> tuple[State, State]:
-        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure where the answer is none."""
+        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure for an invalid answer."""
         answer = await self._ask("GET", "/go", sid)
         try:
             message: Any = answer.json()

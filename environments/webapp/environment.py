@@ -30,14 +30,13 @@ class WebAppConfig(ChromiumConfig):
     """Web applications (docs/webapps.md)."""
 
     width: Count = 1280
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 720
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     folder: str = ""
     """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
     apps: tuple[str, ...] = ()
-    """Those of CUA-Gym-Hub that are used; all that there are tasks for if neither this nor `origins` nor `tasks` is
-    set."""
+    """The used applications of CUA-Gym-Hub; all with tasks if neither this nor `origins` nor `tasks` is set."""
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
     """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
     tasks: tuple[str, ...] = ()
@@ -68,7 +67,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def served(self) -> list[str]:
-        """Those of them that are served here, and so are to be built."""
+        """The applications that are served here, and so have to be built."""
         return [name for name in self.applications if name not in self.config.origins]
 
     @property
@@ -81,11 +80,11 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         return self._sandbox(browser, {})
 
     def host(self) -> Host:
-        """A browser that finds these applications alone; raises FlywheelError where one was not built."""
+        """A browser that reaches these applications alone; raises FlywheelError if one was not built."""
         return WebHost(self._path(), self._sandbox, self._built(), self._origins())
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the applications are there, those at other addresses answer, and there is a browser."""
+        """Checks that the applications are built, those at other addresses answer, and there is a browser."""
         answer = (Probe("origins answer", self._asked),) if self.config.origins else ()
         return (Probe("web applications", self._examined), *answer, *super().probes())
 
@@ -156,7 +155,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
 
 def webapps_of(config: Config) -> WebAppEnvironment:
-    """The web applications of a config; all that there are tasks for where it names none."""
+    """The web applications of a config; all with tasks if it names none."""
     for one in environments_of(config):
         if isinstance(one, WebAppEnvironment):
             return one

@@ -48,11 +48,11 @@ def host_and_port(url: str, key: str) -> str:
 
 
 class WebHost(BrowserHost):
-    """A browser, and the server of the built applications, which is there as long as the host is.
+    """A browser, and the server of the built applications, which runs as long as the host.
 
     Args:
         path: the browser.
-        make: a sandbox in a running browser, given where each application is.
+        make: makes a sandbox in a running browser, given the addresses of the applications.
         folders: built applications by name.
         origins: applications that others serve, by name: the origin, and `name:port` as `host_and_port` has it.
     """
@@ -92,7 +92,7 @@ class WebHost(BrowserHost):
             server.close()
 
     def _open(self) -> None:
-        from environments.webapp.server import KEY, AppServer  # a web server, which nothing else of a run needs
+        from environments.webapp.server import KEY, AppServer  # a web server, which only this environment needs
 
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
         places = {name: AppAddress(url, Contract(self._client, url, {})) for name, (url, _) in self._origins.items()}
@@ -110,7 +110,7 @@ DOMAIN = "localhost"
 
 
 def built_in(folder: Path, name: str, key: str) -> Path:
-    """Where a built application is; raises FlywheelError where it was not built."""
+    """Folder of a built application; raises FlywheelError if it was not built."""
     place = folder / name
     if not (place / "index.html").is_file():
         raise FlywheelError(

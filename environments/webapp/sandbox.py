@@ -28,14 +28,14 @@ OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
 
 
 class WebAppSandbox(BrowserSandbox):
-    """One task of one application, in a session of its own that its page alone knows.
+    """One task of one application, in a session that only its page knows.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
         size: width and height of the screen in pixels.
-        places: where each application is.
-        instance_of: the application and the task of a template and a seed.
+        places: the address of each application.
+        instance_of: returns the application and the task of a template and a seed.
     """
 
     page = WebPage
@@ -64,7 +64,7 @@ class WebAppSandbox(BrowserSandbox):
 
     @property
     def web(self) -> WebPage:
-        """Its page; raises SandboxFailure where it is not started."""
+        """Its page; raises SandboxFailure if it is not started."""
         assert isinstance(self._page, WebPage)
         return self._page
 
@@ -83,7 +83,7 @@ class WebAppSandbox(BrowserSandbox):
         return Outcome(done=reward == 1.0, reward=reward)
 
     async def states(self) -> tuple[State, State]:
-        """The state when the page came to rest at first, and the state now."""
+        """The state when the page first settled, and the current state."""
         assert self._place is not None
         return self._initial, (await self._place.contract.states(self._sid))[1]
 

@@ -30,7 +30,7 @@ from schemas.world import State
 KEY = "x-flywheel-key"
 """The header that the server's key is in."""
 MOST_BYTES = 16 << 20
-"""Of a state."""
+"""Maximum bytes of a state."""
 
 
 @dataclass(slots=True)
@@ -102,7 +102,7 @@ class Sessions:
 
 
 class AppServer:
-    """Serves until it is closed, in a thread of this process: nothing is left of it when that ends.
+    """Serves in a thread of this process until it is closed; it ends with the process.
 
     Args:
         folders: of built applications, by name.
@@ -132,7 +132,7 @@ class AppServer:
 
 
 class _Files(StaticFiles):
-    """Files of a built application; an address that is none is one of the application's own pages."""
+    """Files of a built application; an address without a file is one of the application's own pages."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
         """The file, else the application's one document; a missing script or picture stays missing."""

@@ -30,7 +30,7 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 class WebTask(Section):
-    """One task of an application; `docs/webapps.md` has one of them, field by field."""
+    """One task of an application; `docs/webapps.md` explains one, field by field."""
 
     instruction: str
     difficulty: Literal["easy", "medium", "hard"] = "easy"
@@ -44,8 +44,8 @@ class WebTask(Section):
     allows: tuple[str, ...] = ()
     """Paths that may change as well."""
     reward: str = ""
-    """In place of `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null
-    or false before."""
+    """Replaces `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null or
+    false before."""
     script: tuple[ScriptMove, ...] = ()
     golden: tuple[Edit, ...] = ()
     near: tuple[tuple[Edit, ...], ...] = ()
@@ -94,10 +94,10 @@ class WebInstance:
 
 
 def read_tasks(path: Path, key: str = "") -> TaskFile:
-    """The tasks of a file; raises UsageError, which names the file and the place in it.
+    """Reads the tasks of a file; raises UsageError, which names the file and the place in it.
 
     Args:
-        path: where it is.
+        path: path of the file.
         key: the config key that names it, for the error.
     """
     try:

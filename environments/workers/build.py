@@ -149,8 +149,8 @@ def _built(module: Module, to: Path, digest: str, python: str | None, say: Calla
 
 
 def find_python(module: Module, named: str | None = None) -> tuple[Path, str]:
-    """A Python that a module can be built with, and its version; raises UsageError for one that is named and cannot be
-    used, and FlywheelError where there is none."""
+    """Finds a Python that a module can be built with, and its version; raises UsageError for a named one that cannot be
+    used, and FlywheelError if there is none."""
     first, last = (".".join(map(str, one)) for one in (module.first, module.last))
     wanted = f"Python {first}" if first == last else f"a Python from {first} to {last}"
     if named is not None:

@@ -25,11 +25,11 @@ from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")
-"""The scripts that run in another Python; none of them is imported here."""
+"""Folder of the scripts that run in another Python; none of them is imported here."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 """Variables that every worker is given."""
 WITH_BROWSER = ("browsergym", "cube")
-"""Modules that are given the Chromium that is found here."""
+"""Modules that get the path of the Chromium found here."""
 ASK_S = 30.0
 """Seconds that a Python may take to print its version."""
 
@@ -38,19 +38,19 @@ class WorkerConfig(ForeignConfig):
     """An environment in a process and a Python of its own (docs/sandboxes.md)."""
 
     start_timeout_s: Positive = 120.0
-    """A process that takes longer to begin, or a task to come up, is given up."""
+    """Maximum seconds for the start of a process or of a task."""
     step_timeout_s: Positive = 60.0
     """Seconds for an action and its screen."""
     module: Annotated[str, Field(min_length=1)]
-    """`browsergym`, `gymnasium`, `cube`, or the path of a script of one's own."""
+    """`browsergym`, `gymnasium`, `cube`, or the path of your own script."""
     python: str = ""
     """The Python that has it; that of `flywheel environments add` if not set."""
     processes: Count = 2
     """How many trajectories run at the same time, each in a process."""
     spares: Whole = 0
-    """Processes that are kept warm to take the place of one that dies."""
+    """Processes that are kept warm to replace one that dies."""
     process_idle_s: Positive = 300.0
-    """A process in which nothing was leased for so long is ended until there is need of it again."""
+    """Seconds without a lease after which a process is ended until it is needed again."""
     variables: tuple[str, ...] = ()
     """Names of the environment variables that it is given, besides the usual ones."""
 
@@ -101,7 +101,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def spares(self) -> int:
-        """Processes kept warm."""
+        """Number of processes kept warm."""
         return self.config.spares
 
     @property
@@ -117,13 +117,13 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         return python_in(home() / "workers" / self.config.module)
 
     def host(self) -> Host:
-        """A process to be; raises FlywheelError where its Python or its script is not there."""
+        """A host whose process is not started yet; raises FlywheelError if its Python or its script does not exist."""
         self._require()
         return WorkerHost(f"the worker {self._module}", self.config, self._command, self._variables)
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the Python has the module; for `doctor`, whether its tasks start, and look the same twice where they
-        are to."""
+        """Checks that the Python has the module; for `doctor`, that its tasks start, and look the same twice if
+        deterministic."""
         return (
             Probe(f"worker {self._module}", self._examined),
             Probe("worker starts", lambda: asyncio.run(self.starts()), required=False),
@@ -200,8 +200,8 @@ def _naming(entry: TaskEntry, keys: Sequence[str]) -> TaskEntry:
 
 
 def version_in(python: Path, package: str) -> str | None:
-    """The version of a package that a Python has, or its own where none is named; None where it has none, or is
-    none."""
+    """The version of a Python's package, or of the Python itself if none is named; None if it has none, or does not
+    run."""
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     asked = code if package else "import platform; print(platform.python_version())"
     try:

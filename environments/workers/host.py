@@ -53,7 +53,7 @@ class WorkerHost(Host):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of all its processes."""
+        """Memory of all its processes."""
         return memory_mb(self._process.pid) if self._process is not None else None
 
     async def healthy(self) -> bool:
@@ -68,7 +68,7 @@ class WorkerHost(Host):
         return True
 
     async def revive(self) -> bool:
-        """Launches a process where none runs."""
+        """Launches a process if none runs."""
         async with self._reviving:
             if self.alive:
                 return False

@@ -28,7 +28,8 @@ END_S = 10.0
 HEAD = struct.Struct(">II")
 """Before each message: its number, which the answer has as well, and how many bytes it has."""
 LEAVE_S = 1.0
-"""How long after its end of the socket a process may take to exit by itself, so that its exit status is its own."""
+"""Seconds that a process may take to exit by itself after its end of the socket, so that its own exit status is
+read."""
 SAID = 8
 """Lines of its output that are kept."""
 
@@ -111,7 +112,7 @@ class WorkerProcess(OpenEnvSession):
         """Nothing to do: it runs."""
 
     async def close(self) -> None:
-        """Ends the episode, or the process where it is still busy with one."""
+        """Ends the episode, or the process if it is still busy with one."""
         if self._waits_for:
             self.drop()
         elif self.is_open:
@@ -124,7 +125,7 @@ class WorkerProcess(OpenEnvSession):
         _tell(self._process)
 
     async def end(self) -> None:
-        """Ends the process, and waits until nothing of it is left."""
+        """Ends the process, and waits until none of its descendants is left."""
         self.drop()
         self._writer.close()
         try:
@@ -134,7 +135,7 @@ class WorkerProcess(OpenEnvSession):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, object]:
-        async with self._turn:  # who looks whether it is well may be asking
+        async with self._turn:  # a health check may be using it
             return await super()._call(kind, wanted, data)
 
     async def _exchange(self, kind: str, message: str) -> tuple[bytes, bool]:
@@ -160,7 +161,8 @@ class WorkerProcess(OpenEnvSession):
             self._said.extend(text for line in lines[-SAID:] if (text := line[:400].decode(errors="replace").strip()))
 
     async def _last_words(self) -> str:
-        """How it exited, as far as it did so by itself, and the last it printed; nothing of it runs afterwards."""
+        """Describes its exit status, if it exited by itself, and its last output; all of its processes have ended
+        afterwards."""
         self._ended = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LEAVE_S)
@@ -207,7 +209,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _sweep() -> None:
-    """Deletes the folders of workers whose keeper was killed before it could."""
+    """Deletes the folders of workers whose watchdog was killed before it could."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = leftover.name.removeprefix(PREFIX).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():

@@ -19,7 +19,7 @@ HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 def main(parent: int, folder: str, command: list[str]) -> int:
-    """Keeps `command`; returns how it exited, 128 and the signal's number where one ended it."""
+    """Runs `command`; returns its exit status, 128 and the signal's number if a signal ended it."""
     libc = ctypes.CDLL(None)
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     if hasattr(libc, "prctl"):
@@ -64,7 +64,7 @@ def _exited(worker: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Ends children until there are none: of those that end, their own children come to be ours."""
+    """Ends children until there are none; the children of an ended one become this process's."""
     while True:
         for child in _children():
             with contextlib.suppress(ProcessLookupError):

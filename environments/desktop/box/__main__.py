@@ -28,9 +28,9 @@ from environments.desktop.box.windows import Windows
 
 Answer = tuple[dict[str, Any], bytes]
 MOST_BYTES = 64 << 20
-"""Of a file that is read."""
+"""Maximum bytes of a file that is read."""
 POLL_S = 0.02
-"""Between two looks at whether a window is there."""
+"""Seconds between two checks for a window."""
 
 
 class DesktopServer:

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 COLOUR_BYTES = 12
-"""Of one entry of the dump's colour table, which lies between its header and its pixels."""
+"""Bytes of one entry of the dump's colour table, which lies between its header and its pixels."""
 HOW = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
-"""A PNG is written: without filters, which on screens of programs cost four times the time and save nothing."""
+"""PNG options: no filters, which on screens of programs cost four times the time and save nothing."""
 
 
 class Frames:

@@ -1,4 +1,4 @@
-"""The files of a desktop's home: set out at the start, read by verifiers, fetched and brought by clients."""
+"""Write, read and list the files of a desktop's home, for its start, its verifiers and its clients."""
 
 import base64
 import os
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 MOST_FILES = 500
-"""Of a home that are read for a verifier."""
+"""Maximum files of a home that are read for a verifier."""
 MOST_BYTES = 4 << 20
-"""Of one file that are read for a verifier."""
+"""Maximum bytes of one file that is read for a verifier."""
 THEN = 1_700_000_000
 """When the files of a start were last changed, in seconds since 1970: the same for every start."""
 

@@ -1,7 +1,7 @@
-"""The keyboard and the pointer of an X display, as the server's own test extension (XTEST) moves them.
+"""Move the keyboard and the pointer of an X display, through the server's own test extension (XTEST).
 
-Text is typed key by key. A character that no key writes is put on a key that has nothing to do, so that it reaches
-whatever has the focus as a key press like any other: no clipboard is used, and terminals take it, too.
+Text is typed key by key. A character without a key is mapped to an unused key, so that it reaches the focused program
+as a key press like any other: no clipboard is used, and it works in terminals, too.
 """
 
 import time
@@ -22,7 +22,7 @@ NEAR = 8
 TAKEN_S = 0.25
 """Seconds that programs get to read typed text before a key is remapped to another character."""
 RIGHT = 3
-"""The last button that is no wheel."""
+"""The last button that is no scroll wheel."""
 SHIFT = XK.XK_Shift_L
 
 
@@ -124,7 +124,7 @@ class Input:
             xtest.fake_input(self._display, X.KeyRelease, keycode)
 
     def _place(self, keysym: int) -> tuple[int, bool]:
-        """The key that writes a keysym, and whether with shift; one that nothing used, where there is none."""
+        """The key that writes a keysym, and whether with shift; an unused key is mapped to it if there is none."""
         if keysym in self._places:
             return self._places[keysym]
         if not self._spare:

@@ -28,7 +28,8 @@ class NotStarted(Exception):
 
 
 def adopt() -> None:
-    """Becomes the parent of whatever loses its own, so that nothing that is started here is out of sight."""
+    """Makes this process the parent of orphaned descendants, so that it can find every process that was started
+    here."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
@@ -96,7 +97,7 @@ def _with_parent() -> None:
 
 
 def opened(command: Sequence[str] | str, cwd: Path) -> int:
-    """Starts a program that goes on by itself; its process id. A text is a line for the shell. Raises OSError."""
+    """Starts a program in the background and returns its process id. A text is a line for the shell. Raises OSError."""
     process = subprocess.Popen(
         _words(command), cwd=cwd, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,

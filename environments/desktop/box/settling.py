@@ -11,7 +11,7 @@ from pathlib import Path
 from environments.desktop.box.frames import Frames
 
 APART_S = 0.008
-"""Between two looks."""
+"""Seconds between two checks."""
 BUSY = ("R", "D")
 """States of a process that runs, waits for a processor, or for a disk."""
 
@@ -51,7 +51,7 @@ def work(pid: int) -> tuple[bool, dict[int, str]]:
 
 
 def settled(frames: Frames, limit_s: float) -> bool:
-    """Waits until the desktop rests; False where it did not within the limit."""
+    """Waits until the desktop settles; False if it did not within the limit."""
     until = time.monotonic() + limit_s
     before: tuple[bytes, dict[int, str]] | None = None
     while True:

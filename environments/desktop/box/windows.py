@@ -107,7 +107,7 @@ class Windows:
         return at.root_x, at.root_y
 
     def clipboard(self) -> str:
-        """The text in the clipboard; empty where there is none, or its owner does not answer."""
+        """The text in the clipboard; empty if there is none, or its owner does not answer."""
         selection, target = self._atom("CLIPBOARD"), self._atom("UTF8_STRING")
         if self._display.get_selection_owner(selection) == X.NONE:
             return ""

@@ -54,15 +54,15 @@ class HybridGoal:
     names: tuple[str, ...] = ()
     """Those of `files` whose lines name files: `./` or `/work/` before a name makes no difference."""
     folders: tuple[str, ...] = ()
-    """Folders that are there."""
+    """Folders that must exist."""
     executable: tuple[str, ...] = ()
     """Files that may be run; no other file of the beginning may."""
     uploads: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
     """The last upload by form; compared as `files` are."""
     page: str | None = None
-    """The page that is open."""
+    """The page that must be open."""
     opened: str | None = None
-    """The file that is open in the editor."""
+    """The file that must be open in the editor."""
     answer: str | None = None
     """The answer of `finished`, ignoring case and surrounding space."""
     trials: tuple[Trial, ...] = ()

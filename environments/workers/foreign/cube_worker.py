@@ -44,7 +44,7 @@ class Cube:
         use_browser(os.environ.get("FLYWHEEL_BROWSER"))
 
     def reset(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Begins a task; raises ValueError for a package, a field or a task that there is not."""
+        """Begins a task; raises ValueError for an unknown package, field or task."""
         self.close()
         if unknown := sorted(set(fields) - set(FIELDS)):
             raise ValueError(f"`reset` has no {unknown[0]!r}: it has {', '.join(FIELDS)}")
@@ -101,7 +101,7 @@ class Cube:
         return calls
 
     def _shown(self, seen: Any, *what: Any, **metadata: Any) -> dict[str, Any]:
-        """The last picture of an observation; the one before where it has none."""
+        """The answer with the last picture of an observation, or the previous one if it has none."""
         pictures = [one.data for one in seen.contents if isinstance(one, ImageContent)]
         if pictures:
             stream = io.BytesIO()
@@ -133,7 +133,7 @@ _PLAYWRIGHT: dict[str, Callable[[dict[str, Any], int, int], Call]] = {
 
 
 def _begun(name: str, fields: dict[str, Any], tool: dict[str, Any] | None) -> Any:
-    """A package's benchmark, set up; raises ValueError where there is none of that name, or it has no such field."""
+    """Sets up a package's benchmark; raises ValueError for an unknown name or field."""
     kind, problem = find_benchmark_class(name)
     if kind is None:
         raise ValueError(problem)

@@ -28,7 +28,7 @@ KEYS = {
     "add": "NumpadAdd", "subtract": "NumpadSubtract", "divide": "NumpadDivide", "numpadenter": "NumpadEnter",
     "decimal": ".", **{f"num{n}": str(n) for n in range(10)},
 }  # fmt: skip
-"""Playwright's names, by the usual ones; its number pad is that of a keyboard without NumLock, which writes nothing."""
+"""Playwright's key names, by ours; its number pad acts as without NumLock and writes nothing."""
 SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
 """The character of each key with shift, which Playwright has to be given."""
 Calls = list[tuple[str, dict[str, Any]]]
@@ -83,7 +83,7 @@ def key_named(name: str) -> str:
 
 
 def use_browser(path: str | None) -> None:
-    """Has Playwright take this Chromium where it looks for its own; its own where none is named."""
+    """Makes Playwright use this Chromium in place of its own; its own if none is named."""
     found = importlib.util.find_spec("playwright")
     if not path or os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or found is None or found.origin is None:
         return

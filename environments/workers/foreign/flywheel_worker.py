@@ -103,7 +103,7 @@ def _error(code: str, message: str) -> dict[str, Any]:
 
 
 def _read(stream: Any) -> "tuple[int, dict[str, Any]] | None":
-    """The number of a message, and the message; None where there is no more."""
+    """The number of a message, and the message; None at the end of the stream."""
     header = stream.read(HEAD.size)
     if len(header) < HEAD.size:
         return None
