@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> None:
-    """`apps.cli.main`, which heeds signals in its own way once it is there."""
+    """Runs `apps.cli.main`, which handles signals itself once it is imported."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

@@ -78,10 +78,10 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
 
 
 def heed_our_own() -> None:
-    """Keeps SIGTERM ours within a flow.
+    """Keeps our handler of SIGTERM within a flow.
 
-    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a
-    task's or a callback's failure and goes on: a run in which sandboxes were busy would not end.
+    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a task's
+    or a callback's failure and continues: a run with busy sandboxes would not end.
     """
     from prefect.utilities import engine
 

@@ -19,8 +19,8 @@ from schemas.failure import FlywheelError
 PR_SET_PDEATHSIG = 1
 RETRIES = "PREFECT_CLIENT_MAX_RETRIES"
 MOST_RETRIES = "3"
-"""Of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Hardly any is made but as a
-run begins and ends."""
+"""Retries of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Almost all requests are
+made as a run begins and ends."""
 
 
 class InALine(logging.Filter):

@@ -31,7 +31,7 @@ def settle() -> None:
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
-    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made where it is needed
+    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made when it is needed
     log.settle()
 
 

@@ -1,4 +1,4 @@
-"""Verbs of two words whose first alone means one of them: `flywheel quality` is `flywheel quality show`."""
+"""Define verbs of two words with a default: `flywheel quality` is `flywheel quality show`."""
 
 from typing import Any
 

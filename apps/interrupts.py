@@ -26,7 +26,7 @@ from tasks.running import log
 AGAIN_S = 5.0
 """Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
 LAST_S = 11.0
-"""Seconds after which nothing is waited for any more."""
+"""Seconds after which the process ends without waiting."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
 SERVED = "every decision is kept, and drafts rest in the browser; the same command serves the lake again"
@@ -36,7 +36,7 @@ SPENT_NOTHING = "nothing was begun"
 ANEW = "the same command repeats the interrupted build"
 """The message for a command that builds."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
-"""Ends a progress bar that is cut short: empties its line and shows the cursor."""
+"""Clears an interrupted progress bar: empties its line and shows the cursor."""
 
 
 class Interrupts:
@@ -92,7 +92,7 @@ class Interrupts:
         self.finish()
 
     def _hear(self) -> bool:
-        """Takes note of a signal that has arrived; False if none can come any more. The main thread may be first."""
+        """Records a signal that has arrived; False if none can come any more. The main thread may be first."""
         with self._reading, contextlib.suppress(BlockingIOError):
             heard = os.read(self._heard, 1)
             if self.number is None and heard and heard[0] in SIGNALS:
@@ -101,7 +101,7 @@ class Interrupts:
         return True
 
     def close(self) -> None:
-        """Heeds nothing any more; ends the process if a signal came. A further one while it ends changes nothing."""
+        """Ignores signals from now on; ends the process if one came. A further one while it ends changes nothing."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         self._hear()
@@ -153,7 +153,7 @@ _abandoned = threading.Event()
 
 
 def abandon() -> None:
-    """Waits at the end of this process for nothing that is still under way in the background."""
+    """Makes this process end without waiting for background work."""
     _abandoned.set()
 
 

@@ -81,7 +81,7 @@ def print_json_line(value: Any) -> None:
 
 
 def say(text: str, err: bool = False) -> None:
-    """One line for people, in which nothing steers their terminal."""
+    """Prints one line without terminal control characters."""
     typer.echo(harmless(text), err=err)
 
 

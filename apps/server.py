@@ -1,7 +1,7 @@
-"""Prefect's temporary server, where no other is configured.
+"""Run Prefect's temporary server if no other is configured.
 
-Prefect starts one by itself, too: in the terminal's process group, where Ctrl-C ends it before the run that it records,
-and not bound to us, so that it outlives a process that is killed. This one hears of signals only through us.
+Prefect also starts one by itself: in the terminal's process group, where Ctrl-C ends it before the run that it records,
+and not bound to us, so that it outlives a killed process. This one gets signals only from us.
 """
 
 import atexit

@@ -41,12 +41,12 @@ def flywheel(
     overrides: Overrides = [],
     iterations: Iterations = 1,
 ) -> Ended:
-    """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
+    """Runs iterations; an interrupted one is finished first and counts as one.
 
     Args:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
-        iterations: how many to turn.
+        iterations: number of iterations.
     """
     return running.flywheel.fn(load_config(config or None, overrides), iterations)
 
@@ -70,8 +70,8 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", 
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
         like: a version whose training is repeated; empty for today's data.
-        after: the version that was trained last when this was asked for: if another one was since, this is answered
-            and ends; empty to train in any case.
+        after: the latest version at the time of the request; the run ends without training if a newer one exists. Empty
+            to train in any case.
     """
     resolved = load_config(config or None, overrides)
     if like:

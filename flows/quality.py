@@ -1,4 +1,4 @@
-"""The quality gate over stored data, without an iteration under way."""
+"""Run the quality gate over stored data, outside of an iteration."""
 
 from prefect import flow
 

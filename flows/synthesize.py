@@ -1,4 +1,4 @@
-"""New tasks, without turning an iteration."""
+"""Make new tasks, outside of an iteration."""
 
 from prefect import flow
 

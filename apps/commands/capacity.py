@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from schemas.config.sections import Config
 
 RANK = 16
-"""Of the adapters that `--lora` asks for."""
+"""Rank of the adapters of `--lora`."""
 GIB = 2**30
 MEASURED = "one H100 as measured (2.6e14 operations a second, a quarter of its peak)"
 ASSUMED = (
@@ -39,7 +39,7 @@ class TrainingPlan:
     room_gib: float
     """Memory that a GPU has."""
     host_gib: float
-    """Of the machine's memory, for each GPU."""
+    """Memory of the machine for each GPU."""
     parts_gib: dict[str, float]
     moment: str
     """When a GPU holds most."""
@@ -47,7 +47,7 @@ class TrainingPlan:
     """Config keys as `key=value`, and why."""
     tokens_per_s: float
     seconds_per_step: float
-    """Of as many tokens as all GPUs hold at once."""
+    """Seconds for as many tokens as all GPUs hold at once."""
     would_fit: dict[str, float]
     """Changes that would make it fit, or fit without the machine's memory, and the GiB of a GPU with each."""
     assumed: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""`flywheel checkpoint`: look into a training's checkpoints, check them, cut them anew, take the weights out."""
+"""Implement `flywheel checkpoint`: inspect a training's checkpoints, verify them, reshard them, extract the weights."""
 
 import sys
 from pathlib import Path

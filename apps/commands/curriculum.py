@@ -1,4 +1,4 @@
-"""`flywheel curriculum explain`: why a task is rolled out as often as it is, iteration by iteration."""
+"""Implement `flywheel curriculum explain`: show the weight of each task by iteration, and the reason."""
 
 from difflib import get_close_matches
 from typing import Any

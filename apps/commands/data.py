@@ -1,4 +1,4 @@
-"""`flywheel data`: trajectories in the formats of others, out of the lake and into it."""
+"""Implement `flywheel data`: export and import trajectories in other projects' formats."""
 
 from collections import Counter
 from pathlib import Path
@@ -42,7 +42,7 @@ def export(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write stored trajectories in a format of others, without secrets and personal data."""
+    """Write stored trajectories in another project's format, without secrets and personal data."""
     from apps.lakes import open_lake
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
@@ -131,7 +131,7 @@ def import_(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring trajectories of others into the lake: gated, routed, and trained on by the next training."""
+    """Import other projects' trajectories into the lake: gated, routed, and used by the next training."""
     from apps.calling import call
     from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS

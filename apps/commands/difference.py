@@ -22,14 +22,14 @@ from tasks.train.train import PINNED
 
 NOW = "now"
 PLAIN = ("parent", "method", "code", "seed")
-"""Fields of two policies that are shown side by side."""
+"""Fields of two policies that are compared."""
 SHOWN = 12
 """Lines of a table for people; `--json` has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """Trajectories, and the success of those that no environment failure ended: None where there are none."""
+    """Number of trajectories, and the success of those that no environment failure ended; None if there are none."""
 
     trajectories: int
     success: float | None
@@ -55,7 +55,7 @@ class Policies:
     config: dict[str, tuple[Any, Any]]
     """By dotted key."""
     success: Interval
-    """Of B minus that of A on the tasks and seeds that both were measured on."""
+    """Difference B minus A on the tasks and seeds that both were measured on."""
     families: dict[str, Interval]
     """The same by family of tasks."""
 
@@ -66,7 +66,7 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class VersionComparison:
-    """Two data versions side by side, and the policies that were made from them, where they are those of two."""
+    """Two data versions compared, and the policies that were made from them, if the names are two policies."""
 
     a: str
     b: str
@@ -114,10 +114,10 @@ class VersionComparison:
 
 
 def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
-    """Two versions side by side.
+    """Compares two versions.
 
     Raises:
-        UsageError: a name that is none.
+        UsageError: an unknown name.
         LakeError: files of a version were removed.
     """
     first, second = (_policy(lake, name) for name in (a, b))

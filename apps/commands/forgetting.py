@@ -1,4 +1,4 @@
-"""`flywheel forget`: a trajectory leaves the lake for good, and the policies that learned from it are named."""
+"""Implement `flywheel forget`: remove a trajectory from the lake for good, and name the policies trained on it."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class Erased:
 
     trajectories: list[str]
     with_them: list[str]
-    """Those of them that repeat steps of the named ones."""
+    """The removed trajectories that repeat steps of the named ones."""
     policies: dict[str, list[str]]
     """Whose training read them, by trajectory."""
     through: list[str]
@@ -43,9 +43,9 @@ class Erased:
     unknown: list[str]
     """Policies whose training data is no longer known."""
     duplicates: list[str]
-    """Trajectories that were turned away as their like: `flywheel refilter` can let one of these in."""
+    """Trajectories that were rejected as duplicates of them: `flywheel refilter` can accept one of these."""
     judges: list[str]
-    """Trained in this lake on pages of them."""
+    """Judges trained in this lake on pages of them."""
     rows: dict[str, int]
     """By table."""
     screenshots: int
@@ -97,8 +97,8 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
 
 
 def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
-    """The judges in the lake (`flywheel judge --train`) that learned from a page (a task with a seed) of one of these
-    trajectories that ended; which of a page's trajectories were there then is not kept."""
+    """Lists the judges in the lake (`flywheel judge --train`) that learned from a page (a task with a seed) of one of
+    these finished trajectories. The record of a judge names pages, not trajectories."""
     store = lake.blobs.store
     there = [name for name in store.sizes("judges") if name.endswith("/judge.json")]
     if not there:
@@ -111,7 +111,8 @@ def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
 
 
 def turned_away_for(lake: Lake, names: Collection[str]) -> list[str]:
-    """Other trajectories that are turned away as duplicates of one of these, or of one that was forgotten earlier."""
+    """Lists other trajectories that are rejected as duplicates of one of these, or of one that was forgotten
+    earlier."""
     found = ask(lake, "decisions", iteration=None)
     of_one_of = re.compile(rf"\b(?:{'|'.join(map(re.escape, [*names, GONE]))})\b")
     rows = zip(*(found[name].to_pylist() for name in ("trajectory_id", "decided_by", "reason")), strict=True)
@@ -137,7 +138,7 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
         for file in (home() / "work" / lake.lake_id).glob(f"*/{pattern}"):
             file.unlink(missing_ok=True)
     for copies in (report_folder(lake), home() / "cache" / lake.lake_id):
-        shutil.rmtree(copies, ignore_errors=True)  # both are made anew, without these
+        shutil.rmtree(copies, ignore_errors=True)  # both are written again, without these
     _drop_pages(lake, doomed.trajectories)
     done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
     lake.upsert("forgotten", [_closed(row, reason) for row in done])

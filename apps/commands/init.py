@@ -1,4 +1,4 @@
-"""`flywheel init`: a project of one's own begins with its config."""
+"""Implement `flywheel init`: write the config of a new project."""
 
 import json
 from pathlib import Path

@@ -36,7 +36,7 @@ TRAJECTORY = {
     "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success",
     "failure_boundary",
 }  # fmt: skip
-"""Of the rows' fields, those that `--json` shows."""
+"""Fields of a trajectory that `--json` shows."""
 NAMED = 5
 """Ids that a refusal names."""
 
@@ -62,23 +62,23 @@ class PolicyLineage:
     trajectories: list[str]
     """That its training read."""
     by_task: Mapping[tuple[int, str], int]
-    """How many of them are of an iteration and task."""
+    """Number of them by iteration and task."""
     by_route: Mapping[str, int]
-    """How many of them had a route when they were read, the most first; empty: no filter had seen them."""
+    """Number of them by their route when they were read, the most first; empty if no filter had run."""
     reviews: list[str]
     """The decisions of people that its training read."""
     by_person: Mapping[tuple[str, str], int]
-    """How many of them a person made of a kind."""
+    """Number of them by person and kind."""
     overridden: list[QualityOverride]
     makers: list[Contributor]
     decision: Promotion | None
     """The decision of its challenge to the champion."""
     fallen: Mapping[str, Promotion]
-    """Of the chain, those that were rolled back, each with its rollback."""
+    """The policies of the chain that were rolled back, each with its rollback."""
 
     @property
     def imitated(self) -> int | None:
-        """How many of the trajectories were imitated, as the funnel counts; None where the method imitates none."""
+        """Number of imitated trajectories, as in the funnel; None if the method imitates none."""
         return self.by_route.get("sft", 0) if imitates(self.row.method) else None
 
     @property
@@ -161,9 +161,9 @@ class ForgottenLineage:
 
 
 def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | ForgottenLineage:
-    """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither.
+    """Reads the lineage of a policy or a trajectory, including a forgotten one; raises UsageError if there is neither.
 
-    A trajectory is named by its id, or by as much of it as pages show, or more, where only one begins so.
+    A trajectory is named by its id, or by a unique beginning that is at least as long as on pages.
     """
     if name == "champion" or name in policies(lake):
         return lineage_of_policy(lake, policy_row(lake, name))
@@ -242,8 +242,8 @@ def _by_route(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[str,
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The policies whose training read each of these trajectories, oldest first; and those of which that is not known
-    any more, since table versions that they pin were removed."""
+    """The policies whose training read each of these trajectories, oldest first; and the policies for which this is
+    unknown, since table versions that they pin were removed."""
     found: dict[str, list[str]] = {name: [] for name in names}
     unknown: list[str] = []
     for version, policy in policies(lake).items():

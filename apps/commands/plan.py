@@ -41,18 +41,18 @@ COPIES = 3
 TRAINED = ("train", "evaluate", "promote")
 """Stages whose work a retraining does."""
 RECENT = 3
-"""Iterations whose time is taken for that of the next ones."""
+"""Iterations whose mean time estimates the next ones'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An iteration that is gone on with."""
+    """An unfinished iteration, which continues."""
 
     iteration: int
     after: str
     """The last stage that it has ended."""
     trajectories: int
-    """That are there already."""
+    """Number of its stored trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +67,10 @@ class Plan:
     finished: int
     unfinished: Unfinished | None
     trajectories_each: int
-    """For data, in an iteration; of them the practice pages' below."""
+    """Trajectories for data in an iteration, including the practice pages' below."""
     practice_each: int
     trajectories: int
-    """For data, in all that is left."""
+    """Remaining trajectories for data of the run."""
     evaluation_each: int
     """Trajectories by which an iteration's candidate is measured, if its test is not decided earlier."""
     start: int
@@ -78,7 +78,7 @@ class Plan:
     training: str
     options: str
     seconds: float | None
-    """That it takes, by this lake's last iterations; None where none is finished."""
+    """Estimated seconds, from this lake's last iterations; None if none is finished."""
     megabytes: float
     budget: str
     """The limits' remaining amounts, and the last iterations' consumption."""
@@ -89,11 +89,11 @@ class Plan:
 
 
 def plan_of(config: Config, iterations: int) -> Plan:
-    """The plan; opens the lake for reading if there is one, and writes nothing.
+    """Makes the plan; opens the lake for reading if there is one, and writes nothing.
 
     Raises:
-        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, the
-            lake has no place.
+        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, or
+            the lake cannot be created.
     """
     for probe in planned(config):
         probe.examine()
@@ -140,24 +140,24 @@ class RetrainPlan:
     """The plan of a retraining."""
 
     parent: str
-    """That it goes on from."""
+    """The policy that it continues."""
     like: str | None
     """Whose training it repeats."""
     new_steps: int
     """Accepted since the last training."""
     new_decisions: int
-    """Of people, since the last training."""
+    """Decisions of people since the last training."""
     training: str
     evaluation: int
     """Trajectories by which the candidate is measured, if its test is not decided earlier."""
     seconds: float | None
-    """That it takes, by this lake's last iterations; None where none is finished."""
+    """Estimated seconds, from this lake's last iterations; None if none is finished."""
     budget: str
     lake: str
 
 
 def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan:
-    """The plan of a retraining; writes nothing.
+    """Makes the plan of a retraining; writes nothing.
 
     Raises:
         FlywheelError: it would be refused.
@@ -268,8 +268,8 @@ def _seconds(
 
 
 def _training(config: Config, first: bool = True) -> str:
-    """How long the method trains, also in the first iteration if that is asked; one that counts epochs takes as many
-    steps as it finds samples."""
+    """Describes the length of the training, optionally for the first iteration; a method that counts epochs takes as
+    many steps as it finds samples."""
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 JUST_NOW_S = 60.0
 """A rollback within so long may be the one that was meant."""
 COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
-"""Of a measured trajectory; the last two where there is more than one attempt."""
+"""Fields of a measured trajectory; the last two only for more than one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ChallengerOutcome:
     decision: Promotion | None
     """Whether it is the champion now, why, and the numbers."""
     success: PolicySuccess | None
-    """None where it was not measured."""
+    """None if it was not measured."""
 
     @property
     def line(self) -> str:
@@ -95,7 +95,7 @@ def check_tasks(config: Config, tasks: list[str] | None) -> None:
 
 
 def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[str, Any]:
-    """The same as JSON; with `each` every trajectory, named, and in the earlier form, as bare lists of the same."""
+    """The measurement as JSON; with `each` every trajectory, as objects, and as bare lists for older readers."""
     found = {"policy": measured.policy, **asdict(measured.rates)}
     columns = COLUMNS if attempts > 1 else COLUMNS[:3]
     plays = [astuple(one)[: len(columns)] for one in measured.trajectories]
@@ -175,7 +175,7 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> ChallengerOutcome:
-    """Brings a checkpoint into the lake, and lets it challenge the champion.
+    """Imports a checkpoint into the lake, and lets it challenge the champion.
 
     Raises:
         CheckpointError: `directory` holds no model; nothing was started.

@@ -69,7 +69,7 @@ def override(
     by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take on the critical failures of an iteration: it goes on, and the reason is kept and shown."""
+    """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""
     from apps.lakes import open_lake
     from tasks.quality.overrides import override_failures
 

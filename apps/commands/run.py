@@ -1,4 +1,4 @@
-"""`flywheel run`: quick checks, the wheel, the report; and `flywheel collect`, which turns its first part alone."""
+"""Implement `flywheel run`: quick checks, iterations, the report; and `flywheel collect`, their first stages alone."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,18 +28,18 @@ from tasks.shared.paths import lake_if_any
 
 AHEAD = ("torch", "great_expectations")
 FIRST = ("transformers.models.qwen3_vl.modeling_qwen3_vl", *AHEAD)
-"""In a new lake: the small policy is built of it."""
+"""Modules to import ahead in a new lake: the small policy is built of the first."""
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
-    """Turns the wheel by `iterations`, an unfinished one included.
+    """Runs `iterations` iterations, an unfinished one included.
 
     Returns:
-        Where the report is; and the pause that ended it, if one did.
+        The path of the report; and the pause that ended it, if one did.
 
     Raises:
-        FlywheelError: a check fails, or another run turns the lake, before anything is spent; or a stage does.
-        Paused: the lake's wheel is paused.
+        FlywheelError: a check fails, or another run is active in the lake, before any work starts; or a stage does.
+        Paused: the lake is paused.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
     lake = _require_free_to_turn(config)
@@ -59,7 +59,7 @@ class IterationData:
     stages: dict[str, Metrics]
     """The numbers of `collect` and `filter`, as far as they are finished."""
     failing: list[FailedTask]
-    """The tasks of which nothing worked."""
+    """The tasks without a working trajectory."""
     pause: Pause | None
     """The pause that ended it early."""
 
@@ -101,7 +101,7 @@ def say_left_out(config: Config) -> None:
 
 
 def require_collected(config: Config) -> None:
-    """Raises EnvironmentDown where nothing worked that the last iteration begun has rolled out."""
+    """Raises EnvironmentDown if every trajectory of the last begun iteration failed."""
     lake = open_lake(config)
     if begun := begun_iterations(lake):
         require_any(lake, begun[-1].iteration)

@@ -83,7 +83,7 @@ def show_status(lake: Lake) -> None:
 
 
 def watch_status(lake: Lake, every_s: float) -> None:
-    """Shows it anew every so many seconds until a signal comes; raises UsageError where there is no terminal."""
+    """Prints it again every `every_s` seconds until a signal comes; raises UsageError without a terminal."""
     console = out()
     if not console.is_terminal:
         raise UsageError("`--watch` is for a terminal.", "Programs can use `flywheel status --json`.")
@@ -145,7 +145,7 @@ def _decisions(found: list[PromotionEvent]) -> Table:
 
 
 def _failing(lake: Lake) -> list[FailedTask]:
-    """The tasks of which nothing worked in the last iteration begun."""
+    """The tasks without a working trajectory in the last begun iteration."""
     begun = begun_iterations(lake)
     return failing(lake, begun[-1].iteration) if begun else []
 
@@ -195,7 +195,7 @@ def _last_time(stage: str, rows: list[IterationStatus]) -> str:
 
 
 def _since(lake: Lake) -> float:
-    """Seconds since the last stage that is finished."""
+    """Seconds since the last finished stage."""
     ended = lake.read("stages", ["started_at", "wall_s"]).to_pylist()
     return max(0.0, time.time() - max((row["started_at"].timestamp() + row["wall_s"] for row in ended), default=0.0))
 

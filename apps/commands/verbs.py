@@ -203,7 +203,7 @@ def refilter(
 def think(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
+    """Write thoughts of stored steps by today's thinkers; steps that already have theirs are skipped."""
     from apps.commands.curation.thinking import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
@@ -381,7 +381,7 @@ def up(
 
 
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
+    """Upgrade a lake of an earlier version in place; if it is interrupted, the same command continues."""
     from storage.upgrade import upgrade as bring_up
     from tasks.running.lake_use import require_idle
 

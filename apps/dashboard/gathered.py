@@ -52,8 +52,7 @@ class Gathered:
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def charts(self, page: str) -> Charts:
-        """The specifications of a page's charts by name, without those that have nothing to show; `policies/NAME` is
-        the page of a policy.
+        """The specifications of a page's charts by name, without empty ones; `policies/NAME` is the page of a policy.
 
         Raises:
             KeyError: no page of that name has charts.
@@ -113,6 +112,6 @@ def latest(rows: list[Choice]) -> list[Choice]:
 
 
 def _trajectories(row: OnTask) -> str:
-    """The address of the trajectories of a task and, where it is one's, an iteration."""
+    """The address of the trajectories of a task, and of an iteration if the row has one."""
     asked = {"task": row.task_id} | ({"iteration": row.by} if row.by.isdigit() else {})
     return f"/trajectories?{urlencode(asked)}"

@@ -106,7 +106,7 @@ def _away(reach: Reach | None) -> Handler:
 
 
 def _unreached(request: Request, problem: str) -> Response:
-    """A page that asks again by itself; for programs an error, and how long to wait."""
+    """A page that retries by itself; for programs an error, with the seconds to wait."""
     text, path = f"{problem} {ADVICE}", request.url.path
     answer = JSONResponse({"error": text}, 503) if path.startswith("/api/") else pages.problem(503, text, AGAIN_S)
     answer.headers["Retry-After"] = str(AGAIN_S)

@@ -25,7 +25,7 @@ class Drop(BaseModel):
     """The first example's, whole."""
     n: int
     examples: list[str]
-    """Up to three of them, by their ids."""
+    """Ids of up to three trajectories."""
 
 
 class Funnel(BaseModel):

@@ -68,7 +68,7 @@ class LiveScreen:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step that was taken."""
+    """A performed step."""
 
     actor: str
     thought: str
@@ -181,7 +181,7 @@ class LiveSessions:
         """Answers the proposal that the page of this number showed.
 
         Raises:
-            UsageError: nothing is to be accepted, or a field makes no sense.
+            UsageError: there is no proposal to accept, or a field is invalid.
             Conflict: another page decided on it first.
         """
         session = self.session(name)

@@ -108,6 +108,6 @@ def templates() -> Environment:
 
 
 def mark(action: str | None) -> tuple[float, float] | None:
-    """Where an action aims, in fractions of the screen; None where it aims at no point."""
+    """The target of an action, in fractions of the screen; None for an action without a point."""
     fields = json.loads(action) if action else {}
     return (fields["x"], fields["y"]) if "x" in fields and "y" in fields else None

@@ -22,9 +22,9 @@ from storage.catalog import answers
 from storage.lake import Lake
 
 KEPT = 1000
-"""Places of an order that are kept; a page further on is asked for by itself."""
+"""Places of a cached order; a page beyond them is queried by itself."""
 AGED_S = 5.0
-"""An order that is older is renewed, if the lake has changed."""
+"""Seconds after which an order is renewed, if the lake has changed."""
 NEAR = 0.8
 """Share of the first value from which trajectories count as similar: each person gets another of them first."""
 _ORDERED_BY = ("trajectories", "verdicts", "reviews", "curriculum")
@@ -53,7 +53,7 @@ class Rated(_Rated):
 
     @property
     def step(self) -> int:
-        """Where to look first: the step of the error, else the last one of a failure, else the first."""
+        """The step to review first: the step of the error, else the last one of a failure, else the first."""
         return self.error_step if self.error_step is not None else 0 if self.success else self.n_steps - 1
 
 
@@ -62,7 +62,7 @@ class QueueEntry(_Rated):
 
     task: str
     step: int
-    """Where to look first: the step of the error, as far as anybody knows it."""
+    """The step to review first: the step of the error, if known."""
     screenshot: str | None = None
     action: str | None = None
     width: int = 1

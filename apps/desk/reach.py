@@ -23,11 +23,11 @@ from storage.explained import explained
 from storage.schema_marker import NAME
 
 SLOW_S = 3.0
-"""A request that takes longer has the store looked at, again and again until it is answered."""
+"""Seconds after which a slow request starts polling the store, repeatedly until it is answered."""
 SILENT_S = 4.0
 """Seconds without an answer after which a store counts as unreachable."""
 PAUSE_S = 1.0
-"""Between two looks at a store that is away."""
+"""Seconds between two polls of an unreachable store."""
 WITHOUT = ("/static/", "/vega.js", "/live/", "/api/live/")
 """Paths that use no store, or wait for a person."""
 ADVICE = "Check `lake.endpoint` and the network; this site answers again by itself once the store does."

@@ -99,7 +99,7 @@ def _foreign(headers: Headers, host: str, changes: bool) -> bool:
 
 
 def name_of(host: str) -> str | None:
-    """The name in a `Host`, in small letters; None where it is none, such as half of an IPv6 address."""
+    """The name in a `Host`, in lower case; None if it is invalid, such as half of an IPv6 address."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -107,7 +107,7 @@ def name_of(host: str) -> str | None:
 
 
 def place_of(origin: str) -> str | None:
-    """The name and port in an `Origin`; None where it holds none that can be read."""
+    """The name and port in an `Origin`; None if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

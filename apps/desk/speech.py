@@ -1,7 +1,7 @@
-"""The seam for speech recognition: 16-bit mono sound in, words with their times out.
+"""Define the interface for speech recognition: 16-bit mono sound in, words with their times out.
 
-`desk.speech` names one: `pocketsphinx`, which needs no network and brings its English model with it (the extra
-`speech`), or `my_package.my_module:MyRecognizer`.
+`desk.speech` names one: `pocketsphinx`, which needs no network and includes its English model (the extra `speech`), or
+`my_package.my_module:MyRecognizer`.
 """
 
 import io
@@ -63,12 +63,12 @@ class PocketSphinx(Recognizer):
 
 @cache
 def recognizer(name: str) -> Recognizer:
-    """The recognizer of this name or dotted path; raises UsageError, or FlywheelError where it cannot be loaded."""
+    """The recognizer of this name or dotted path; raises UsageError, or FlywheelError if it cannot be loaded."""
     return RECOGNIZERS.class_of(name)()
 
 
 def sound_of(data: bytes) -> bytes:
-    """The sound of a WAV file as recognizers want it: mono, 16 bits, 16,000 samples a second.
+    """Converts a WAV file to the recognizers' format: mono, 16 bits, 16,000 samples a second.
 
     Raises:
         UsageError: it is no WAV file of 16 bits, is cut short, is longer than half an hour, or has a rate outside of

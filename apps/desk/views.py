@@ -52,7 +52,7 @@ class StepView(_Shown):
     actor: str
     policy_version: str
     starts_s: float
-    """Seconds from the trajectory's begin to this step's."""
+    """Seconds from the start of the trajectory to the start of this step."""
     elements: list[tuple[str, str, tuple[float, float, float, float]]]
     """Name, kind and box (left, top, right, bottom) of the screen's elements."""
     correction: str | None
@@ -86,7 +86,7 @@ class ReviewView(_Shown):
     """Whether no later decision undid it."""
     at: str
     state: str | None = None
-    """Of the newest correction of a step that holds: `verified`, `refuted` or `unverified`; null of anything else."""
+    """State of the newest valid correction of a step: `verified`, `refuted` or `unverified`; null otherwise."""
     tried_by: str | None = None
     """The trajectory that tried it in a sandbox, if one did."""
     replaces: bool | None = None
@@ -94,7 +94,7 @@ class ReviewView(_Shown):
 
 
 class DeskItem(_Shown):
-    """A trajectory as a person looks at it."""
+    """A trajectory for review."""
 
     trajectory_id: str
     revision: int
@@ -111,7 +111,7 @@ class DeskItem(_Shown):
     termination: str
     failure: str
     decision: str
-    """Why its data goes where it goes; empty where no filter has seen it."""
+    """The reason of its route; empty if no filter has run."""
     route: str
     error_step: int | None
     steps: list[StepView]

@@ -277,7 +277,7 @@ def _window_asked(wish: str, done: str) -> Answers:
         found = await machine.window(str(given["window_name"]), bool(given.get("by_class")), bool(given.get("strict")))
         if found is not None:
             await machine.box.ask("window", number=found["id"], wish=wish)
-        return PlainTextResponse(done)  # as OSWorld's own, which does not look whether there is one
+        return PlainTextResponse(done)  # like OSWorld's own server, without a check that it exists
 
     return answer
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 MOST_BYTES = 256 << 20
-"""Of a request."""
+"""Maximum bytes of a request."""
 
 
 def fields_of(kind: str, body: bytes) -> Mapping[str, bytes]:

@@ -40,17 +40,17 @@ class DesktopMachine:
 
     @property
     def box(self) -> RunningDesktop:
-        """The desktop; raises SandboxFailure where it died and no other was asked for."""
+        """The desktop; raises SandboxFailure if it died and was not reset."""
         box = self._sandbox.box if self._sandbox is not None else self._box
         if box is None or not box.alive:
             raise SandboxFailure("the desktop is gone: ask for a fresh one at /flywheel/reset")
         return box
 
     async def reset(self, task: str | None = None, seed: int | None = None) -> str:
-        """A fresh desktop in place of the last one; the instruction of its task, or nothing.
+        """Replaces the desktop with a fresh one and returns the instruction of its task; empty without a task.
 
         Args:
-            task: another task than before; raises ValueError for one that there is not.
+            task: another task than before; raises ValueError for an unknown one.
             seed: of the task; the one before, if not given.
         """
         if task is not None and task not in self.environment.entries:
@@ -87,7 +87,7 @@ class DesktopMachine:
         return (await self.box.ask("windows"))["windows"]
 
     async def window(self, name: str, by_class: bool, strict: bool) -> dict[str, Any] | None:
-        """The one that is called so, in part or in full, by its title or its class; None if there is none."""
+        """The window with this title or class, in part or in full; None if there is none."""
 
         def called(one: dict[str, Any]) -> bool:
             texts = one["classes"] if by_class else [one["title"]]

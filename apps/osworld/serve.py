@@ -23,7 +23,7 @@ from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import out
 
 TOKEN_VARIABLE = "FLYWHEEL_OSWORLD_TOKEN"
-"""Where the token is, unless another variable is named."""
+"""Default environment variable of the token."""
 SERVED = "the desktop and all changes on it are gone; the same command serves a fresh one"
 """The message at the end."""
 
@@ -90,8 +90,8 @@ def _command(written: str) -> tuple[str, ...]:
 
 
 def require_pyautogui() -> None:
-    """Raises FlywheelError where OSWorld's clients could not act: pyautogui ends its program where there is no tkinter,
-    and text beyond ASCII is pasted."""
+    """Raises FlywheelError if OSWorld's clients could not act: pyautogui ends its program without tkinter, and text
+    beyond ASCII is pasted."""
     if find_spec("pyautogui") is None:
         raise FlywheelError("OSWorld's clients act with pyautogui, which is not installed.", f"`{EXTRA}` installs it.")
     if shutil.which("xclip") is None:

@@ -12,7 +12,7 @@ from storage.catalog import answers
 from storage.lake import Lake
 
 ITERATIONS, FAILING = 100, 50
-"""How many are shown at once, the newest ones."""
+"""Maximum iterations and failures on one page, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class MeasureDrift:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How one iteration's expectations came out."""
+    """The results of one iteration's expectations."""
 
     iteration: int
     label: str
@@ -64,7 +64,7 @@ class ExpectationResult:
     override_by: str | None
     overridden: bool
     trajectories: list[str]
-    """Of the examples."""
+    """Trajectories of the examples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class Quality:
     iterations: list[Checked]
     """The newest first."""
     results: list[ExpectationResult]
-    """Of one iteration all of them, else those that failed."""
+    """All results of one iteration, or the failed ones of several."""
 
 
 def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> Quality:

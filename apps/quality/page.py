@@ -1,4 +1,4 @@
-"""The quality page as one file that needs no network: the part that the dashboard serves, with its own looks."""
+"""Write the quality page as one file that needs no network: the dashboard's part, with its own styles."""
 
 import os
 from pathlib import Path

@@ -25,7 +25,7 @@ ALL = "window.vegaEmbed = vegaEmbed;"
 
 
 def build_report(config: Config) -> Path:
-    """Writes the page of the config's lake and returns where it is.
+    """Writes the page of the config's lake and returns its path.
 
     Raises:
         LakeError: there is no lake.
@@ -39,7 +39,7 @@ def build_report(config: Config) -> Path:
 
 
 def report_folder(lake: Lake) -> Path:
-    """`report/` in the lake where that is a folder, else in the work folder."""
+    """`report/` in the lake if that is a folder, else in the work folder."""
     return work_folder(lake, "report") if "://" in lake.uri else Path(lake.uri) / "report"
 
 

@@ -1,4 +1,4 @@
-"""The report's charts: each takes typed rows and gives a Vega-Lite specification, or None where there is nothing."""
+"""Build the report's charts: each takes typed rows and gives a Vega-Lite specification, or None without data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -33,7 +33,7 @@ STAGE_COLOURS = {
 SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
 LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
-"""Of stacked bars; wider than the chart it would be cut."""
+"""Legend of stacked bars; wider than the chart it would be cut."""
 
 
 def success(iterations: Sequence[IterationStatus]) -> Spec:
@@ -96,7 +96,8 @@ def collected(rows: Sequence[CollectedSuccess]) -> Spec:
 
 
 def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) -> Spec:
-    """Success by task and iteration; the explorer first, tasks never trained on last; `link` is where a cell leads."""
+    """Success by task and iteration; the explorer first, tasks never trained on last; `link` is the link target of a
+    cell."""
     if not rows:
         return None
     latest = {row.task: (row.suite == "held_out", row.success) for row in rows if row.by != EXPLORER}

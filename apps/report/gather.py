@@ -63,7 +63,7 @@ class Rejection(BaseModel):
     reason: str
     n: int
     most: int
-    """Trajectories that the reason turned away."""
+    """Trajectories that the most frequent reason rejected."""
 
 
 class Sieved(BaseModel):
@@ -245,7 +245,7 @@ def people(lake: Lake) -> list[LearnedWorth]:
 
 
 def data_docs(config: Config, lake: Lake, page_folder: Path) -> dict[str, str]:
-    """Links to the Data Docs that are kept, by name, newest first, relative to the page."""
+    """Links to the stored Data Docs, by name, newest first, relative to the page."""
     found = sorted(docs_folder(config, lake).glob("i*-*/index.html"), reverse=True)
     links = {page.parent.name: Path(os.path.relpath(page, page_folder)).as_posix() for page in found}
     return {name.replace("-", " "): link for name, link in links.items()}

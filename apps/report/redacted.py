@@ -17,7 +17,7 @@ from storage.lake import Lake
 
 R = TypeVar("R", Trajectory, Step)
 TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error", "unused_arguments")
-"""Columns of trajectories and steps that hold words of others."""
+"""Columns of trajectories and steps with external text."""
 
 
 class Shown:

@@ -93,7 +93,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
             heard = asyncio.ensure_future(_next(socket))
             try:
                 message = json.loads(text or "")
-            except (ValueError, RecursionError):  # or JSON that is nested deeper than Python can read
+            except (ValueError, RecursionError):  # RecursionError: JSON that is nested deeper than Python can read
                 await _send(socket, refused(INVALID_JSON, "The message is no JSON."))
                 continue
             if isinstance(message, dict) and message.get("type") == "close":
@@ -111,7 +111,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
 
 
 async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[str | None]") -> Message | None:
-    """The answer, or None where another message came first; raises WebSocketDisconnect if the client went."""
+    """The answer, or None if another message came first; raises WebSocketDisconnect if the client disconnects."""
     answer = asyncio.ensure_future(wire.answer(message))
     try:
         await asyncio.wait([answer, heard], return_when=asyncio.FIRST_COMPLETED)

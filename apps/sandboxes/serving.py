@@ -14,7 +14,7 @@ from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 
 WAIT_S = 30.0
-"""How long a session waits for a sandbox, in turn, before it is refused: clients wait a minute for an answer."""
+"""Seconds that a session waits in line for a sandbox before it is refused; clients wait a minute for an answer."""
 
 
 class Serving:
@@ -22,13 +22,13 @@ class Serving:
 
     Args:
         config: the resolved config.
-        names: the tasks that are served; the suite's, if not given.
-        held_out: whether held-out tasks and seeds are served, too: a policy that trains on them can no longer be
+        names: the served tasks; the suite's, if not given.
+        held_out: whether to serve held-out tasks and seeds, too: a policy that trains on them can no longer be
             measured.
-        wait_s: how long a session waits for a sandbox before it is refused.
+        wait_s: seconds that a session waits for a sandbox before it is refused.
 
     Raises:
-        UsageError: a task that there is not, or one that is held out and not to be served.
+        UsageError: an unknown task, or a held-out one that is not to be served.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Serving:
         return sum(self.pool.sizes.values())
 
     async def take(self, environment: str) -> bool:
-        """Waits in turn for one of an environment's sandboxes; False if none came free in time."""
+        """Waits in line for one of an environment's sandboxes; False if none came free in time."""
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._free[environment].acquire()
@@ -90,7 +90,7 @@ class Serving:
         raise ValueError(f"`task_id`: no task {name[:80]!r} is served; {hint}")
 
     def seed(self, given: object) -> int:
-        """A seed that is served; raises ValueError for one that is none, or held out."""
+        """Checks a requested seed; raises ValueError for an invalid or held-out one."""
         end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
             more = "" if self.held_out else "; seeds from there on are held out (--held-out)"

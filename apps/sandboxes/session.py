@@ -47,7 +47,7 @@ class _Episode:
     elements: bool
     verifier: Verifier | None
     lease: AsyncExitStack
-    """Closed, it is given back; again, nothing happens."""
+    """Closing it returns the sandbox; closing it again does nothing."""
     seen: Observation = _NOTHING
     since: float = field(default_factory=time.monotonic)
     steps: int = 0
@@ -56,7 +56,7 @@ class _Episode:
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be done in it."""
+        """Whether the episode is over."""
         return self.until is not None
 
 
@@ -71,7 +71,7 @@ class WireSession:
         self._serving = serving
         self._episode: _Episode | None = None
         self._place: str | None = None
-        """The environment of which a sandbox is taken."""
+        """The environment of the taken sandbox."""
 
     async def answer(self, message: object) -> Message:
         """Answers a message; a refusal of code `CAPACITY_REACHED` ends the session."""

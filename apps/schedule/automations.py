@@ -21,12 +21,12 @@ from tasks.running.events import DUE, ITERATION_COMPLETED, LAKE
 from tasks.watch import AFTER
 
 SILENT_S = 120
-"""Runs give a sign of life every 30 s; one that was silent for so long is dead."""
+"""Seconds without a heartbeat after which a run counts as dead; runs send one every 30 s."""
 DEAD = "Its process gave no sign of life."
 ANY = "prefect.flow-run.*"
 """Also a state that a run waits in, whatever it is called: no process has to be alive then."""
 _NAMED = {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{AFTER} | default('', true) }}}}"}
-"""The policy that the event names; nothing for an event that names none, such as another's."""
+"""Template of the policy that the event names; empty for an event that names none, such as another program's."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 
 

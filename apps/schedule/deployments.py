@@ -52,7 +52,7 @@ class WorkPool:
     """Where the runs of deployments work."""
 
     folder: Path
-    """Of a process pool: the folder that relative paths are meant in."""
+    """Folder of a process pool, which relative paths start from."""
     lake_id: str
     lake: str
     """Its address."""
@@ -61,7 +61,7 @@ class WorkPool:
 
 
 def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkPool:
-    """Runs work in this folder and on this lake, with this config and these overrides of it."""
+    """The settings for runs in this folder and on this lake, with this config and these overrides of it."""
     named = str(config_file(config).absolute()) if config is not None else ""
     return WorkPool(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
 
@@ -118,7 +118,7 @@ def names() -> list[str]:
 
 
 def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
-    """One of ours; raises UsageError where it is none or is not deployed."""
+    """One of our deployments; raises UsageError if it is unknown or not deployed."""
     if name not in names():
         raise UsageError(f"There is no deployment `{name}`.", f"There are: {', '.join(names())}.")
     there = _there(client, name)
@@ -146,7 +146,7 @@ def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConf
 
 
 def _is_here(config: LakeConfig, lake: tuple[str, str]) -> bool:
-    """Whether a lake, its id and address, is the configured one, or there is none at that place."""
+    """Whether a lake, its id and address, is the configured one, or no lake exists at that address."""
     place = resolve(config)
     if lake[1] == place.uri or not (place.store().exists(MARK) or place.store().sizes()):
         return True
@@ -190,7 +190,7 @@ def set_schedule(client: SyncPrefectClient, name: str, schedule: Schedule) -> No
 
 
 def switch(client: SyncPrefectClient, name: str, active: bool) -> str:
-    """Switches a deployment's schedules on or off and returns when those are; raises UsageError where it has none."""
+    """Switches a deployment's schedules on or off and describes them; raises UsageError if it has none."""
     there = deployment(client, name)
     if not there.schedules:
         raise UsageError(f"`{name}` has no schedule.", f"`flywheel schedule set {name} --every 6h` gives it one.")
@@ -203,7 +203,7 @@ def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any])
     """Begins a run of a deployment as soon as a worker is free; returns its id.
 
     Raises:
-        UsageError: it takes no such parameter, or no such value of it.
+        UsageError: an unknown parameter, or an invalid value.
     """
     there = deployment(client, name)
     known = (there.parameter_openapi_schema or {}).get("properties", {})

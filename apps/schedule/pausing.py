@@ -1,4 +1,4 @@
-"""`flywheel pause` and `flywheel resume`: the wheel waits for people, and no process does."""
+"""Implement `flywheel pause` and `flywheel resume`: stop and resume iterations without a waiting process."""
 
 import getpass
 from typing import Annotated
@@ -16,7 +16,7 @@ def pause(
     by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let nothing new begin: runs and retrainings end before their next stage, and go on after `flywheel resume`."""
+    """Start no new work: runs and retrainings end before their next stage, and continue after `flywheel resume`."""
     from apps.lakes import open_lake
     from tasks.running.pausing import pause as pause_lake
 

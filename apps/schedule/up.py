@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 POLL_S = 0.5
-"""From one look at the parts to the next."""
+"""Seconds between two checks of the parts."""
 
 
 def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -> None:
@@ -50,7 +50,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         ends.enter_context(_alone(parts.folder))
         ends.callback(lambda: end_all(parts.kept))
         _say("prefect", parts.server(port))
-        lake = Lake.open(config.lake)  # the pages are of one that is there
+        lake = Lake.open(config.lake)  # the pages need an existing lake
         with connected() as client:
             deployed = deploy(client, place_of(file, overrides, lake))
             automations.put(client)
@@ -80,7 +80,7 @@ class _Parts:
         self.api = ""
 
     def server(self, port: int) -> str:
-        """Finds or starts it, and notes where it is; its page's address."""
+        """Finds or starts it, and writes its address to the note; returns its page's address."""
         from apps.schedule.connection import NOTE, found_server, use_server
         from tasks.running.answering import answers
 
@@ -114,7 +114,7 @@ class _Parts:
         server.wait(lambda: answers(self.api))
 
     def worker(self) -> str:
-        """Starts it; where its runs work."""
+        """Starts it; returns the folder of its runs."""
         from apps.schedule.deployments import POOL
 
         words = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
@@ -151,7 +151,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _import_ahead() -> None:
-    """Imports the flows while the server starts: to deploy one is to look at its parameters."""
+    """Imports the flows while the server starts, since deploying reads their parameters."""
     import flows.deployed  # noqa: F401
 
 

@@ -1,4 +1,5 @@
-"""`flywheel schedule`: when deployments run on the Prefect server that is configured, or that `flywheel up` started."""
+"""Implement `flywheel schedule`: schedules of deployments on the configured Prefect server, or that of `flywheel
+up`."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A deployment as it is shown."""
+    """A deployment in a listing."""
 
     name: str
     schedules: list[When]
@@ -37,7 +38,7 @@ class Deployed:
 
 
 def list_(as_json: AsJson = False) -> None:
-    """Show every deployment, when it runs, and whether that is switched on."""
+    """Show every deployment, its schedule, and whether that is switched on."""
     make_prefect_home()
     from apps.schedule.connection import connected
     from apps.schedule.deployments import deployments, in_words, lake_of
@@ -122,7 +123,7 @@ def deploy(
     replace: Annotated[bool, typer.Option("--replace", help="Take over those of another lake that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put all deployments on the server, without `flywheel up`; schedules that are there stay."""
+    """Put all deployments on the server, without `flywheel up`; existing schedules stay."""
     make_prefect_home()
     from apps.options import resolve
     from apps.schedule.connection import connected

@@ -18,7 +18,7 @@ COUNTS = (
     "n", "true_positives", "false_positives", "false_negatives", "true_negatives", "precision", "recall", "f1", "kappa",
     "false_accept_rate",
 )  # fmt: skip
-"""Of a judge held against those who know, in `--json`."""
+"""Fields of a judge's comparison with verifiers and people, in `--json`."""
 
 
 def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> "Judged":
