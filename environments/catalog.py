@@ -1,4 +1,4 @@
-"""Which tasks a config rolls out for data, and which it only evaluates."""
+"""List the tasks that a config rolls out for data, and those that it only evaluates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches

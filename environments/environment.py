@@ -28,7 +28,7 @@ class Environment(ABC, Generic[Options]):
     """
 
     section: ClassVar[type[EnvironmentConfig]] = EnvironmentConfig
-    """Its keys in the config."""
+    """Class of its config section."""
     verifier: ClassVar[str]
     """The default verifier of its tasks: a built-in verifier, a dotted path, or `judge`. A task may name another."""
     sandbox_class: ClassVar[type[Sandbox]] = Sandbox
@@ -47,13 +47,13 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def hosts(self) -> int:
-        """How many hosts its sandboxes live in."""
+        """Number of hosts for its sandboxes."""
         return 1
 
     @property
     @abstractmethod
     def sandboxes(self) -> int:
-        """How many sandboxes each host holds at the same time."""
+        """Number of sandboxes that each host holds at the same time."""
 
     @property
     def spares(self) -> int:
@@ -71,7 +71,7 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def lineage(self) -> str | None:
-        """Where its tasks come from, with the version."""
+        """Origin of its tasks, with the version."""
         return None
 
     @property
@@ -91,7 +91,7 @@ class Environment(ABC, Generic[Options]):
     @property
     @final
     def size(self) -> int:
-        """How many trajectories it runs at the same time."""
+        """Number of trajectories that it runs at the same time."""
         return self.hosts * self.sandboxes
 
     @final

@@ -11,7 +11,7 @@ class Host(ABC):
     """Makes sandboxes while it is alive; `revive` makes it alive again."""
 
     leases: int = 0
-    """How many sandboxes are leased in it now."""
+    """Number of current leases in it."""
 
     @property
     @abstractmethod

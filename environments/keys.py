@@ -5,7 +5,7 @@ from schemas.keyboard import Key, chord, key_named
 
 
 def keys_of(expression: str) -> list[Key]:
-    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for one that no keyboard has."""
+    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for an unknown key."""
     try:
         return chord(expression)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Which sandboxes this process has leased at this moment."""
+"""List the sandboxes that this process currently leases."""
 
 import itertools
 import os
@@ -16,7 +16,7 @@ class Leased(BaseModel):
     host: str = Field(default_factory=socket.gethostname)
     """The machine's name."""
     process: int = Field(default_factory=os.getpid)
-    """Who leased it there."""
+    """Process that leased it, on that host."""
     lease: int = 0
     """Counted from 1 in each process."""
     environment: str
@@ -27,7 +27,7 @@ class Leased(BaseModel):
     trajectory_id: str = ""
     """The trajectory that is rolled out in it; empty if it is leased for another purpose."""
     since: float
-    """When the lease began, in seconds since 1970."""
+    """Start of the lease, in seconds since 1970."""
     silent_s: float = 0.0
     """Seconds since the last request of its owner."""
     host_mb: float | None = None
@@ -60,5 +60,5 @@ def unlist_lease(number: int) -> None:
 
 
 def leased_now() -> tuple[Leased, ...]:
-    """Those of this process, the oldest first."""
+    """The leases of this process, the oldest first."""
     return tuple(shown() for shown in _held.copy().values())

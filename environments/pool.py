@@ -1,7 +1,7 @@
-"""The pool of sandboxes: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
+"""Lease sandboxes from a pool: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
 
-It holds several environments at once, each with its own hosts, its own size and its own time limits; a task is leased
-a sandbox of its own environment.
+It holds several environments at once, each with its own hosts, size and time limits; a task gets a sandbox of its own
+environment.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ class SandboxPool:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many sandboxes can be leased at the same time, by environment."""
+        """Maximum number of simultaneous leases, by environment."""
         return {name: leases.size for name, leases in self._leases.items()}
 
     async def start(self) -> None:

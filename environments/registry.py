@@ -1,4 +1,4 @@
-"""Which environments and verifiers there are, and those that a config or a task names."""
+"""List the environments and verifiers, and make those that a config or a task names."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -69,7 +69,7 @@ def usable(config: Config) -> list[Environment[Any]]:
 
 
 def left_out(config: Config) -> dict[str, str]:
-    """The optional environments of a config that this machine lacks something for: why, by their names."""
+    """The optional environments of a config that this machine cannot run, each with the missing requirement."""
     optional = [one for one in environments_of(config) if one.config.optional]
     lacking = {one.name: lack_of(one.name, one.config.kind, one.config.model_dump_json()) for one in optional}
     return {name: lack for name, lack in lacking.items() if lack}
@@ -100,7 +100,7 @@ def lack_of(name: str, kind: str, section: str) -> str:
 
 
 def size_of(environments: Iterable[Environment[Any]]) -> int:
-    """How many trajectories they run at the same time, all together."""
+    """Number of trajectories that they run at the same time, all together."""
     return sum(environment.size for environment in environments)
 
 

@@ -182,7 +182,7 @@ class Sandbox(ABC):
     async def _stop(self) -> None: ...
 
     async def _conclude(self, action: Finished | CallUser) -> None:
-        """For environments that score an answer, or the word that a task cannot be done."""
+        """Handles the final action, for environments that score an answer, or the report that a task cannot be done."""
         return
 
     async def _abandon(self) -> None:

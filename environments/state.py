@@ -33,7 +33,7 @@ class StateReward(Verifier):
     reads = StatefulSandbox
 
     async def outcome(self, sandbox: StatefulSandbox) -> Outcome:
-        """From the state alone."""
+        """Scores the state alone."""
         if sandbox.setup is None:
             raise TrajectoryFailure("verifier", "the task names no checks on the sandbox's state")
         reward = score(sandbox.setup.checks, sandbox.state)

@@ -1,10 +1,10 @@
-"""A headless Chromium that draws only when asked, driven over a pipe.
+"""Run a headless Chromium that draws only when asked, driven over a pipe.
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
-display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
-that is deleted, and both go with us even if we are killed outright (`environments.watchdog`).
+display's clock; only the headless shell has them. The browser has no network, no telemetry and a temporary profile. The
+process and the profile are removed when we end, even if we are killed outright (`environments.watchdog`).
 
-One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
+A browser draws one frame at a time: a second request in flight ends the whole browser, so a lock guards it.
 """
 
 import asyncio
@@ -136,7 +136,7 @@ class Browser:
         self.frames = asyncio.Lock()
         """Held while a frame is drawn: one at a time in the whole browser."""
         self.idle: list[Page] = []
-        """Pages that no trajectory holds."""
+        """Pages without a trajectory."""
 
     @classmethod
     async def launch(cls, path: Path, reachable: Mapping[str, str] = NOBODY) -> "Browser":

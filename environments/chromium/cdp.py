@@ -1,7 +1,7 @@
-"""The Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
+"""Speak the Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
 
-A pipe needs no port, no handshake and no web socket library, and its end is the browser's end: when the browser
-goes, every pending call fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
+A pipe needs no port, no handshake and no web socket library. It closes when the browser ends, so every pending call
+fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
     def send(self, method: str, params: Reply | None = None, session: str = "") -> "asyncio.Future[Reply]":
         """Sends a command and returns the future of its result, so that commands can be sent without waiting.
 
-        The future raises SandboxFailure if the browser or the session goes, or if the command is refused.
+        The future raises SandboxFailure if the browser or the session ends, or if the command is refused.
         """
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         lost = self._why if self.gone else self._lost.get(session)
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         return reply
 
     def _flush(self) -> None:
-        """Commands sent without waiting go out together: each write wakes the browser's reader."""
+        """Writes queued commands together, since each write wakes the browser's reader."""
         unsent, self._unsent = bytes(self._unsent), bytearray()
         if self._writer is not None:
             self._writer.write(unsent)

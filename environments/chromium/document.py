@@ -24,7 +24,7 @@ SCRIPT = IN_PAGE + Path(__file__).with_name("document.js").read_text()
 """Script that runs before the document's own scripts; an environment's own, which defines `__page.verdict`, follows
 it."""
 SEEDS = (1, 2, 3, 4)
-"""That `doctor` starts a page with; a page that draws one of two may do it alike a few times."""
+"""Seeds with which `doctor` starts a page; a page with two variants may repeat one a few times."""
 _ADVANCE = """(async () => {
   const turn = () => new Promise((done) => setTimeout(done, 0));
   const page = () => { try { return world.__page; } catch { return undefined; } };
@@ -79,7 +79,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
     """Documents that the config or a catalog names as tasks."""
 
     reward: Verifier = InPageReward()
-    """Who reads their rewards."""
+    """The verifier that reads their rewards."""
 
     @property
     @abstractmethod

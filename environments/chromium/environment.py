@@ -67,7 +67,7 @@ class ChromiumEnvironment(Environment[Options]):
         return BrowserHost(self._path(), self.sandbox)
 
     def probes(self) -> Sequence[Probe]:
-        """Whether a browser is installed and, for `doctor`, whether it starts."""
+        """Checks that a browser is installed and, for `doctor`, that it starts."""
         return (
             Probe("browser", lambda: f"{browser_version(self._path())} at {self._path()}"),
             Probe("browser starts", self._start, required=False),

@@ -19,16 +19,16 @@ from schemas.observation import Element, Observation, Outcome
 
 ACTION_MS, WAIT_MS = 250, 1000
 SCRIPT = Path(__file__).with_name("in_page.js").read_text()
-"""Runs before anything of the page; an environment's own comes after it."""
+"""Script that runs before the page's own scripts; an environment's own follows it."""
 
 
 class InPageSandbox(BrowserSandbox):
     """One task in one page."""
 
     action_ms = ACTION_MS
-    """How much of the page's time an action takes."""
+    """Milliseconds of the page's time that an action takes."""
     wait_ms = WAIT_MS
-    """How much `wait` takes."""
+    """Milliseconds of the page's time that `wait` takes."""
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
@@ -48,7 +48,7 @@ class InPageSandbox(BrowserSandbox):
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _pass_time(self, ms: int) -> None:
-        """As any drag, and counts: it takes no longer than another action."""
+        """Lets time pass during a drag, and counts it: a drag takes no longer than another action."""
         await super()._pass_time(ms)
         self._passed_ms += ms
 

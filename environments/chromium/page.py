@@ -23,7 +23,7 @@ OPENINGS = 120
 """Documents opened in one target before it is closed, so that their leftover memory stays under about 300 MB."""
 AGAIN_S = 0.001
 END_S = 2.0
-"""How long a page that hangs may take to close before its browser is ended; it is mostly a few milliseconds."""
+"""Seconds that a hanging page may take to close before its browser is ended; most take a few milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
     "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
@@ -192,7 +192,7 @@ class Page:
                     await asyncio.wait((closing,), timeout=AGAIN_S)
         except TimeoutError:
             return False
-        except SandboxFailure:  # the page is gone, or all is
+        except SandboxFailure:  # the page has ended, or the whole browser
             pass
         return self._browser.alive
 

@@ -18,8 +18,8 @@ from schemas.keyboard import Key
 DRAG_MOVES = 4
 """Moves of a drag to its end. One more follows there: without it a native drag enters its target but is not dropped."""
 HELD_MS, MOMENT_MS = 120, 20
-"""How much of the page's time passes before a drag's first move, and with each move. Lists that are also scrolled by a
-finger take a shorter press for a scroll."""
+"""Milliseconds of the page's time before a drag's first move, and for each move. Lists with touch scrolling take a
+shorter press for a scroll."""
 _PASSED = """((ms) => {
   try { if (world.__page?.advance) return world.__page.advance(ms); } catch { return null; }
   return new Promise((resolve) => setTimeout(resolve, ms));

@@ -84,30 +84,30 @@ class RunningDesktop:
 
     @property
     def home(self) -> str:
-        """Where its home is, as its programs see it."""
+        """Path of its home, inside of the desktop."""
         return isolation.HOME if self._folder is None else f"{self._folder}/home"
 
     @property
     def pid(self) -> int:
-        """Its outermost process."""
+        """Id of its outermost process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it accepts requests."""
         return self._process.returncode is None and self._reader is not None and not self._reader.done()
 
     async def ask(self, what: str, **fields: Any) -> dict[str, Any]:
-        """Its answer to a question of `environments.desktop.box`, as JSON.
+        """Sends a request to `environments.desktop.box` and returns the answer's JSON fields.
 
         Raises:
-            AskFailed: it could not do that.
-            SandboxFailure: it is gone.
+            AskFailed: it could not fulfil the request.
+            SandboxFailure: it has ended.
         """
         return (await self._asked(what, fields))[0]
 
     async def content(self, what: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """The same with the bytes that follow; raises as `ask` does."""
+        """Sends a request and returns the answer's fields and the bytes that follow; raises as `ask` does."""
         return await self._asked(what, fields)
 
     async def set_out(self, files: Mapping[str, bytes]) -> None:

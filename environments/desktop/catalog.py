@@ -13,7 +13,7 @@ TASKS: Mapping[str, DesktopTask] = {
     **pictures.TASKS,
     **windows.TASKS,
 }
-"""By template."""
+"""The tasks by template."""
 PACKAGES: Mapping[str, str] = {
     "Xvfb": "xvfb",
     "openbox": "openbox",

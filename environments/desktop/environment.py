@@ -76,7 +76,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         return NoHost(lambda: DesktopSandbox(self.config, self.templates))
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the programs are installed and namespaces can be made; for `doctor`, whether a desktop starts."""
+        """Checks that the programs are installed and namespaces can be made; for `doctor`, that a desktop starts."""
         walls = () if self.config.isolation == "none" else (Probe("desktop namespaces", require_walls),)
         return (
             Probe("desktop programs", require_programs),

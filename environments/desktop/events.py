@@ -18,9 +18,10 @@ DRAG_MOVES = 8
 DRAG_PAUSE_S = 0.012
 """Seconds between two moves of a drag: programs start a drag only after several."""
 HELD_S = 0.03
-"""How long keys are held together: a window manager that takes the keyboard for `alt tab` must see alt go up."""
+"""Seconds for which keys are held together: a window manager that grabs the keyboard for `alt tab` must see alt go
+up."""
 LONG_S = 1.0
-"""How long a long press lasts."""
+"""Seconds of a long press."""
 WAIT_S = 1.0
 
 

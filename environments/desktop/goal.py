@@ -45,7 +45,7 @@ class State:
     """The state of a desktop that verifiers read."""
 
     files: Mapping[str, File]
-    """By path below the home."""
+    """Files by path below the home."""
     windows: tuple[Window, ...] = ()
     clipboard: str = ""
     width: int = 0
@@ -107,8 +107,8 @@ def _files(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> Itera
 
 
 def same(wanted: bytes, found: bytes | None) -> bool:
-    """Whether two files hold the same: pictures the same pixels, all else the same text but for the end of the last
-    line, which some programs add."""
+    """Whether two files are equal: pictures by pixels, other files by text, ignoring a final line end, which some
+    programs add."""
     if found is None:
         return False
     if wanted.startswith(b"\x89PNG"):

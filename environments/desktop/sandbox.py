@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from environments.desktop.environment import DesktopConfig
 
 WINDOW_S = 10.0
-"""How long a program of a task may take to open its window."""
+"""Seconds that a program of a task may take to open its window."""
 FIRST_REST_S, REST_S = 2.0, 1.0
 """Maximum seconds to wait for the desktop to settle, at the start and after an action."""
 _PLACES = {
@@ -106,7 +106,7 @@ class DesktopReward(Verifier):
     reads = DesktopSandbox
 
     async def outcome(self, sandbox: DesktopSandbox) -> Outcome:
-        """From files, windows and the clipboard."""
+        """Scores files, windows and the clipboard."""
         reached = not unmet(sandbox.instance.goal, sandbox.instance.files, await sandbox.state())
         return Outcome(done=reached, reward=float(reached))
 

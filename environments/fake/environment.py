@@ -15,7 +15,7 @@ class FakeConfig(EnvironmentConfig):
     """Coloured buttons drawn in this process, for tests."""
 
     sandboxes: Count = 8
-    """How many trajectories run at the same time."""
+    """Trajectories that run at the same time."""
 
 
 class FakeEnvironment(Environment[FakeConfig]):
@@ -41,7 +41,7 @@ class FakeEnvironment(Environment[FakeConfig]):
         return self.config.sandboxes
 
     def host(self) -> Host:
-        """None is needed."""
+        """No host is needed."""
         return NoHost(lambda: FakeSandbox(self.config))
 
 

@@ -28,12 +28,12 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
 
     @property
     def entries(self) -> Mapping[str, GameTask]:
-        """By template; a built-in game's ends with its level."""
+        """Tasks by template; a built-in game's template ends with its level."""
         return {**built_in(), **self.config.tasks}
 
     @property
     def pages(self) -> Mapping[str, Path]:
-        """Those of the user's own games, which `doctor` opens."""
+        """Pages of the user's own games, which `doctor` opens."""
         return {template: entry.file for template, entry in self.config.tasks.items()}
 
     @property

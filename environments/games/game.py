@@ -44,16 +44,16 @@ class GameTask(TaskEntry):
     reference: Positive
     """The score with a reward of 1."""
     source: Annotated[str, Field(min_length=1)]
-    """Where the reference comes from, such as whose score it is and over how many games."""
+    """Source of the reference, such as the player and the number of games."""
     graded: bool = True
-    """Whether the reward itself is learnt from in groups, or success alone."""
+    """Whether groups learn from the reward itself, or from success alone."""
     width: Count = 240
     """Width of the screen, in pixels."""
     height: Count = 280
     action_ms: Count = 250
-    """How much of the game's time an action takes."""
+    """Milliseconds of the game's time that an action takes."""
     wait_ms: Count = 250
-    """How much `wait` takes."""
+    """Milliseconds of the game's time that `wait` takes."""
     reads: Reads = Reads()
 
     @property

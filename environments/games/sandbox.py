@@ -29,7 +29,7 @@ class GameState:
 
     over: bool
     score: float
-    """In the game's own points."""
+    """Score in the game's own points."""
     level: Any
     """The current level, as the game names it; None if it has none."""
 

@@ -24,7 +24,7 @@ class HtmlConfig(ChromiumConfig):
     height: Count = 210
     """Height of the screen, in pixels."""
     tasks: dict[str, TaskEntry] = {}  # noqa: RUF012  (pydantic copies it)
-    """By template: `NAME` is the page `NAME.html`."""
+    """Tasks by template: `NAME` is the page `NAME.html`."""
 
 
 class HtmlEnvironment(DocumentEnvironment[HtmlConfig]):

@@ -86,13 +86,13 @@ class Bubblewrap:
         for descriptor in (stdin, stdout):
             os.set_blocking(descriptor, False)
         self.ended = ""
-        """Why it was ended before its time, if it was."""
+        """The reason that it was ended early, if it was."""
         self.disks: tuple[int, ...] = ()
         """Descriptors of `DISKS`."""
         self._own_cpu: dict[tuple[int, str], float] = {}
         """Processor seconds of each process (its number, its start time) when it was last measured."""
         self._gone_cpu = 0.0
-        """The same of those that are gone."""
+        """Processor seconds of ended processes."""
 
     @classmethod
     async def start(cls, limits: SandboxLimits, script: str, *arguments: str) -> "Bubblewrap":
@@ -159,12 +159,12 @@ class Bubblewrap:
         return self._process.pid
 
     def enter(self) -> None:
-        """Takes hold of its disks; to be called once the script runs, before anything of a policy does."""
+        """Opens its disks; call it once the script runs, before any process of a policy does."""
         root = f"/proc/{self.pids()[1]}/root"
         self.disks = tuple(os.open(f"{root}{disk}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for disk in DISKS)
 
     def pids(self) -> list[int]:
-        """Its processes as the host numbers them: the first one (bubblewrap's), the script's shell, all others."""
+        """Its process ids on the host: the first one (bubblewrap's), the script's shell, all others."""
         found, waiting = [], [self._init]
         while waiting:
             pid = waiting.pop(0)

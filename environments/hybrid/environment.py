@@ -30,13 +30,13 @@ class HybridConfig(ChromiumConfig):
     """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
 
     command_s: Positive = 5.0
-    """How long a command of the shell may take before it is stopped."""
+    """Seconds that a command of the shell may take before it is stopped."""
     memory_mib: Annotated[int, Field(ge=64)] = 256
     """Memory of all of a shell's processes together; a shell that exceeds it ends its trajectory."""
     disk_mib: Annotated[int, Field(ge=4)] = 32
     """Size of the files that a shell may write, in memory; `/tmp` and `/dev/shm` have a quarter of it each."""
     processes: Annotated[int, Field(ge=8)] = 32
-    """At the same time in a shell."""
+    """Maximum processes of a shell at the same time."""
     cpu_s: Count = 60
     """Processor time of all of a shell's processes together."""
 

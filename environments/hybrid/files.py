@@ -33,7 +33,7 @@ class Entry:
     name: str
     folder: bool
     size: int
-    """Bytes of a file; 0 of anything else."""
+    """Bytes of a file; 0 for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Seen:
     folder: bool = False
     executable: bool = False
     link: str | None = None
-    """Where it leads, if it is a link."""
+    """Target of a link; None for anything else."""
 
 
 class Files:

@@ -1,4 +1,4 @@
-"""The reward of a hybrid task: 1 as soon as all that it asks for holds, 0 once the policy has ended without."""
+"""Reward a hybrid task: 1 as soon as its whole goal holds, 0 once the policy has ended before that."""
 
 from typing import ClassVar
 

@@ -72,7 +72,7 @@ class HybridSandbox(BrowserSandbox):
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
         """The tried sources of each program, by its path, and its answers."""
         self.concluded: act.Finished | act.CallUser | None = None
-        """How the policy ended the trajectory, if it did."""
+        """The policy's final action, if it had one."""
 
     @property
     def memory_mb(self) -> float | None:

@@ -13,7 +13,7 @@ CHECK_S = 0.1
 
 
 def breach(jail: Bubblewrap) -> str:
-    """Which limit its processes are over together; empty if none."""
+    """Describes a limit that its processes exceed together; empty if none."""
     used, limits = jail.usage(), jail.limits
     if used.memory > limits.memory_mib << 20:
         return f"its processes held {used.memory >> 20} MiB, and {limits.memory_mib} are allowed"
@@ -34,7 +34,7 @@ class Supervisor:
         self._thread: threading.Thread | None = None
 
     def watch(self, jail: Bubblewrap) -> None:
-        """From now on until `leave`."""
+        """Watches a sandbox until `leave`."""
         with self._changed:
             self._jails.add(jail)
             if self._thread is None:

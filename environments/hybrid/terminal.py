@@ -29,7 +29,7 @@ LONGEST = 32_768
 MOST_OUTPUT = 65_536
 """Maximum bytes of a command's output; a command that writes more is stopped."""
 GRACE_S = 1.0
-"""How long an interrupted command has to end, and a killed shell to start again."""
+"""Seconds for an interrupted command to end, and for a killed shell to start again."""
 QUIET_S = 0.05
 """Seconds without output that a shell needs after a stopped command; else all of its processes are killed."""
 KILLS = 5
@@ -57,7 +57,7 @@ class Ran:
     status: int | None
     """Its exit status; None if it was stopped."""
     note: str = ""
-    """Why it was stopped."""
+    """The reason that it was stopped."""
 
 
 class _Gone(Exception):
@@ -74,7 +74,7 @@ class TerminalSession:
     def __init__(self, jail: Bubblewrap, command_s: float) -> None:
         self.jail = jail
         self.folder = WORK
-        """Where it is now."""
+        """Current folder of the shell."""
         self._command_s = command_s
         self._restarted = _word()
         """The word of the mark before a new shell."""

@@ -13,7 +13,7 @@ from environments.hybrid.terminal import TerminalSession
 from schemas.failure import ActionFailure
 
 TRIAL_S = 5.0
-"""For the test and all cases together."""
+"""Seconds for the test and all cases together."""
 _ASK = """
 import importlib.util, json, sys
 cases = json.load(open("/tmp/cases.json"))

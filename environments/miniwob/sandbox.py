@@ -23,7 +23,7 @@ PRACTICE = "practice"
 
 @cache
 def html_folder() -> Path:
-    """Where the installed MiniWoB++ keeps its pages; raises FlywheelError if it is not installed."""
+    """Folder of the installed MiniWoB++'s pages; raises FlywheelError if it is not installed."""
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
         raise FlywheelError("MiniWoB++ is not installed.", "Run `pip install miniwob`.")

@@ -111,7 +111,7 @@ class OpenEnvSession(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """Ends it at once, whatever it is busy with."""
+        """Ends it at once, even during a request."""
 
     @abstractmethod
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
@@ -285,7 +285,7 @@ def _reason(data: dict[str, Any]) -> str:
 
 
 def _place(given: Any) -> str:
-    """Where an error is, as pydantic writes it: the keys on the way there."""
+    """Location of an error, as pydantic writes it: the keys on its path."""
     return ".".join(map(_text, given)) if isinstance(given, list) else _text(given or "")
 
 

@@ -29,9 +29,9 @@ class OpenEnvConfig(ForeignConfig):
     url: Annotated[str, Field(min_length=1)]
     """The server's base URL."""
     token_variable: str | None = None
-    """The environment variable that holds the token that it asks for."""
+    """The environment variable with the token that the server requires."""
     sessions: Count = 4
-    """How many trajectories run at the same time; the server must have as many."""
+    """Trajectories that run at the same time; the server must have as many sessions."""
 
     @field_validator("url")
     @classmethod
@@ -56,7 +56,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         return self.config.sessions
 
     def host(self) -> Host:
-        """None of ours; raises FlywheelError if the token is not in the environment."""
+        """No host of ours; raises FlywheelError if the token is not in the environment."""
         token = self._token()
         return NoHost(lambda: self._sandbox(token))
 
@@ -69,7 +69,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """In a session of its own."""
+        """The first observation of a task, in a session of its own."""
         return await first_of(self._sandbox(self._token()), self.task(template), seed)
 
     def _sandbox(self, token: str | None) -> OpenEnvSandbox:

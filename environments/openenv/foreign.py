@@ -21,7 +21,7 @@ from schemas.text import counted
 
 
 class ForeignTask(TaskEntry):
-    """One task of another's environment."""
+    """One task of an external environment."""
 
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Fields of `reset` for this task, such as `{task_id = "..."}`."""
@@ -42,7 +42,7 @@ class ForeignConfig(EnvironmentConfig):
     """An environment that answers OpenEnv's messages (docs/sandboxes.md)."""
 
     screenshot: str = "screenshot"
-    """Where in an observation the picture is, as a dotted path: base64 of a PNG or JPEG, or rows of pixels."""
+    """Path of the screenshot in an observation, dotted: base64 of a PNG or JPEG, or rows of pixels."""
     instruction: str = "instruction"
     """Path of the instruction; the task's own is used if there is none."""
     action_error: str = "metadata.action_error"
@@ -50,7 +50,7 @@ class ForeignConfig(EnvironmentConfig):
     truncated: str = "metadata.truncated"
     """Path of the flag that `done` is a limit of its own and no verdict."""
     rewards: Literal["last", "summed"] = "last"
-    """Whether the last step's reward is the trajectory's, or the sum over its steps."""
+    """Whether the trajectory's reward is the last step's, or the sum over its steps."""
     full_reward: Positive = 1.0
     """Its reward for a full success; rewards are divided by it and must then be in [-1, 1]."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
@@ -62,7 +62,7 @@ class ForeignConfig(EnvironmentConfig):
     actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Message for each type of action, with `{x}` and the like in braces; if none is named, our own format is sent."""
     tasks: dict[str, ForeignTask] = {}  # noqa: RUF012  (pydantic copies it)
-    """By template."""
+    """Tasks by template."""
 
     @field_validator("actions")
     @classmethod
@@ -106,7 +106,7 @@ Options = TypeVar("Options", bound=ForeignConfig)
 
 
 class ForeignEnvironment(Environment[Options]):
-    """The tasks that the config names, in another's environment."""
+    """The config's tasks in an external environment."""
 
     verifier = "openenv"
     sandbox_class = OpenEnvSandbox

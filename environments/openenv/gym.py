@@ -1,4 +1,4 @@
-"""`flywheel/Gui-v0` of gymnasium: a served sandbox as an environment of its kind, a thin face of the wire's client.
+"""Register `flywheel/Gui-v0` in gymnasium: a served sandbox as an environment, over the wire's client.
 
 `gymnasium.make("environments.openenv.gym:flywheel/Gui-v0", url="http://127.0.0.1:8000", task_id="miniwob/click-test")`
 registers it and makes one. It needs gymnasium (the extra `gym`) and a server (`flywheel serve-sandboxes`).

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from environments.openenv.foreign import ForeignConfig
 
 AGAIN_S = 0.2
-"""How long a server that has no session left is waited for before it is asked again."""
+"""Seconds between two requests to a server without a free session."""
 WAITED = 0.9
-"""The part of `start_timeout_s` after which it is given up."""
+"""The share of `start_timeout_s` after which no session is waited for any more."""
 
 
 class OpenEnvSandbox(Sandbox):

@@ -1,11 +1,11 @@
-"""An `environment_factory` for TRL's GRPOTrainer: its tools act in a served sandbox, over the wire's client.
+"""Define an `environment_factory` for TRL's GRPOTrainer: its tools act in a served sandbox, over the wire's client.
 
 TRL makes objects without arguments, resets each with a row of the dataset, offers its public methods to the model as
-tools, and asks for no end. A tool's answer is a picture and a text. TRL is not needed to import this.
+tools, and never closes them. A tool's answer is a picture and a text. This module can be imported without TRL.
 
 TRL counts the tokens of a tool's answer as the completion's, and silently ends a rollout before an answer that would
-go beyond `max_completion_length`. So that value has to hold the replies and screenshots of a whole episode, and a first
-reset that sees that it does not is an error.
+exceed `max_completion_length`. So that value must allow for the replies and screenshots of a whole episode; the first
+reset raises an error if it does not.
 """
 
 import base64
@@ -73,14 +73,14 @@ def require_tools(processor: Any) -> None:
 
 @dataclass
 class Room:
-    """Whether a completion of TRL's trainer has room for whole episodes.
+    """Checks that a completion of TRL's trainer has room for whole episodes.
 
     Args:
         tokens: `max_completion_length`.
         actions: `max_tool_calling_iterations`, or None for as many as the task allows.
         processor: counts the tokens of a screenshot and of the prompt.
-        length: `vllm_max_model_length` where TRL runs vLLM in its own process, which also bounds prompt and completion
-            together; None where the model's own length does.
+        length: `vllm_max_model_length` if TRL runs vLLM in its own process, which also bounds prompt and completion
+            together; None if the model's own length does.
     """
 
     tokens: int

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def schema() -> dict[str, Any]:
-    """The function as OpenAI writes it: an action of ours, whose fields are those of its type."""
+    """The function's schema in OpenAI's form: an action of ours, with the fields of its type."""
     named = {name for kind in TYPES.values() for name in kind.model_fields} - {"type"}
     point = {"type": "number", "description": "A fraction of the screen."}
     fields = {name: point if name in POINTS else {"type": "string"} for name in sorted(named)}

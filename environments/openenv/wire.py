@@ -38,7 +38,7 @@ class GuiState(BaseModel):
     seed: int | None = None
     environment: str | None = None
     lease_s: float = 0.0
-    """How long the sandbox has been leased."""
+    """Seconds since the sandbox was leased."""
 
 
 def schemas() -> dict[str, Any]:

@@ -36,14 +36,14 @@ class VmClient:
         self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
 
     async def ready(self) -> bool:
-        """Whether it shows a screen."""
+        """Whether it returns a screenshot."""
         try:
             return (await self._http.get("/screenshot")).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
     async def screenshot(self) -> bytes:
-        """A picture, as the server sends it; raises SandboxFailure."""
+        """A screenshot, as the server sends it; raises SandboxFailure."""
         return (await self._answered("GET", "/screenshot")).content
 
     async def execute(self, command: list[str] | str, shell: bool = False) -> dict[str, Any]:

@@ -67,9 +67,9 @@ READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
     "vm_window_size": _window_size,
     "list_directory": _folder,
 }
-"""By OSWorld's name, without its `get_`."""
+"""Supported readings by OSWorld's name, without its `get_`."""
 FILES = frozenset({"vm_file", "cloud_file"})
-"""Those that read files."""
+"""Readings that return files."""
 
 
 async def read(vm: VmClient, given: Fields) -> Any:

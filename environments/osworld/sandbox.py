@@ -151,5 +151,5 @@ class OsworldReward(Verifier):
     reads = OsworldSandbox
 
     async def outcome(self, sandbox: OsworldSandbox) -> Outcome:
-        """From the machine."""
+        """Scores the machine's current state."""
         return await sandbox.outcome()

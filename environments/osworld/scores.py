@@ -31,7 +31,7 @@ def _texts(*read: Any) -> list[str] | None:
 
 
 def _holds(whole: Any, part: Any) -> bool:
-    """Whether something is in a text, a list, or the names of an object."""
+    """Whether a part is in a text, a list, or the names of an object."""
     if isinstance(whole, str):
         return isinstance(part, str) and part in whole
     return isinstance(whole, list | dict) and part in list(whole)
@@ -115,7 +115,7 @@ def diff_text_file(read: Any, expected: Any) -> float:
 def check_direct_json_object(read: Any, rules: Mapping[str, Any]) -> float:
     """Whether a JSON object has every expected field; with `expect_in_result`, holds it as a part.
 
-    As OSWorld has it, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
+    As in OSWorld, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
     fields pass that can all be sorted.
     """
     try:
@@ -161,6 +161,6 @@ SCORES: Mapping[str, Callable[..., float]] = {
     "diff_text_file": diff_text_file,
     "check_direct_json_object": check_direct_json_object,
 }
-"""By OSWorld's name."""
+"""Supported scores by OSWorld's name."""
 OF_FILES = frozenset({"check_list", "file_contains", "compare_text_file", "diff_text_file"})
 """The scores that open the reading as a file; OSWorld passes the others its path, and not its content."""

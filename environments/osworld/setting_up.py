@@ -70,7 +70,7 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
     "close_window": _posted("/setup/close_window"),
     "change_wallpaper": _posted("/setup/change_wallpaper"),
 }
-"""By OSWorld's name."""
+"""Supported steps by OSWorld's name."""
 
 
 def words_of(password: str, width: int, height: int) -> Mapping[str, str]:

@@ -33,7 +33,7 @@ class VmTask:
     """One task of a file."""
 
     template: str
-    """Its file's name."""
+    """Name of its file."""
     instruction: str
     steps: tuple[Mapping[str, Any], ...]
     after: tuple[Mapping[str, Any], ...]
@@ -52,10 +52,10 @@ class TaskFiles:
 
     known: dict[str, VmTask] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
-    """Why a task is not played, by the name of its file."""
+    """The reason that a task is not played, by the name of its file."""
 
     def summary(self) -> str:
-        """How many of each, with the reasons."""
+        """Counts playable and open tasks, with the reasons."""
         reasons = ", ".join(f"{reason} ({count})" for reason, count in Counter(self.open.values()).most_common())
         return f"{len(self.known)} tasks" + (f"; {len(self.open)} are open: {reasons}" if self.open else "")
 

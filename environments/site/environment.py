@@ -26,7 +26,7 @@ class SiteConfig(ChromiumConfig):
     skin: Literal["chromium", "drawn"] = "chromium"
     """`drawn`: in this process, without a browser, for tests."""
     site_seed: Whole = 0
-    """Another seed is another site; tasks that were made of one are not of another."""
+    """Seed of the site; tasks that were made from one site do not fit another."""
     entities: Annotated[int, Field(ge=60, le=200)] = 96
     """Pages of products, makers, designers and cities."""
 

@@ -97,7 +97,7 @@ def world_of(site: Site) -> World:
 
 
 ROOMS = ("home", *(f"list-{name}" for name in (*TYPES, "maker", "designer", "city")))
-"""Pages that list others."""
+"""Pages that list other pages."""
 
 
 def _product(chance: random.Random, kind: str) -> Mapping[str, int | str]:

@@ -20,7 +20,7 @@ ABSENT = object()
 NEW = "+"
 """The last part of a path for an item to be added."""
 Changed = Mapping[str, tuple[Any, Any]]
-"""Before and after by path."""
+"""Values before and after, by path."""
 
 
 class _ChangePart(BaseModel):
@@ -31,7 +31,7 @@ class Match(_ChangePart):
     """Conditions on a value that need not be one exact value."""
 
     contains: tuple[str, ...] = ()
-    """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
+    """Texts that it contains, ignoring case, tags and line breaks; or items of a list."""
     starts: str = ""
     """Prefix of its text."""
     says: str | None = None
@@ -63,7 +63,7 @@ class Match(_ChangePart):
 
 
 class Want(_ChangePart):
-    """One change that a task asks for: `to` a value, `like` something, `has` of an object, or `gone`."""
+    """One change that a task wants: `to` a value, `like` a condition, `has` for an added item, or `gone`."""
 
     at: str
     """The path; `.../+` for an item to be added."""
@@ -83,7 +83,7 @@ class Want(_ChangePart):
         return self
 
     def met(self, path: str, after: Any) -> bool:
-        """Whether a change is this one."""
+        """Whether a change is the wanted one."""
         if not self.has:
             return path == self.at and self._holds(after)
         parent = self.at.removesuffix(NEW)

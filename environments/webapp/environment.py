@@ -1,4 +1,4 @@
-"""Web applications as an environment: built ones that are served here, and others at addresses of the config."""
+"""Run web applications as an environment: built ones that are served here, and others at addresses of the config."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -34,11 +34,12 @@ class WebAppConfig(ChromiumConfig):
     height: Count = 720
     """Height of the screen, in pixels."""
     folder: str = ""
-    """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
+    """Folder of the built applications, each in a folder of its name; `webapps` of the work folder if not set."""
     apps: tuple[str, ...] = ()
     """The used applications of CUA-Gym-Hub; all with tasks if neither this nor `origins` nor `tasks` is set."""
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
-    """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
+    """Applications that other servers provide, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no
+    other."""
     tasks: tuple[str, ...] = ()
     """Files of your own tasks, added to the built-in ones."""
 
@@ -52,7 +53,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """By template, in the order of the files."""
+        """Tasks by template, in the order of the files."""
         return {name: entry_of(file, name) for name, file in self._files.items()}
 
     @property
@@ -62,7 +63,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def applications(self) -> list[str]:
-        """Those that are used, by name."""
+        """Names of the used applications."""
         return list(dict.fromkeys(file.application for file in self._files.values()))
 
     @property
@@ -72,11 +73,11 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def folder(self) -> Path:
-        """Where built applications are."""
+        """Folder of the built applications."""
         return Path(self.config.folder).expanduser().absolute() if self.config.folder else home() / "webapps"
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """Where no application is served; a host's own sandboxes know where."""
+        """A sandbox without served applications; a host's own sandboxes have their addresses."""
         return self._sandbox(browser, {})
 
     def host(self) -> Host:

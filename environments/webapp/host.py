@@ -23,10 +23,10 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class AppAddress:
-    """Where an application is."""
+    """The address of an application."""
 
     origin: str
-    """As its page has it."""
+    """Origin as its page has it."""
     contract: Contract
 
 

@@ -127,7 +127,7 @@ class WebAppReward(Verifier):
     reads = WebAppSandbox
 
     async def outcome(self, sandbox: WebAppSandbox) -> Outcome:
-        """From the application's state, or its page."""
+        """Scores the application's state, or reads its page's reward."""
         return await sandbox.outcome()
 
 

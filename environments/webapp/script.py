@@ -33,7 +33,7 @@ class ScriptMove(BaseModel):
     nth: int = 0
     """Index among several matches, from the top left; -1 is the last."""
     at: tuple[float, float] = (0.5, 0.5)
-    """Where in the element, in fractions of its box."""
+    """Point in the element, in fractions of its box."""
 
     @model_validator(mode="after")
     def _one_action(self) -> "ScriptMove":

@@ -125,7 +125,7 @@ class AppServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it; its sessions are gone."""
+        """Ends it and its sessions."""
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
@@ -135,7 +135,7 @@ class _Files(StaticFiles):
     """Files of a built application; an address without a file is one of the application's own pages."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        """The file, else the application's one document; a missing script or picture stays missing."""
+        """The file, else the application's one document; a missing script or picture answers 404."""
         try:
             return await super().get_response(path, scope)
         except Exception as error:

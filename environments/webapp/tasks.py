@@ -56,7 +56,7 @@ class TaskFile(Section):
 
     application: Name
     page: str = "/"
-    """Where it opens, without `?sid=`."""
+    """Path of its first page, without `?sid=`."""
     watches: tuple[str, ...] = ()
     """Fields of the state in which only the wanted and allowed changes may happen."""
     allows: tuple[str, ...] = ()
@@ -89,7 +89,7 @@ class WebInstance:
         return edited(drawn, self.task.golden)
 
     def near(self, drawn: State) -> list[State]:
-        """States in which it was nearly done, or something else was."""
+        """States in which the task is nearly done, or another change was made."""
         return [edited(drawn, edits) for edits in self.task.near]
 
 

@@ -112,7 +112,7 @@ def _whole(to: Path, digest: str) -> Added | None:
 
 @contextlib.contextmanager
 def _held(to: Path, name: str) -> Generator[None]:
-    """Makes the folder, and keeps others from it."""
+    """Makes the folder, and locks it."""
     with contextlib.ExitStack() as held:
         try:
             to.mkdir(parents=True, exist_ok=True)

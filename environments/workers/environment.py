@@ -46,7 +46,7 @@ class WorkerConfig(ForeignConfig):
     python: str = ""
     """The Python that has it; that of `flywheel environments add` if not set."""
     processes: Count = 2
-    """How many trajectories run at the same time, each in a process."""
+    """Trajectories that run at the same time, each in its own process."""
     spares: Whole = 0
     """Processes that are kept warm to replace one that dies."""
     process_idle_s: Positive = 300.0
@@ -130,7 +130,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """In a process of its own."""
+        """The first observation of a task, in a process of its own."""
         host = self.host()
         try:
             await host.revive()

@@ -19,7 +19,7 @@ ANSWERS_S = 10.0
 
 
 class WorkerSandbox(OpenEnvSandbox):
-    """One episode in a worker; keys go there by their usual names."""
+    """One episode in a worker; keys are sent by their usual names."""
 
     def _written(self, action: Action) -> dict[str, Any]:
         written = super()._written(action)

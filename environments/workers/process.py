@@ -24,9 +24,9 @@ from schemas.failure import SandboxFailure
 
 PREFIX = "flywheel-worker-"
 END_S = 10.0
-"""How long the end of a process and of all that it started may take before it is killed outright."""
+"""Seconds that the end of a process and its descendants may take before they are killed outright."""
 HEAD = struct.Struct(">II")
-"""Before each message: its number, which the answer has as well, and how many bytes it has."""
+"""Header of each message: its number, which the answer repeats, and its size in bytes."""
 LEAVE_S = 1.0
 """Seconds that a process may take to exit by itself after its end of the socket, so that its own exit status is
 read."""
@@ -100,7 +100,7 @@ class WorkerProcess(OpenEnvSession):
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs and can be asked."""
+        """Whether it runs and accepts requests."""
         return not self._ended and self._process.returncode is None
 
     @property

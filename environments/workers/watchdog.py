@@ -51,7 +51,7 @@ def _become(libc: ctypes.CDLL, command: list[str]) -> None:
 
 
 def _exited(worker: int) -> int | None:
-    """How the worker exited; None while it runs. Others that ended are forgotten."""
+    """The worker's exit status; None while it runs. Other ended children are reaped."""
     with contextlib.suppress(ChildProcessError):
         while True:
             ended, status = os.waitpid(-1, os.WNOHANG)

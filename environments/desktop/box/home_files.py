@@ -11,7 +11,7 @@ MOST_FILES = 500
 MOST_BYTES = 4 << 20
 """Maximum bytes of one file that is read for a verifier."""
 THEN = 1_700_000_000
-"""When the files of a start were last changed, in seconds since 1970: the same for every start."""
+"""Modification time of the initial files, in seconds since 1970: the same for every start."""
 
 
 def set_out(home: Path, files: Iterable[Mapping[str, Any]]) -> None:
@@ -52,5 +52,5 @@ def _file(place: Path, home: Path) -> dict[str, Any]:
             one["content"] = base64.b64encode(place.read_bytes()).decode()
             one["executable"] = bool(place.stat().st_mode & 0o100)
     except OSError:
-        pass  # gone, or not to be read: it has no content then
+        pass  # it does not exist or cannot be read, so it has no content
     return one

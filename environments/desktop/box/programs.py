@@ -18,7 +18,7 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOCAL, ANY = 256, 65535
 """Families of addresses in a file of X's cookies."""
 START_S = 15.0
-"""How long the X server and the window manager may take."""
+"""Seconds that the X server and the window manager may take to start."""
 MOST_OUTPUT = 1 << 20
 """Bytes of a command's output that are returned."""
 

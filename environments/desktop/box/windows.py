@@ -9,11 +9,11 @@ from Xlib.error import XError
 from Xlib.protocol.event import ClientMessage
 
 ANSWER_S = 0.5
-"""How long the owner of the clipboard may take to hand it over."""
+"""Seconds that the owner of the clipboard may take to send its text."""
 PROBE_S = 0.5
-"""How long a window manager may take with a window of ours."""
+"""Seconds that a window manager may take to manage a window of ours."""
 FROM_PAGER = 2
-"""Who asks a window manager for something (EWMH): a pager, which is obeyed."""
+"""Source of requests to a window manager (EWMH): a pager, whose requests are obeyed."""
 
 
 class Windows:
@@ -102,7 +102,7 @@ class Windows:
         self._display.sync()
 
     def pointer(self) -> tuple[int, int]:
-        """Where the pointer is."""
+        """Position of the pointer."""
         at = self._root.query_pointer()
         return at.root_x, at.root_y
 

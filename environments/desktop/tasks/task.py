@@ -61,5 +61,5 @@ def lines(*texts: str) -> bytes:
 
 
 def in_home(argument: str, home: str = HOME) -> str:
-    """An argument of a command, with the home in place of `~`."""
+    """Replaces `~` by the home in an argument of a command."""
     return home + argument[1:] if argument.startswith("~/") or argument == "~" else argument

@@ -52,7 +52,7 @@ class HybridGoal:
     file, and follows links within the sandbox's disks. None: the path must not exist, not even as a link or an
     unreadable file, and its initial content must not be elsewhere in `/work`."""
     names: tuple[str, ...] = ()
-    """Those of `files` whose lines name files: `./` or `/work/` before a name makes no difference."""
+    """Paths of `files` whose lines are file names: `./` or `/work/` before a name makes no difference."""
     folders: tuple[str, ...] = ()
     """Folders that must exist."""
     executable: tuple[str, ...] = ()

@@ -71,7 +71,7 @@ def text(chance: random.Random, low: int = 4, high: int = 9) -> str:
 
 
 def lines(each: Iterable[str]) -> str:
-    """These as lines of a text."""
+    """Joins lines to a text."""
     return "".join(f"{line}\n" for line in each)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from flywheel_worker import Refused
 
 WHEEL_PIXELS, DRAG_MOVES, LONG_MS, WAIT_MS = 265, 4, 1000, 1000
-"""As in the project's own browsers: five notches of 53 pixels of the page, four moves."""
+"""The values of the project's own browsers: five notches of 53 pixels of the page, four moves."""
 AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 KEYS = {
     "enter": "Enter", "tab": "Tab", "space": "Space", "escape": "Escape", "backspace": "Backspace", "delete": "Delete",
@@ -36,7 +36,8 @@ Place = Callable[[str], dict[str, float]]
 
 
 def calls_of(action: dict[str, Any], width: int, height: int, zoom: float = 1.0) -> Calls:
-    """An action as calls of BrowserGym's functions with their arguments; raises Refused for one that it has not.
+    """Translates an action to calls of BrowserGym's functions with their arguments; raises Refused for an unsupported
+    one.
 
     Args:
         action: one of ours.

@@ -24,12 +24,12 @@ from collections.abc import Callable
 from typing import Any
 
 HEAD = struct.Struct(">II")
-"""Before each message: its number, which the answer has as well, and how many bytes it has."""
+"""Header of each message: its number, which the answer repeats, and its size in bytes."""
 SOFT, HARD = "VALIDATION_ERROR", "SESSION_ERROR"
 
 
 class Refused(Exception):
-    """Raised by `step`, before anything was done, for an action that the environment does not have."""
+    """Raised by `step`, before any effect, for an action that the environment does not have."""
 
 
 def shown(
