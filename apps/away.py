@@ -103,7 +103,7 @@ class Away(logging.Filter):
 
 
 class _FlowOutcome:
-    """A flow's own outcome, whatever becomes of telling it to a server."""
+    """The result of a flow, kept even if its report to a server fails."""
 
     def __init__(self, work: Any) -> None:
         self._work = work

@@ -1,7 +1,7 @@
-"""Calls a flow from the command line without Prefect's tracebacks for errors that a person can put right.
+"""Call a flow from the command line without Prefect's tracebacks for errors that the user can fix.
 
-Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again.
-The command line shows it itself: one line for a `FlywheelError`, one traceback for anything else.
+Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again. The
+command line prints it itself: one line for a `FlywheelError`, one traceback for anything else.
 """
 
 import contextlib

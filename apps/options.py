@@ -104,12 +104,12 @@ def task_names(text: str | None) -> list[str] | None:
 
 
 def seed_range(text: str | None) -> tuple[int, int] | None:
-    """The seeds of `A:B`, without B; raises UsageError for anything else."""
+    """Parses the seeds of `A:B`, without B; raises UsageError for anything else."""
     return _range(text, "--seeds", "2000000:2000050")
 
 
 def iteration_range(text: str | None) -> tuple[int, int] | None:
-    """The iterations of `A:B`, without B; those of imports are negative. Raises UsageError for anything else."""
+    """Parses the iterations of `A:B`, without B; imports are negative. Raises UsageError for anything else."""
     return _range(text, "--iterations", "0:3", least=None)
 
 
@@ -127,7 +127,7 @@ def _range(text: str | None, option: str, example: str, least: int | None = 0) -
 
 
 def numbers(text: str | None, option: str) -> list[float] | None:
-    """The numbers of `a,b,c`; raises UsageError for anything else."""
+    """Parses the numbers of `a,b,c`; raises UsageError for anything else."""
     if text is None:
         return None
     try:

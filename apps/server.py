@@ -106,7 +106,7 @@ def _take(lock: TextIO, made: Path) -> None:
     while not made.exists() and time.monotonic() < until:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another's; or no locks on this file system
+        except OSError:  # another process holds the lock; or the file system has no locks
             time.sleep(0.1)
 
 

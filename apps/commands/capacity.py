@@ -1,4 +1,4 @@
-"""`flywheel plan`: whether a training fits on some GPUs, with which knobs, how fast it goes, and the config for it."""
+"""Implement `flywheel plan`: check whether a training fits on some GPUs, choose its knobs, and estimate its speed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +42,7 @@ class TrainingPlan:
     """Memory of the machine for each GPU."""
     parts_gib: dict[str, float]
     moment: str
-    """When a GPU holds most."""
+    """Phase of a step in which a GPU holds most."""
     knobs: dict[str, str]
     """Config keys as `key=value`, and why."""
     tokens_per_s: float
@@ -87,7 +87,7 @@ def plan(
 
 
 def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
-    """The plan.
+    """Makes the plan.
 
     Raises:
         UsageError: the GPUs or an option cannot be read, or a knob is set that the plan chooses.

@@ -33,7 +33,7 @@ def explanation(lake: Lake, task: str) -> list[CurriculumChoice]:
 
 
 def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
-    """The same as JSON."""
+    """The choices as JSON."""
     numbers = {"iteration", "pool", "weight", "successes", "failures", "reason"}
     return {
         "task": found[0].task_id,
@@ -42,7 +42,7 @@ def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
 
 
 def show_explanation(found: list[CurriculumChoice]) -> None:
-    """The same for people."""
+    """Prints the choices."""
     console = out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("iteration", "share", *KINDS, "because"):

@@ -53,11 +53,11 @@ class Policies:
     a: PolicyVersion
     b: PolicyVersion
     config: dict[str, tuple[Any, Any]]
-    """By dotted key."""
+    """Differing values by dotted key."""
     success: Interval
     """Difference B minus A on the tasks and seeds that both were measured on."""
     families: dict[str, Interval]
-    """The same by family of tasks."""
+    """Success difference by family of tasks."""
 
     def both(self, name: str) -> tuple[Any, Any]:
         """A field of both."""
@@ -77,7 +77,7 @@ class VersionComparison:
 
     @property
     def tasks(self) -> dict[str, list[str]]:
-        """Those that only one of the two has trajectories of."""
+        """Tasks that only one of the two has trajectories of."""
         both = self.found.tasks.items()
         added, removed = (
             [task for task, one in both if one.b and not one.a],
@@ -87,7 +87,7 @@ class VersionComparison:
 
     @property
     def families(self) -> dict[str, Shift]:
-        """How success shifted, by family of tasks."""
+        """Shift of success by family of tasks."""
         return {family: _shift(one) for family, one in sorted(self.found.families.items())}
 
     @property

@@ -37,7 +37,7 @@ class Erased:
     with_them: list[str]
     """The removed trajectories that repeat steps of the named ones."""
     policies: dict[str, list[str]]
-    """Whose training read them, by trajectory."""
+    """Policies whose training read them, by trajectory."""
     through: list[str]
     """Policies that were made from those."""
     unknown: list[str]
@@ -47,7 +47,7 @@ class Erased:
     judges: list[str]
     """Judges trained in this lake on pages of them."""
     rows: dict[str, int]
-    """By table."""
+    """Number of rows by table."""
     screenshots: int
     dry_run: bool
 
@@ -159,7 +159,7 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
 
 
 def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
-    """Those of the pictures that another trajectory shows by now."""
+    """The screenshots that another trajectory shows by now."""
     found = set[str]()
     for column in ("screenshot", "next_screenshot"):
         rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
@@ -168,7 +168,7 @@ def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> se
 
 
 def show_forgotten(found: Erased) -> None:
-    """The same for people."""
+    """Prints the result."""
     console = out()
     word = "would be forgotten" if found.dry_run else "forgotten"
     console.print(f"{counted(len(found.trajectories), 'trajectory', 'trajectories')} {word}")

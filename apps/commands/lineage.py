@@ -43,7 +43,7 @@ NAMED = 5
 
 @dataclass(frozen=True, slots=True)
 class Contributor:
-    """Who had a part in the data that a training read: a judge, or the author of an annotation of a kind."""
+    """A source of the data that a training read: a judge, or the author of an annotation of a kind."""
 
     kind: str
     name: str
@@ -60,7 +60,7 @@ class PolicyLineage:
     """Itself, its parent, and so on."""
     checkpoint: str
     trajectories: list[str]
-    """That its training read."""
+    """Trajectories that its training read."""
     by_task: Mapping[tuple[int, str], int]
     """Number of them by iteration and task."""
     by_route: Mapping[str, int]
@@ -88,12 +88,12 @@ class PolicyLineage:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole config that it was made by."""
+        """The whole config of its training."""
         return json.loads(self.row.config)
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         row, link = self.row, {"parent", "iteration", "method", "status", "code"}
         return {
             "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
@@ -120,18 +120,18 @@ class TrajectoryLineage:
     row: Trajectory
     verdicts: list[Verdict]
     thoughts: Mapping[tuple[str, str | None], int]
-    """How many of its steps an author, at a version, wrote."""
+    """Number of its steps with a thought, by author and version."""
     reviews: list[Review]
     policies: list[str]
-    """Whose training read it."""
+    """Policies whose training read it."""
     through: list[str]
-    """That were made from those."""
+    """Policies that were made from those."""
     unknown: list[str]
     """Policies whose training data is no longer known."""
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         return {
             "kind": "trajectory", "trajectory": self.row.trajectory_id, **self.row.model_dump(include=TRAJECTORY),
             "verdicts": [one.model_dump(include=VERDICT) for one in self.verdicts],
@@ -150,12 +150,12 @@ class ForgottenLineage:
 
     @property
     def policies(self) -> list[str]:
-        """Whose training read it."""
+        """Policies whose training read it."""
         return self.row.policies
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         known = self.row.model_dump(include={"reason", "policies", "done", "created_at"})
         return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}
 
@@ -284,7 +284,7 @@ def _of_trajectory(lake: Lake, row: Trajectory) -> TrajectoryLineage:
 
 
 def show_lineage(found: PolicyLineage | TrajectoryLineage | ForgottenLineage) -> None:
-    """The same for people."""
+    """Prints the lineage."""
     match found:
         case PolicyLineage():
             _show_policy(found)

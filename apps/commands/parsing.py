@@ -48,7 +48,7 @@ def parse(
 
 
 def size_of(screen: str) -> tuple[int, int]:
-    """The width and height of `WxH`; raises UsageError for anything else."""
+    """Parses the width and height of `WxH`; raises UsageError for anything else."""
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", screen, re.ASCII)
     width, height = (int(side) for side in found.groups()) if found else (0, 0)
     if not (0 < width <= MOST and 0 < height <= MOST):
@@ -105,7 +105,7 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
 
 
 def replies_of(file: Path) -> Iterator[str]:
-    """The replies of a file, a JSON string or an object with one of `TEXTS` on each line.
+    """Reads the replies of a file, a JSON string or an object with one of `TEXTS` on each line.
 
     Raises:
         UsageError: no such file, or a line that holds no reply; names it.

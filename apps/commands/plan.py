@@ -33,7 +33,7 @@ from tasks.shared.suite import catalog_and_made
 from tasks.watch import last_trained, new_since
 
 BYTES_PER_TRAJECTORY = 15_000
-"""Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
+"""Lake bytes per trajectory of the laptop profile, used until the lake has trajectories."""
 BYTES_PER_POLICY = 10_000_000
 """A checkpoint of the laptop profile."""
 COPIES = 3
@@ -60,7 +60,7 @@ class Plan:
     """The plan of a run."""
 
     tasks: list[str]
-    """Those that are rolled out for data, made ones included."""
+    """Tasks that are rolled out for data, made ones included."""
     held_out: list[str]
     practice: list[str]
     iterations: int
@@ -142,7 +142,7 @@ class RetrainPlan:
     parent: str
     """The policy that it continues."""
     like: str | None
-    """Whose training it repeats."""
+    """The version whose training it repeats."""
     new_steps: int
     """Accepted since the last training."""
     new_decisions: int

@@ -43,19 +43,19 @@ class ChallengerOutcome:
     policy: str
     status: str
     decision: Promotion | None
-    """Whether it is the champion now, why, and the numbers."""
+    """The promotion decision, with its reason and numbers."""
     success: PolicySuccess | None
     """None if it was not measured."""
 
     @property
     def line(self) -> str:
-        """The same in one line."""
+        """The outcome in one line."""
         reason = f": {self.decision.reason}" if self.decision else ""
         return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The outcome as JSON."""
         return {
             "policy": self.policy, "status": self.status, "success": self.success,
             "decision": self.decision and shown(self.decision),
@@ -104,7 +104,7 @@ def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[st
 
 
 def show_measured(measured: "Measured") -> None:
-    """The same for people."""
+    """Prints the measurement."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("task", "success", "", "reward", "trajectories"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")
@@ -215,7 +215,7 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
     """Copies a policy's checkpoint to a new or empty folder and returns its version.
 
     Raises:
-        UsageError: there is no such policy, or the folder holds something.
+        UsageError: there is no such policy, or the folder is not empty.
         CheckpointError: the stored checkpoint is broken.
     """
     row = policy_row(lake, name)

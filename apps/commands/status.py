@@ -48,7 +48,7 @@ KEYS = (
 COLUMNS = ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome")
 WIDTH = 80
 SPARED = ("", "made", "seconds")
-"""Columns that a terminal of less than `WIDTH` characters goes without."""
+"""Columns that a terminal of less than `WIDTH` characters omits."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
@@ -78,7 +78,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
 
 
 def show_status(lake: Lake) -> None:
-    """The same for people, an unfinished iteration included."""
+    """Prints the status, including an unfinished iteration."""
     out().print(view(lake))
 
 

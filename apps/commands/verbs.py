@@ -43,7 +43,7 @@ Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, from A up to and without B.")
 ]
 WATCH_S = 2.0
-"""Seconds from one picture of `flywheel status --watch` to the next."""
+"""Seconds between two updates of `flywheel status --watch`."""
 
 
 def run(
@@ -128,7 +128,7 @@ def report(
 
 
 def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Check browser, storage, versions, disk, memory and cores before anything is spent."""
+    """Check browser, storage, versions, disk, memory and cores before a run starts."""
     from apps.commands.doctor import show_checks
     from tasks.preflight.preflight import examine
 

@@ -34,7 +34,7 @@ class Gathered:
         self._looked = 0.0
 
     def revision(self) -> str:
-        """Another text once anything in the lake's tables is another."""
+        """A text that changes with the lake's tables."""
         with self._lock:
             self._look()
             return "-".join(str(version) for _, version in sorted(self._versions.items()))

@@ -1,4 +1,4 @@
-"""The desk as a web application: its parts put together, and how errors are answered."""
+"""Assemble the desk as a web application, and answer its errors."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress

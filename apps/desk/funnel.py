@@ -1,4 +1,4 @@
-"""The funnel: how many trajectories of each iteration come through to training, and where and why the others do not."""
+"""Count the trajectories of each iteration that reach training, and the reasons of the others by stage."""
 
 from collections import Counter
 

@@ -154,7 +154,7 @@ class LiveSessions:
         return [task for task in tasks_of(self._config, self._lake) if task.split != "held_out"]
 
     def proposers(self) -> list[str]:
-        """Who can propose: the champion first, then the other policies, newest first, then the explorer."""
+        """Names of the proposers: the champion first, then the other policies, newest first, then the explorer."""
         first = champion.policy_version if (champion := champion_if_any(self._lake)) else None
         others = [version for version in reversed(policies(self._lake)) if version != first]
         return [*([first] if first else []), *others, EXPLORER]

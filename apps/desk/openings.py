@@ -19,10 +19,10 @@ OPEN_S = 600.0
 
 
 class Openings:
-    """Safe to share between threads.
+    """The open items; safe to share between threads.
 
     Args:
-        now: seconds of a clock that never goes back.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:

@@ -97,7 +97,7 @@ def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
 
 @cache
 def templates() -> Environment:
-    """The templates; whatever is put into them is text."""
+    """The templates; each value is escaped."""
     folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe

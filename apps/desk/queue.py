@@ -68,7 +68,7 @@ class QueueEntry(_Rated):
     width: int = 1
     height: int = 1
     open_with: str = ""
-    """Who else has it open."""
+    """Name of another person who has it open."""
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> 
 
 
 def looked_at(lake: Lake) -> set[str]:
-    """The trajectories on which some person's decision holds, notes apart."""
+    """The trajectories with a valid decision of a person, notes excluded."""
     rows = lake.read("reviews", ["review_id", "trajectory_id", "decision", "undoes"]).to_pylist()
     undone = {row["undoes"] for row in rows}
     held = (row for row in rows if row["review_id"] not in undone and row["decision"] not in ("undo", "note"))

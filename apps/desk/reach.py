@@ -60,11 +60,11 @@ class Reach:
 
     @classmethod
     def of(cls, config: LakeConfig, back: Callable[[], object]) -> "Reach | None":
-        """That of a lake's store; None for a folder of this machine."""
+        """Makes the tracker of a lake's store; None for a folder of this machine."""
         place = resolve(config)
         if place.local:
             return None
-        files = place.arrow()  # the one client that gives up in seconds, and waits for no lock of the lake's
+        files = place.arrow()  # the only client that fails within seconds, and waits for no lock of the lake
 
         def ask() -> None:
             with explained(place.uri):
@@ -86,7 +86,7 @@ class Reach:
         threading.Thread(target=self._look, name="reach", daemon=True).start()
 
     async def answers(self) -> bool:
-        """Whether it answers now."""
+        """Waits up to `SILENT_S` for an answer of the store; False if it is unreachable."""
         self.look()
         until = time.monotonic() + SILENT_S
         while self._looking and not self.problem and time.monotonic() < until:

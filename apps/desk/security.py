@@ -90,7 +90,7 @@ class DeskGuard:
 
 
 def _foreign(headers: Headers, host: str, changes: bool) -> bool:
-    """Whether the request comes from a page of another site: to change something, or to have a picture of ours."""
+    """Whether the request comes from a page of another site: to change data, or to load a screenshot."""
     site = headers.get("sec-fetch-site", "none")
     if changes:
         origin = headers.get("origin")

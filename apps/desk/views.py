@@ -42,9 +42,9 @@ class StepView(_Shown):
     width: int
     height: int
     thought: str
-    """Its own."""
+    """The step's own thought."""
     thoughts: list[ThoughtView]
-    """Those that were annotated, newest first."""
+    """Annotated thoughts, newest first."""
     action: str | None
     """Canonical JSON."""
     error: str | None
@@ -56,7 +56,7 @@ class StepView(_Shown):
     elements: list[tuple[str, str, tuple[float, float, float, float]]]
     """Name, kind and box (left, top, right, bottom) of the screen's elements."""
     correction: str | None
-    """The newest correction that holds, as canonical JSON."""
+    """The newest valid correction, as canonical JSON."""
     correction_thought: str | None
 
 

@@ -1,4 +1,4 @@
-"""The one desktop that a server of OSWorld's interface shows: started, replaced by a fresh one, and ended."""
+"""Run the one desktop of a server with OSWorld's interface: start it, replace it by a fresh one, and end it."""
 
 import asyncio
 import shlex
@@ -83,7 +83,7 @@ class DesktopMachine:
             await box.close()
 
     async def windows(self) -> list[dict[str, Any]]:
-        """Those that are open."""
+        """The open windows."""
         return (await self.box.ask("windows"))["windows"]
 
     async def window(self, name: str, by_class: bool, strict: bool) -> dict[str, Any] | None:
@@ -120,9 +120,9 @@ class DesktopMachine:
 
 
 def as_command(given: Any, shell: bool) -> list[str] | str:
-    """A command as OSWorld's clients send it: a list of words, or one text; raises ValueError for anything else.
+    """Parses a command of OSWorld's clients: a list of words, or one text; raises ValueError for anything else.
 
-    OSWorld's server hands both to Python's subprocess: of a list for a shell, the first is the script and the rest are
+    OSWorld's server passes both to Python's subprocess: of a list for a shell, the first is the script and the rest are
     its parameters.
     """
     if isinstance(given, str):

@@ -17,7 +17,7 @@ ITERATIONS, FAILING = 100, 50
 
 @dataclass(frozen=True, slots=True)
 class MeasureDrift:
-    """How far a measure moved from the iterations before."""
+    """The shift of a measure from the previous iterations."""
 
     value: float
     success: bool
@@ -40,7 +40,7 @@ class Checked:
     unexpected: int
     """Rows that broke one."""
     drift: dict[str, MeasureDrift]
-    """By measure."""
+    """Shifts by measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Quality:
 
     lake: str
     checked: int
-    """How many iterations there are in all."""
+    """Total number of iterations."""
     older: int | None
     """The next `before`; None if none are older."""
     iterations: list[Checked]

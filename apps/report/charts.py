@@ -10,7 +10,7 @@ from apps.report.gather import EXPLORER, START, Choice, CollectedSuccess, OnTask
 from tasks.shared.status import IterationStatus
 
 Spec = dict[str, Any] | None
-"""As Vega-Lite's JSON."""
+"""A specification as Vega-Lite's JSON."""
 POLICY, EXPLORED, RELAYED, FIXED = "#3b7dd8", "#9a8f80", "#d08a2e", "#3f9d6b"
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
 STAGE_COLOURS = {
@@ -121,7 +121,7 @@ def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) ->
 
 
 def funnel(rows: Sequence[Sieved]) -> Spec:
-    """Where the trajectories of each iteration went."""
+    """The routes of the trajectories of each iteration."""
     parts = [
         {"iteration": label(row.iteration), "route": route, "trajectories": count, "order": place}
         for row in rows
@@ -132,7 +132,7 @@ def funnel(rows: Sequence[Sieved]) -> Spec:
 
 
 def weights(rows: Sequence[Choice]) -> Spec:
-    """How the curriculum shared out the trajectories."""
+    """The curriculum's shares of the trajectories."""
     if not rows:
         return None
     shown = {"iteration", "task", "weight", "pool", "reason"}

@@ -27,7 +27,7 @@ from tasks.shared.training_ledger import LearnedWorth, learned_from_people
 START = "start"
 EXPLORER = "explorer"
 FIXED = "policy, same tasks"
-"""Its rate over the tasks that it is given in every iteration, equally weighed."""
+"""Label of the policy's rate over the tasks that it gets in every iteration, equally weighted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Choice(CurriculumChoice):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """How long a stage of an iteration took."""
+    """The duration of a stage of an iteration."""
 
     iteration: str
     stage: str
@@ -184,7 +184,7 @@ def _kept(row: IterationStatus) -> str:
 
 
 def label(iteration: int) -> str:
-    """How an iteration is called on an axis."""
+    """The label of an iteration on an axis."""
     return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
 
 

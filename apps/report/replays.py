@@ -1,4 +1,4 @@
-"""Picks a few recent trajectories and makes them replayable: pictures as data URIs, actions as marks over them."""
+"""Pick a few recent trajectories and make them replayable: screenshots as data URIs, actions as marks over them."""
 
 import base64
 import io
@@ -48,7 +48,7 @@ class Frame:
     marks: list[ActionPoint]
     thought: str
     action: str
-    """For people."""
+    """Text of the action."""
     error: str
     raw: str
     actor: str
@@ -109,7 +109,7 @@ def _spread(rows: list[Trajectory]) -> list[Trajectory]:
 
 
 def outcome(row: Trajectory) -> str:
-    """How a trajectory ended, in a word."""
+    """The outcome of a trajectory, in a word."""
     if is_environment_failure(row.failure_boundary):
         return "environment"
     return "success" if row.success else "failure"

@@ -1,4 +1,4 @@
-"""How trainings went: a small chart for each measure of `training_steps`, a line for each policy."""
+"""Chart the trainings: a small chart for each measure of `training_steps`, a line for each policy."""
 
 import json
 from collections import Counter

@@ -29,7 +29,7 @@ MOST_OPEN = 1024
 
 
 class TasksAsked(BaseModel):
-    """Which tasks are asked for."""
+    """The requested tasks."""
 
     split: Split = "train"
     index: int | None = None
@@ -134,7 +134,7 @@ async def _next(socket: WebSocket) -> str | None:
 
 
 async def _send(socket: WebSocket, message: Mapping[str, Any]) -> None:
-    with suppress(RuntimeError):  # it has gone
+    with suppress(RuntimeError):  # the client has disconnected
         await socket.send_text(text_of(message))
 
 

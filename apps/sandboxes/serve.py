@@ -71,7 +71,8 @@ def serve_sandboxes(
 
 
 def running(app: object) -> uvicorn.Config:
-    """How it runs. Frames are not compressed: a screenshot is, and it would cost ten times the rest of a step."""
+    """Settings of the server. Frames are not compressed: a screenshot already is, and it would cost ten times the rest
+    of a step."""
     return uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType]
         log_level="warning",

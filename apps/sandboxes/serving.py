@@ -54,7 +54,7 @@ class Serving:
 
     @property
     def sandboxes(self) -> int:
-        """How many episodes run at the same time."""
+        """Number of episodes that run at the same time."""
         return sum(self.pool.sizes.values())
 
     async def take(self, environment: str) -> bool:
@@ -77,7 +77,7 @@ class Serving:
         return [task for task in self.tasks.values() if task.split == split]
 
     def task(self, name: object) -> GuiTask:
-        """A served task by its id, or by its template where only one has it; raises ValueError, naming the nearest."""
+        """Finds a served task by its id, or by a unique template; raises ValueError, naming the nearest."""
         if not isinstance(name, str):
             raise ValueError("`task_id` names no task: write, for example, environment/template")
         having = [task for task in self.tasks.values() if name in (task.task_id, task.template)]

@@ -52,7 +52,7 @@ class _Episode:
     since: float = field(default_factory=time.monotonic)
     steps: int = 0
     until: float | None = None
-    """When it was over."""
+    """Time of its end."""
 
     @property
     def over(self) -> bool:

@@ -24,7 +24,7 @@ SILENT_S = 120
 """Seconds without a heartbeat after which a run counts as dead; runs send one every 30 s."""
 DEAD = "Its process gave no sign of life."
 ANY = "prefect.flow-run.*"
-"""Also a state that a run waits in, whatever it is called: no process has to be alive then."""
+"""Matches every state of a run, including a waiting one of any name, for which no process has to be alive."""
 _NAMED = {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{AFTER} | default('', true) }}}}"}
 """Template of the policy that the event names; empty for an event that names none, such as another program's."""
 HEARTBEAT = "prefect.flow-run.heartbeat"

@@ -56,5 +56,5 @@ def connected() -> Iterator[SyncPrefectClient]:
 
 
 def page_of(flow_run: UUID) -> str:
-    """Where Prefect's page of a run is."""
+    """Address of Prefect's page of a run."""
     return f"{(PREFECT_API_URL.value() or '').removesuffix('/api')}/runs/flow-run/{flow_run}"

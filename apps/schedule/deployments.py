@@ -40,7 +40,7 @@ TURNS = "turns"
 """The queue of runs that roll out or train: one at a time on all workers of the pool together."""
 Schedule = CronSchedule | IntervalSchedule
 NOTE = "deployed.json"
-"""In the work folder: the lakes that were deployed from this project."""
+"""File in the work folder with the lakes that were deployed from this project."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_S = 60
 OF_LAKE, AT = "flywheel.lake.", "lake "
@@ -49,13 +49,13 @@ OF_LAKE, AT = "flywheel.lake.", "lake "
 
 @dataclass(frozen=True, slots=True)
 class WorkPool:
-    """Where the runs of deployments work."""
+    """The settings of deployments' runs: folder, lake and parameters."""
 
     folder: Path
     """Folder of a process pool, which relative paths start from."""
     lake_id: str
     lake: str
-    """Its address."""
+    """The lake's address."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The parameters of every deployment: `config` and `overrides`."""
 
@@ -101,7 +101,7 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
 
 
 def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
-    """Those of ours that are on the server, by name, in the order of `prefect.yaml`."""
+    """Our deployments on the server, by name, in the order of `prefect.yaml`."""
     there = {name: _there(client, name) for name in names()}
     return {name: one for name, one in there.items() if one is not None}
 
