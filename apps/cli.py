@@ -1,4 +1,4 @@
-"""The `flywheel` command: its verbs, and how errors and signals reach a person."""
+"""Assemble the `flywheel` command: its verbs, and the messages of errors and signals."""
 
 import sys
 import traceback

@@ -1,4 +1,4 @@
-"""The options that many verbs share, and how they become a config."""
+"""Define the options that many verbs share, and resolve them to a config."""
 
 import json
 import re

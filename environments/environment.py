@@ -1,6 +1,6 @@
-"""The seam to where agents act: an environment is a kind of sandbox with its tasks, verifiers and config section.
+"""Define an environment: a kind of sandbox with its tasks, verifiers and config section.
 
-One from outside is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
+An external one is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
 registered by dotted paths as well.
 """
 

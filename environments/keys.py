@@ -1,4 +1,4 @@
-"""The keys that an action presses; one that no keyboard has is the policy's failure."""
+"""Parse the keys that an action presses; an unknown key is the policy's failure."""
 
 from schemas.failure import ActionFailure
 from schemas.keyboard import Key, chord, key_named

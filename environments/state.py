@@ -1,4 +1,4 @@
-"""Sandboxes whose state is JSON that can be set and read, and the verifier that compares it with a task's checks."""
+"""Define sandboxes whose state is JSON that can be set and read, and a verifier of a task's checks on it."""
 
 from abc import abstractmethod
 

@@ -1,4 +1,4 @@
-"""Collection alone: the data half of an iteration."""
+"""Collect alone: the data half of an iteration."""
 
 from prefect import State, flow
 

@@ -1,4 +1,4 @@
-"""The upkeep of a lake: few files, and none that no version needs."""
+"""Maintain a lake: merge small files, and remove those that no version needs."""
 
 from prefect import flow
 

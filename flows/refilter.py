@@ -1,4 +1,4 @@
-"""The gates over stored trajectories, without rolling out again."""
+"""Run the gates over stored trajectories, without rolling out again."""
 
 from prefect import flow
 

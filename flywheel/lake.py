@@ -1,4 +1,4 @@
-"""A lake's tables as Polars frames, its SQL views, and its trajectories with pictures."""
+"""Read a lake's tables as Polars frames, its SQL views, and its trajectories with screenshots."""
 
 import io
 import json

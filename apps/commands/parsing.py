@@ -1,4 +1,4 @@
-"""`flywheel parse`: how a reply of a model is read, as anybody can try it, without a lake."""
+"""Implement `flywheel parse`: show how a model's reply is parsed, without a lake."""
 
 import json
 import re

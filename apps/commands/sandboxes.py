@@ -1,5 +1,8 @@
-"""Implement `flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`:
-list leases, list and install environments, and serve our sandboxes to other trainers and policies."""
+"""Implement the commands of sandboxes and environments.
+
+`flywheel sandboxes` lists leases, `flywheel environments` lists and installs environments, and `flywheel
+serve-sandboxes` and `flywheel serve-osworld` serve our sandboxes to other trainers and policies.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -88,8 +91,8 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install an environment's requirements: the web applications that the config names, from a checkout of
-    CUA-Gym-Hub, or the Python of a worker."""
+    """Install the requirements of an environment: the config's web applications, from a checkout of CUA-Gym-Hub, or the
+    Python of a worker."""
     from dataclasses import asdict
 
     from apps.interrupts import ANEW, Interrupts

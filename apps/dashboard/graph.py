@@ -1,4 +1,4 @@
-"""The policies as a graph: a point for each, the edge from its parent, and whether it was champion."""
+"""Draw the policies as a graph: a point for each, the edge from its parent, and whether it was champion."""
 
 from collections.abc import Container
 from urllib.parse import quote

@@ -1,4 +1,4 @@
-"""Think-aloud over HTTP: notes or sound in, words by step out, for the person to edit and to keep as reviews."""
+"""Serve think-aloud over HTTP: notes or sound in, words by step out, which the person edits and stores as reviews."""
 
 import threading
 from typing import Annotated

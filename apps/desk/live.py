@@ -1,4 +1,4 @@
-"""Run live sessions: a policy proposes, a person accepts or overrides, the sandbox continues, and all of it is stored.
+"""Run live sessions: a policy proposes, a person accepts or overrides, and the sandbox continues.
 
 Each decision is written when it is made. When the trajectory has ended, for any reason, it is stored like any other,
 filtered and annotated, and each override becomes a preference. A session without a decision for `desk.idle_s` gives its

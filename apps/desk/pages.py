@@ -1,4 +1,4 @@
-"""The desk for people: pages written on the server, every text escaped."""
+"""Serve the desk's pages, rendered on the server, with every text escaped."""
 
 import json
 from functools import cache

@@ -1,4 +1,4 @@
-"""`flywheel serve` and `flywheel desk`: opens the lake, then answers until it is ended."""
+"""Implement `flywheel serve` and `flywheel desk`: open the lake, then answer requests until a signal."""
 
 import ipaddress
 import os

@@ -1,4 +1,4 @@
-"""Forms as OSWorld's clients send them: fields, and files with their bytes, in either of the two encodings."""
+"""Parse the forms of OSWorld's clients: fields, and files with their bytes, in either of the two encodings."""
 
 import re
 from collections.abc import Mapping

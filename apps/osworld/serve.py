@@ -1,4 +1,4 @@
-"""`flywheel serve-osworld`: starts a desktop, then answers until it is ended."""
+"""Implement `flywheel serve-osworld`: start a desktop, then answer requests until a signal."""
 
 import asyncio
 import shlex

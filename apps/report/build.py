@@ -1,4 +1,4 @@
-"""Writes the report: gathers, draws, and puts everything into one file that needs no network."""
+"""Write the report: gather, draw, and put everything into one file that needs no network."""
 
 import json
 import os

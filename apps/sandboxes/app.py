@@ -1,4 +1,4 @@
-"""The server's pages and its WebSocket, as OpenEnv has them (docs/sandboxes.md)."""
+"""Serve the pages and the WebSocket of OpenEnv's interface (docs/sandboxes.md)."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""`flywheel serve-sandboxes`: starts the pool, then answers until it is ended."""
+"""Implement `flywheel serve-sandboxes`: start the pool, then answer requests until a signal."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Processes that end with this one, however it ends: by a signal, by an error, or killed outright."""
+"""Start processes that end with this one, in any case: a signal, an error, or an outright kill."""
 
 import contextlib
 import signal

@@ -1,4 +1,4 @@
-"""`flywheel up`: a Prefect server, a worker, all deployments and the pages, for as long as this command runs."""
+"""Implement `flywheel up`: run a Prefect server, a worker, all deployments and the pages while the command runs."""
 
 import fcntl
 import json

@@ -1,4 +1,4 @@
-"""One browser that sandboxes live in as pages, and the next one when it dies."""
+"""Host sandboxes as pages of one browser, and replace it when it dies."""
 
 import asyncio
 from collections.abc import Callable, Mapping

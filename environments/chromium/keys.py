@@ -1,4 +1,4 @@
-"""Keys of the keyboard as Chromium takes them."""
+"""Translate keys to Chromium's key events."""
 
 from typing import Any
 

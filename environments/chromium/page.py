@@ -159,8 +159,10 @@ class Page:
         raise SandboxFailure("the browser draws no screenshots")
 
     async def _draw(self, params: Reply) -> Reply:
-        """Draws a frame to the end even if its caller is cancelled: the next frame must not begin before this one is
-        done."""
+        """Draws a frame to the end even if its caller is cancelled.
+
+        The next frame must not begin before this one is done.
+        """
         drawing = asyncio.ensure_future(self._draw_alone(params))
         _heard(drawing)
         return await asyncio.shield(drawing)

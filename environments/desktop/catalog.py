@@ -1,4 +1,4 @@
-"""The desktop's tasks, and the programs that they and the desktop itself need."""
+"""List the desktop's tasks, and the programs that they and the desktop itself need."""
 
 from collections.abc import Mapping
 

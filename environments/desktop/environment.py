@@ -1,4 +1,4 @@
-"""A desktop as an environment: real programs on a real X server, which real input events drive."""
+"""Run a desktop as an environment: real programs on a real X server, with real input events."""
 
 import asyncio
 import shutil

@@ -1,4 +1,4 @@
-"""A desktop of its own for one trajectory: an X server, a window manager and the task's programs."""
+"""Run one trajectory on its own desktop: an X server, a window manager and the task's programs."""
 
 from base64 import b64decode
 from collections.abc import Mapping

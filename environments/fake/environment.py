@@ -1,4 +1,4 @@
-"""The fake environment: tasks for tests that need neither a browser nor a second."""
+"""Define the fake environment: fast tasks for tests, without a browser."""
 
 from collections.abc import Mapping
 from functools import cache

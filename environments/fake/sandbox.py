@@ -1,4 +1,4 @@
-"""A pure Python GUI for tests: coloured buttons drawn with PIL, no browser, the same pixels for the same seed.
+"""Draw a pure Python GUI for tests: coloured buttons, no browser, the same pixels for the same seed.
 
 `click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
 `click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed

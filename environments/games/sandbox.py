@@ -1,4 +1,4 @@
-"""A game in a page: started by a seed and a level; its score, level and end are read from its own JavaScript."""
+"""Run a game in a page: a seed and a level start it; its own JavaScript gives its score, level and end."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""HTML pages of the user's own as an environment: a file is a task, which sets itself up and verifies itself."""
+"""Run the user's own HTML pages as an environment: a file is a task, which sets itself up and verifies itself."""
 
 from collections.abc import Mapping
 from pathlib import Path

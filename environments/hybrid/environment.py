@@ -1,4 +1,4 @@
-"""The hybrid environment (UI-TARS-2's GUI-SDK, arXiv 2509.02544): a browser and a shell over one file system."""
+"""Run the hybrid environment (UI-TARS-2's GUI-SDK, arXiv 2509.02544): a browser and a shell over one file system."""
 
 import asyncio
 import subprocess

@@ -83,8 +83,9 @@ class Files:
         return content
 
     def seen(self, path: str, most: int = MOST_BYTES) -> Seen | None:
-        """Reads the file, folder or link at a path, even if the sandbox's user has no rights to it: they are added for
-        the read and then taken away again.
+        """Reads the file, folder or link at a path, whatever its rights.
+
+        Rights that the sandbox's user lacks are added for the read and then removed.
 
         Returns:
             None only if the path does not exist and none of its folders is a link.

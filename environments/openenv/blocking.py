@@ -1,6 +1,6 @@
-"""The wire's client for code that waits: gymnasium's loops, TRL's tools, a notebook.
+"""Wrap the wire's client for blocking code: gymnasium's loops, TRL's tools, a notebook.
 
-Its loop runs in a thread of its own, so that the server's pings are answered while a model is asked.
+Its event loop runs in a thread of its own, so that the server's pings are answered while a model generates.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Others' environments as environments here: which tasks and seeds they have, and how they are read and written."""
+"""Define external environments: the config of their tasks and seeds, and of the mapping of their messages."""
 
 from abc import abstractmethod
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A task of OSWorld on one of its machines: set up by its steps, acted on by pyautogui, scored by its evaluator."""
+"""Run an OSWorld task on one of its machines: its steps set it up, pyautogui acts, its evaluator scores."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The steps that set an OSWorld task up, as far as they are known here.
+"""Run the supported steps that set up an OSWorld task.
 
 A command's return code fails no step, as in OSWorld: some of its own tasks have commands that end with another than 0.
 """

@@ -1,4 +1,4 @@
-"""Others' environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
+"""Run external environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
 
 import asyncio
 import os

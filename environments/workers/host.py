@@ -1,4 +1,4 @@
-"""One worker's process that a sandbox at a time lives in, and the next one when it dies; and that sandbox."""
+"""Host one sandbox at a time in a worker process, and replace it when it dies."""
 
 import asyncio
 from collections.abc import Mapping

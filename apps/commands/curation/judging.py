@@ -1,4 +1,4 @@
-"""`flywheel judge`: stored trajectories judged again, and the difference as a report."""
+"""Implement `flywheel judge`: judge stored trajectories again, and report the differences."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Tasks with an image viewer."""
+"""Define tasks with an image viewer."""
 
 import io
 import random

@@ -1,4 +1,4 @@
-"""Tasks with the windows themselves: the title of each is a colour, and so is its inside."""
+"""Define tasks with the windows themselves: the title of each is a colour, and so is its inside."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Spreadsheets as CSV: summed, filtered, sorted, grouped, joined."""
+"""Define tasks with spreadsheets as CSV: sum, filter, sort, group, join."""
 
 import random
 from collections.abc import Sequence

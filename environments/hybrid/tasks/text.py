@@ -1,4 +1,4 @@
-"""Text files: counted, sorted, searched, replaced, rewritten."""
+"""Define tasks with text files: count, sort, search, replace, rewrite."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Local linked pages: found, read, and their files downloaded, worked on and uploaded again."""
+"""Define tasks with local linked pages: find and read them, and download, edit and upload their files."""
 
 import random
 
