@@ -96,7 +96,7 @@ def export(
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
-    """The store of a place; S3 is reached as the config's lake is."""
+    """The store of a path; S3 is accessed with the settings of the config's lake."""
     from learning.checkpoint import open_store
     from storage.address import resolve as reach
 

@@ -4,7 +4,7 @@ The sandbox sees the system's programs (`/usr`, read-only) and a few empty folde
 can write to three small file systems in memory (`/work`, `/tmp`, `/dev/shm`), which end with it. It has no network but
 its own loopback, no capabilities and no way to new ones, no further user namespaces, and few system calls (`seccomp`).
 If we are root, its processes run as `nobody`, so they never have more rights than an ordinary user. The kernel limits
-each process; `warden` limits all of them together. No process outlives it: its first process ends with bubblewrap,
+each process; `supervisor` limits all of them together. No process outlives it: its first process ends with bubblewrap,
 which ends with this process even if we are killed outright (`--die-with-parent`).
 
 The host reads and writes its files through a descriptor of `/work` (`files`), never by a path that leads through it.

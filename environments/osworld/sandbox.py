@@ -89,7 +89,7 @@ class OsworldSandbox(Sandbox):
     async def _observe(self, elements: bool) -> Observation:
         try:
             png, *size = png_of(await self._vm.screenshot())
-            if self._size == (0, 0):  # only the first screenshot is decoded here for its size
+            if self._size == (0, 0):  # the rollout decodes the later ones
                 await asyncio.to_thread(decode, png)
             self._size = size[0], size[1]
         except ValueError as error:

@@ -31,7 +31,7 @@ class Contract:
         await self._ask("POST", "/post", sid, {"action": "set", "state": state})
 
     async def put(self, sid: str, state: State) -> None:
-        """Goes on with a session, as a page does; raises SandboxFailure."""
+        """Continues a session, as a page does; raises SandboxFailure."""
         await self._ask("POST", "/post", sid, {"action": "set_current", "state": state})
 
     async def states(self, sid: str) -> tuple[State, State]:
