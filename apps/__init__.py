@@ -1,4 +1,4 @@
-"""What people touch: the command line, the report, the review desk."""
+"""Implement the user interfaces: the command line, the report, the review desk."""
 
 from schemas.heap import look_seldom
 

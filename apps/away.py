@@ -1,4 +1,4 @@
-"""A flow that tells a server of the user's own how it goes, and is no worse off where that goes away meanwhile."""
+"""Run a flow that reports to the user's Prefect server, and continue if that server becomes unreachable."""
 
 import copy
 import logging
@@ -16,20 +16,21 @@ from tasks.running.answering import is_there
 from tasks.running.console import err
 
 BACKGROUND = ("prefect._internal.concurrency", "EventsWorker", "APILogWorker", "prefect.events.clients")
-"""Loggers of what Prefect sends to a server in the background."""
+"""Prefect's loggers of messages sent to a server in the background."""
 END_RETRIES = 2
-"""Of each request with which Prefect tells how a flow ended; six seconds of waiting in all."""
+"""Retries of each request with which Prefect reports a flow's end; they wait six seconds in all."""
 
 
 def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
-    """What a flow returns, also where the configured server went away meanwhile; raises what it raises.
+    """Runs a flow and returns its result, even if the configured server becomes unreachable meanwhile; raises the
+    flow's errors.
 
     Args:
         called: the flow.
         arguments: its arguments.
 
     Raises:
-        httpx.HTTPError: the server refused the flow, or went away before it began.
+        httpx.HTTPError: the server refused the flow, or became unreachable before it began.
     """
     if not isinstance(called, Flow):
         return called(*arguments)
@@ -56,8 +57,8 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
 
 @contextmanager
 def until_away(url: str) -> Iterator["Away"]:
-    """Says once that a server is away, if it goes within, and waits at the end of the process for nothing that it was
-    still to be reported; `url` is its API's."""
+    """Reports once that a server becomes unreachable, and then drops its pending reports at the end of the process;
+    `url` is its API's."""
     away = Away(url)
     before, logging.raiseExceptions = logging.raiseExceptions, False  # of lines that cannot be sent there is no word
     loggers = [logging.getLogger(name) for name in BACKGROUND]
@@ -75,7 +76,8 @@ def until_away(url: str) -> Iterator["Away"]:
 
 
 class Away(logging.Filter):
-    """Says once that the server is away, and drops what Prefect says of every event and line that it cannot send.
+    """Reports once that the server is unreachable, and drops Prefect's messages about events and log lines that it
+    cannot send.
 
     Args:
         url: the server's.
@@ -96,12 +98,12 @@ class Away(logging.Filter):
         """Reports it, once."""
         if not self.reported:
             self.reported = True
-            about = f"The Prefect server at {self._url} went away: what is under way goes on"
+            about = f"The Prefect server at {self._url} became unreachable: current work continues"
             err().print(f"{about}, and its page there lacks the rest.", style="yellow")
 
 
 class _FlowOutcome:
-    """A flow's own outcome, whatever becomes of telling it to a server."""
+    """The result of a flow, kept even if its report to a server fails."""
 
     def __init__(self, work: Any) -> None:
         self._work = work
@@ -109,7 +111,7 @@ class _FlowOutcome:
         self.outcome: tuple[Any, BaseException | None] | None = None
 
     def work(self, *args: Any, **kwargs: Any) -> Any:
-        """Does the flow's work; what follows in this flow, its report, waits for no server that is away."""
+        """Does the flow's work; the following report of this flow does not wait for an unreachable server."""
         try:
             self.outcome = self._work(*args, **kwargs), None
         except Exception as error:

@@ -1,6 +1,6 @@
-"""The console entry: from the first moment on a signal ends the command with its status and one line, not a traceback.
+"""Start the command line. From the start, a signal ends the command with its status and one line, not a traceback.
 
-What `apps.cli` imports takes a quarter of a second, so nothing is imported here that is not built in.
+The imports of `apps.cli` take a quarter of a second, so this module imports only built-in modules.
 """
 
 import os
@@ -12,7 +12,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def main() -> None:
-    """`apps.cli.main`, which heeds signals in its own way once it is there."""
+    """Runs `apps.cli.main`, which handles signals itself once it is imported."""
     for number in SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)

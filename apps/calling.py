@@ -1,7 +1,7 @@
-"""Calls a flow from the command line without Prefect's tracebacks for errors that a person can put right.
+"""Call a flow from the command line without Prefect's tracebacks for errors that the user can fix.
 
-Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again.
-The command line shows it itself: one line for a `FlywheelError`, one traceback for anything else.
+Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again. The
+command line prints it itself: one line for a `FlywheelError`, one traceback for anything else.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from tasks.running.console import caller_says
 
 TWICE = ("Encountered exception", "Finished in state", "Crash detected")
 FAILED, RETRIED = "Task run failed with", " will start "
-"""How Prefect says that a task failed, and that it is tried again."""
+"""Prefect's messages that a task failed, and that it is retried."""
 
 
 class OncePerError(logging.Filter):
@@ -35,16 +35,16 @@ class OncePerError(logging.Filter):
 
 
 def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
-    """What a flow returns; what it raises is raised and logged nowhere else, nor is said here why it ended early.
+    """Runs a flow and returns its result. Its errors are raised, and logged nowhere else; the caller reports an early
+    end.
 
-    A server of the user's own that is away when it begins, or goes away meanwhile, is named in one line, and the flow
-    goes on.
+    If the user's server is unreachable at the start or later, one line names it and the flow continues.
 
     Args:
         flow: its dotted path. It is imported while Prefect's temporary server starts, which takes seconds, too.
         arguments: its arguments.
-        ahead: modules that its first stages would wait seconds for, imported meanwhile too. Not in a thread of their
-            own: of two that import at once, one may be given half a module.
+        ahead: slow modules of its first stages, imported meanwhile as well. Not in a thread of their own: of two
+            threads that import at once, one may get half a module.
 
     Raises:
         FlywheelError: Prefect's temporary server did not start, or died while it did.
@@ -56,9 +56,9 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     module, _, name = flow.rpartition(".")
     called = getattr(importlib.import_module(module), name)
     for other in ahead if server else ():
-        with contextlib.suppress(Exception):  # who needs it reports what fails
+        with contextlib.suppress(Exception):  # the stage that needs it reports the error
             importlib.import_module(other)
-    gc.freeze()  # what was imported stays: no search for garbage goes through it again
+    gc.freeze()  # excludes the imported objects from every later garbage collection
     heed_our_own()
     once = OncePerError()
     handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up
@@ -78,10 +78,10 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
 
 
 def heed_our_own() -> None:
-    """Keeps SIGTERM ours within a flow.
+    """Keeps our handler of SIGTERM within a flow.
 
-    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a
-    task's or a callback's failure and goes on: a run in which sandboxes were busy would not end.
+    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a task's
+    or a callback's failure and continues: a run with busy sandboxes would not end.
     """
     from prefect.utilities import engine
 

@@ -1,4 +1,4 @@
-"""The `flywheel` command: its verbs, and how errors and signals reach a person."""
+"""Assemble the `flywheel` command: its verbs, and the messages of errors and signals."""
 
 import sys
 import traceback
@@ -65,7 +65,8 @@ def main() -> None:
 
 
 def _ended(do: Callable[[], object]) -> Any:
-    """Does it, and says what a person can put right; the exit status, as `sys.exit` takes it."""
+    """Calls `do` and prints the hint of an error that the user can fix; returns the exit status, as `sys.exit` takes
+    it."""
     try:
         do()
     except FlywheelError as error:
@@ -76,7 +77,7 @@ def _ended(do: Callable[[], object]) -> Any:
         if isinstance(error, OSError) and (explanation := of_the_disk(error)):
             return _say(explanation)
         traceback.print_exc()
-        sys.stderr.write(f"flywheel: nobody foresaw this, so the lines above are worth a report; {Interrupts.kept}.\n")
+        sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
         return EXIT_ERROR
     return 0
 

@@ -1,9 +1,9 @@
-"""The process of one run of a deployment: a worker starts `python -m apps.deployed` in place of Prefect's engine.
+"""Run one run of a deployment: a worker starts `python -m apps.deployed` in place of Prefect's engine.
 
-It is that engine, with what every process of ours has: a signal ends it soon and leaves no process behind, also the one
-that the kernel sends where the worker was killed outright; and an error that a person can put right is one line in the
-run's log, not a traceback. A server that goes away ends no work: that goes on, what cannot be reported is dropped, and
-the process ends soon after its last stage.
+It is that engine, with two properties of all our processes. A signal ends it soon and leaves no process behind; the
+kernel also sends one if the worker was killed outright. An error that the user can fix is one line in the run's log,
+not a traceback. If the server becomes unreachable, the work continues, pending reports are dropped, and the process
+ends soon after its last stage.
 """
 
 import ctypes
@@ -19,12 +19,12 @@ from schemas.failure import FlywheelError
 PR_SET_PDEATHSIG = 1
 RETRIES = "PREFECT_CLIENT_MAX_RETRIES"
 MOST_RETRIES = "3"
-"""Of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Hardly any is made but as a
-run begins and ends."""
+"""Retries of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Almost all requests are
+made as a run begins and ends."""
 
 
 class InALine(logging.Filter):
-    """Takes the traceback off what is reported of a `FlywheelError`, which says itself what to do."""
+    """Removes the traceback from log records of a `FlywheelError`, whose message has its own hint."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Shows every record."""

@@ -1,8 +1,8 @@
-"""Sets the environment that every process of ours runs in, before anything heavy is imported.
+"""Set the environment variables of every process of ours, before anything heavy is imported.
 
-Libraries read these variables when they are imported, and child processes inherit them: no telemetry, no model
-hub, threads that do not spin while they wait, and Prefect's own state beside the work folder. What the caller has
-set already stays.
+Libraries read these variables when they are imported, and child processes inherit them: no telemetry, no model hub,
+threads that do not spin while they wait, and Prefect's own state next to the work folder. Variables that the caller has
+set are kept.
 """
 
 import os
@@ -27,15 +27,15 @@ DEFAULTS = {
 
 
 def settle() -> None:
-    """Sets what is not set yet."""
+    """Sets the variables that are not set yet."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
-    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made where it is needed
+    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made when it is needed
     log.settle()
 
 
 def make_prefect_home() -> None:
-    """Makes Prefect's folder: its server does not start, and does not say why, where that is missing."""
+    """Makes Prefect's folder: without it, its server does not start and prints no reason."""
     if folder := os.environ.get("PREFECT_HOME"):
         Path(folder).mkdir(parents=True, exist_ok=True)

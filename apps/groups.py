@@ -1,4 +1,4 @@
-"""Verbs of two words whose first alone means one of them: `flywheel quality` is `flywheel quality show`."""
+"""Define verbs of two words with a default: `flywheel quality` is `flywheel quality show`."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ DEFAULT = "show"
 
 
 class ShownByDefault(TyperGroup):
-    """A group that shows what it is about where no verb of it is named, if it has a verb `show`."""
+    """A group whose verb `show`, if it has one, runs when no verb is named."""
 
     @override
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

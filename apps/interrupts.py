@@ -1,10 +1,10 @@
-"""SIGTERM and Ctrl-C: a command ends soon, with the signal's exit status, one line, and no process left behind.
+"""Handle SIGTERM and Ctrl-C: a command ends soon, with the signal's exit status, one line, and no process left behind.
 
-Both raise KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run:
-what holds something gives it back on the way out. A thread hears of a signal at once, whatever the main thread does
-(`signal.set_wakeup_fd`). It silences what libraries would print of an end that was asked for, raises a signal again
-that was lost on the way, since an exception in a destructor goes nowhere but to `sys.unraisablehook`, which says
-nothing of it, and at last ends the process itself.
+Both raise KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run;
+locks and leases are released on the way out. A thread notices a signal at once, whatever the main thread does
+(`signal.set_wakeup_fd`). It silences the libraries' messages about an intended end. It raises a lost signal again,
+since an exception in a destructor goes only to `sys.unraisablehook`, which prints nothing about it. At last it ends the
+process itself.
 """
 
 import contextlib
@@ -26,24 +26,24 @@ from tasks.running import log
 AGAIN_S = 5.0
 """Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
 LAST_S = 11.0
-"""Seconds after which nothing is waited for any more."""
+"""Seconds after which the process ends without waiting."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 KEPT = "every finished stage and trajectory is kept; the same command goes on from there"
 SERVED = "every decision is kept, and drafts rest in the browser; the same command serves the lake again"
-"""What is said of a command that serves pages."""
+"""The message for a command that serves pages."""
 SPENT_NOTHING = "nothing was begun"
-"""What is said of a command that only looks."""
-ANEW = "what was broken off is built anew by the same command"
-"""What is said of a command that builds."""
+"""The message for a command that only reads."""
+ANEW = "the same command repeats the interrupted build"
+"""The message for a command that builds."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
-"""Ends a progress bar that is cut short: empties its line and shows the cursor."""
+"""Clears an interrupted progress bar: empties its line and shows the cursor."""
 
 
 class Interrupts:
     """The signals of this process. Made in the main thread."""
 
     kept: ClassVar[str] = KEPT
-    """What is said to be kept, where the command that runs is none that goes on."""
+    """The message about the kept work, for a command that does not continue by itself."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -64,7 +64,7 @@ class Interrupts:
         threading.Thread(target=self._watch, name="interrupts", daemon=True).start()
 
     def finish(self) -> NoReturn:
-        """Ends what is left of this process's children, says so in one line, and exits with the signal's status."""
+        """Kills the remaining children of this process, prints one line, and exits with the signal's status."""
         number = self.number or signal.SIGTERM
         self._finishing.acquire()
         children = psutil.Process().children(recursive=True)
@@ -74,7 +74,7 @@ class Interrupts:
         psutil.wait_procs(children, timeout=2)
         text = f"ended by {signal.Signals(number).name}; {self.kept}"
         text = (log.line("warning", text) if log.as_json() else f"flywheel: {text}.") + "\n"
-        with contextlib.suppress(OSError):  # whoever read it may be gone
+        with contextlib.suppress(OSError):  # the reader of the terminal may be gone
             os.write(self._terminal, ((CLEAR if os.isatty(self._terminal) else "") + text).encode())
         os._exit(128 + number)
 
@@ -92,7 +92,7 @@ class Interrupts:
         self.finish()
 
     def _hear(self) -> bool:
-        """Takes note of a signal that has arrived; False if none can come any more. The main thread may be first."""
+        """Records a signal that has arrived; False if none can come any more. The main thread may be first."""
         with self._reading, contextlib.suppress(BlockingIOError):
             heard = os.read(self._heard, 1)
             if self.number is None and heard and heard[0] in SIGNALS:
@@ -101,7 +101,7 @@ class Interrupts:
         return True
 
     def close(self) -> None:
-        """Heeds nothing any more; ends the process if a signal came. A further one while it ends changes nothing."""
+        """Ignores signals from now on; ends the process if one came. A further one while it ends changes nothing."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         self._hear()
@@ -113,9 +113,9 @@ class Interrupts:
 
 
 def unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Says what Python says of an exception in a destructor, but nothing of a signal that met one: it is raised again.
+    """Prints Python's message about an exception in a destructor, except for a signal, which is raised again.
 
-    Half a line of it would stand before ours if the terminal were silenced between its two writes.
+    Otherwise half a line of it would precede ours if the terminal were silenced between its two writes.
     """
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
@@ -132,7 +132,7 @@ def interrupt(_: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def heeded() -> Iterator[None]:
-    """While it lasts, SIGTERM and Ctrl-C end the process as this module says."""
+    """Lets SIGTERM and Ctrl-C end the process as this module describes, while the context lasts."""
     before, hook = {number: signal.getsignal(number) for number in SIGNALS}, sys.unraisablehook
     interrupts = Interrupts()
     interrupts.listen()
@@ -153,7 +153,7 @@ _abandoned = threading.Event()
 
 
 def abandon() -> None:
-    """Waits at the end of this process for nothing that is still under way in the background."""
+    """Makes this process end without waiting for background work."""
     _abandoned.set()
 
 
@@ -167,9 +167,9 @@ def leave(code: Any) -> NoReturn:
 
 
 def ignore() -> None:
-    """Heeds no signal from here on, and says nothing more: all is done, and the interpreter ends.
+    """Ignores all signals and silences standard error from here on: all is done, and the interpreter ends.
 
-    DuckDB's bindings list what is still alive there, which helps nobody.
+    DuckDB's bindings list objects that are still alive there, which helps no user.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)

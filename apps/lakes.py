@@ -1,4 +1,4 @@
-"""What several verbs ask of a lake that is already there."""
+"""Share the queries of several verbs on an existing lake."""
 
 import sys
 
@@ -13,7 +13,7 @@ SHORT = 8
 
 
 def open_lake(config: Config) -> Lake:
-    """The config's lake; raises LakeError where there is none."""
+    """Opens the config's lake; raises LakeError if there is none."""
     return Lake.open(config.lake, create=False)
 
 
@@ -23,7 +23,8 @@ def begun_iterations(lake: Lake) -> list[IterationStatus]:
 
 
 def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
-    """Ids of trajectories, also of forgotten ones, that begin so, in order; none for less than pages show of them."""
+    """Ids of trajectories, including forgotten ones, with this beginning, in order; none for a beginning shorter than
+    on pages."""
     if len(beginning) < SHORT:
         return []
     name = pads.field("trajectory_id")

@@ -1,4 +1,4 @@
-"""The options that many verbs share, and how they become a config."""
+"""Define the options that many verbs share, and resolve them to a config."""
 
 import json
 import re
@@ -48,7 +48,7 @@ def everywhere(
         typer.Option("--log-json", callback=_log_as_json, help="Messages on stderr as JSON, an object a line."),
     ] = False,
 ) -> None:
-    """What may stand before every verb."""
+    """Options that may come before every verb."""
 
 
 def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
@@ -81,12 +81,12 @@ def print_json_line(value: Any) -> None:
 
 
 def say(text: str, err: bool = False) -> None:
-    """One line for people, in which nothing steers their terminal."""
+    """Prints one line without terminal control characters."""
     typer.echo(harmless(text), err=err)
 
 
 def sweep_exports(to: Path) -> None:
-    """Removes what exports to the same place left that were killed, and says so."""
+    """Removes the remains of killed exports to the same place, and reports each."""
     from schemas.atomic_folder import swept
 
     for one in swept(to):
@@ -104,12 +104,12 @@ def task_names(text: str | None) -> list[str] | None:
 
 
 def seed_range(text: str | None) -> tuple[int, int] | None:
-    """The seeds of `A:B`, without B; raises UsageError for anything else."""
+    """Parses the seeds of `A:B`, without B; raises UsageError for anything else."""
     return _range(text, "--seeds", "2000000:2000050")
 
 
 def iteration_range(text: str | None) -> tuple[int, int] | None:
-    """The iterations of `A:B`, without B; those of imports are negative. Raises UsageError for anything else."""
+    """Parses the iterations of `A:B`, without B; imports are negative. Raises UsageError for anything else."""
     return _range(text, "--iterations", "0:3", least=None)
 
 
@@ -127,7 +127,7 @@ def _range(text: str | None, option: str, example: str, least: int | None = 0) -
 
 
 def numbers(text: str | None, option: str) -> list[float] | None:
-    """The numbers of `a,b,c`; raises UsageError for anything else."""
+    """Parses the numbers of `a,b,c`; raises UsageError for anything else."""
     if text is None:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Prefect's server as it is served here: answered only by the names that this machine calls itself.
+"""Serve Prefect's server so that it answers only under this machine's own host names.
 
-It asks nobody who they are, so a browser that is here must not reach it under another site's name that was pointed at
-this machine (DNS rebinding), whose pages would then be of the same origin as the server's.
+It has no authentication. Otherwise a browser on this machine could reach it under another site's name that points at
+this machine (DNS rebinding), and pages of that site would have the server's origin.
 """
 
 from starlette.middleware.trustedhost import TrustedHostMiddleware

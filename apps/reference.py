@@ -1,4 +1,4 @@
-"""The reference pages, written from the code: `python -m apps.reference` rewrites docs/tables.md and docs/config.md."""
+"""Write the reference pages from the code: `python -m apps.reference` rewrites docs/tables.md and docs/config.md."""
 
 from pathlib import Path
 

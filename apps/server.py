@@ -1,7 +1,7 @@
-"""Prefect's temporary server, where no other is configured.
+"""Run Prefect's temporary server if no other is configured.
 
-Prefect starts one by itself, too: in the terminal's process group, where Ctrl-C ends it before the run that it records,
-and not bound to us, so that it outlives a process that is killed. This one hears of signals only through us.
+Prefect also starts one by itself: in the terminal's process group, where Ctrl-C ends it before the run that it records,
+and not bound to us, so that it outlives a killed process. This one gets signals only from us.
 """
 
 import atexit
@@ -26,7 +26,7 @@ from tasks.running.console import err
 
 PATIENCE_S = 120.0
 QUIET = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
-"""What Prefect tells a temporary server: no pages, and settings as they are."""
+"""Settings of a temporary Prefect server: no pages, and final settings."""
 
 SERVE = ("uvicorn", "--app-dir", str(Path(__file__).parent.parent), "--factory", "--lifespan", "on")
 SERVE += ("apps.prefect_app:create_app",)
@@ -98,20 +98,24 @@ class TemporaryServer:
 
 
 def _take(lock: TextIO, made: Path) -> None:
-    """Takes the lock, which is given back when its file is closed or this process ends, unless `made` is there.
+    """Takes the lock, unless `made` exists; it is released when its file is closed or this process ends.
 
-    Goes on without it after a while: whoever has it is starting a server, and gives up after as long.
+    Continues without it after a while: its owner is starting a server, and gives up after the same time.
     """
     until = time.monotonic() + PATIENCE_S
     while not made.exists() and time.monotonic() < until:
         try:
             return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:  # another's; or no locks on this file system
+        except OSError:  # another process holds the lock; or the file system has no locks
             time.sleep(0.1)
 
 
 def server_if_needed() -> TemporaryServer | None:
-    """A server that starts, or None where one is configured and there; says so where that one is away."""
+    """Starts a temporary server unless the configured one answers; prints a line if that one is unreachable.
+
+    Returns:
+        The temporary server, or None if the configured one answers.
+    """
     configured = PREFECT_API_URL.value()
     if not configured:
         return TemporaryServer()

@@ -1,6 +1,7 @@
-"""One process at a time builds in a folder: a file beside it is locked, and a lock ends with its process.
+"""Lock a folder so that one process at a time builds in it. The lock is on a file next to it, and ends with its
+process.
 
-The file stays when all is done: who waits at a file that is deleted and who makes it anew would both hold it.
+The file is never deleted: otherwise one process could hold the deleted file and another a new one of the same name.
 """
 
 import contextlib
@@ -17,17 +18,17 @@ def alone(folder: Path, what: str) -> Generator[None]:
     """Keeps other processes from building in a folder.
 
     Args:
-        folder: where; what holds it is there already.
-        what: what is built, for the error.
+        folder: the folder to build in; its parent exists.
+        what: the thing that is built, for the error.
 
     Raises:
-        FlywheelError: another process builds in it; names that.
-        OSError: no file can be made beside it.
+        FlywheelError: another process builds in it; names that process.
+        OSError: the lock file cannot be created next to the folder.
     """
     folder = folder.resolve()  # by whichever name it is called
     try:
         opened = (folder.parent / f".{folder.name}.lock").open("a+")
-    except PermissionError:  # the folder is ours, what it lies in is not: nothing can be locked there
+    except PermissionError:  # the folder is writable but its parent is not, so no lock file can be made
         yield
         return
     with opened as lock:

@@ -1,9 +1,9 @@
-"""bubblewrap, which keeps what runs in hybrid shells and on desktops apart from this machine (`bwrap`).
+"""Run bubblewrap (`bwrap`), which isolates hybrid shells and desktops from this machine.
 
-What runs in its namespaces ends with it, and it ends with us. But in its start its second process waits for the first,
-and is bound to it only then, so that it waits for ever where the first is killed meanwhile. Whoever ends a start kills
-both (`end`); what a start whose process was killed outright left holds nothing, and is ended by the next process that
-starts something (`sweep`), which knows whose it was by `owned`.
+Processes in its namespaces end with it, and it ends with this process. There is one gap: while it starts, its second
+process waits for the first and is bound to it only later, so it waits for ever if the first is killed meanwhile. `end`
+therefore kills both. A start that is left over from a killed process holds no resources; the next process that starts
+bubblewrap ends it (`sweep`), and recognises it by `owned`.
 """
 
 import contextlib
@@ -22,20 +22,20 @@ OWNER = "FLYWHEEL_OWNER"
 
 
 def bubblewrap(hint: str) -> str:
-    """The program's path; raises FlywheelError with this hint where it is not installed."""
+    """The program's path; raises FlywheelError with this hint if it is not installed."""
     if (found := shutil.which("bwrap")) is None:
         raise FlywheelError("bubblewrap (`bwrap`) is not installed, so nothing can be kept apart.", hint)
     return found
 
 
 def owned() -> tuple[str, ...]:
-    """The options by which a leftover of this process is known: a variable that nothing inside sees."""
+    """The options that mark a start as this process's: a variable that is not visible inside."""
     return ("--setenv", OWNER, str(os.getpid()), "--unsetenv", OWNER)
 
 
 def programs() -> Iterator[tuple[str, ...]]:
-    """The options that bring the folders of programs beside `/usr` in: a link into it, as on most systems, or a folder
-    of its own."""
+    """The options that mount the program folders next to `/usr`: each is a link into it, as on most systems, or a
+    folder of its own."""
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         place = Path("/", name)
         if place.is_symlink():
@@ -52,7 +52,7 @@ def end(process: int) -> None:
 
 @cache
 def sweep() -> None:
-    """Ends what is left of starts whose process was killed; once in a process."""
+    """Ends the leftover starts of killed processes; runs once in a process."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             if process.name() == "bwrap" and _is_left(process.cmdline()):

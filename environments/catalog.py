@@ -1,4 +1,4 @@
-"""Which tasks a config rolls out for data, and which it only evaluates."""
+"""List the tasks that a config rolls out for data, and those that it only evaluates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
@@ -18,8 +18,11 @@ BRING_THEIR_OWN = ("games", "hybrid", "desktop", "webapp")
 
 
 def catalog(config: Config) -> list[GuiTask]:
-    """What `whole_catalog` has, without the tasks of environments that are left out; raises UsageError as that does, or
-    where nothing is left to play."""
+    """Lists the tasks of `whole_catalog` without those of excluded environments.
+
+    Raises:
+        UsageError: as `whole_catalog`, or no task is left to play.
+    """
     tasks, out = whole_catalog(config), left_out(config)
     if all(task.environment in out for task in tasks if task.split == "train"):
         raise UsageError(f"Every task of the suite is of an environment that is left out: {next(iter(out.values()))}")
@@ -27,14 +30,15 @@ def catalog(config: Config) -> list[GuiTask]:
 
 
 def whole_catalog(config: Config) -> list[GuiTask]:
-    """The suite's tasks (split `train`), the held-out and the practice ones, in the config's order; also those of
-    environments that are left out here: what is held out is so everywhere.
+    """Lists the suite's tasks (split `train`), the held-out and the practice ones, in the config's order.
+
+    Tasks of excluded environments are included, since a held-out task is held out everywhere.
 
     Raises:
-        UsageError: no task, a task that no environment has or that several have or that is named twice, a task that is
-            both rolled out and held out, a practice task whose screens list no elements, a verifier that there is none
-            of or that cannot read the task's sandboxes; names the field and the nearest task.
-            Hard tasks and step limits may be of tasks that a narrowed suite leaves out.
+        UsageError: no task; a task that no environment has, that several have or that is named twice; a task that is
+            both rolled out and held out; a practice task whose screens list no elements; a verifier that does not exist
+            or that cannot read the task's sandboxes. It names the field and the nearest task. Hard tasks and step
+            limits may name tasks that a narrowed suite leaves out.
     """
     suite, environments = config.suite, environments_of(config)
     if not suite.tasks:
@@ -57,8 +61,8 @@ def whole_catalog(config: Config) -> list[GuiTask]:
 
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
-    """Tasks by template or id, with the config's step limits; raises UsageError for a name that no environment has,
-    or an optional one that is left out."""
+    """Looks up tasks by template or id, with the config's step limits; raises UsageError for a name that no environment
+    has, or for one of an excluded optional environment."""
     found, out = _tasks(config, environments_of(config), field, names, "train"), left_out(config)
     for task in found:
         if why := out.get(task.environment):
@@ -67,7 +71,8 @@ def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> l
 
 
 def name_in(config: Config, task_id: str) -> str:
-    """What a config calls a task: its template, or its id where several environments have one of that name."""
+    """The name of a task in a config: its template, or its id where several environments have a template of that
+    name."""
     template = task_id.rpartition("/")[2]
     return template if sum(template in one.entries for one in environments_of(config)) == 1 else task_id
 

@@ -1,6 +1,6 @@
-"""The seam to where agents act: an environment is a kind of sandbox with its tasks, verifiers and config section.
+"""Define an environment: a kind of sandbox with its tasks, verifiers and config section.
 
-One from outside is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
+An external one is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
 registered by dotted paths as well.
 """
 
@@ -28,14 +28,14 @@ class Environment(ABC, Generic[Options]):
     """
 
     section: ClassVar[type[EnvironmentConfig]] = EnvironmentConfig
-    """Its keys in the config."""
+    """Class of its config section."""
     verifier: ClassVar[str]
-    """Who verifies its tasks, unless a task says otherwise: a built-in verifier, a dotted path, or `judge`."""
+    """The default verifier of its tasks: a built-in verifier, a dotted path, or `judge`. A task may name another."""
     sandbox_class: ClassVar[type[Sandbox]] = Sandbox
-    """What its sandboxes are; a verifier that reads another class cannot score its tasks."""
+    """Class of its sandboxes; a verifier that reads another class cannot score its tasks."""
     lists_elements: ClassVar[bool] = True
-    """Whether its observations list what is on the screen when they are asked to. Where they do not, the explorer acts
-    at random points, no grounding data is made, and no task can be for practice."""
+    """Whether its observations list screen elements on request. If not, the explorer acts at random points, no
+    grounding data is made, and no task can be for practice."""
 
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config
@@ -47,56 +47,56 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def hosts(self) -> int:
-        """How many hosts its sandboxes live in."""
+        """Number of hosts for its sandboxes."""
         return 1
 
     @property
     @abstractmethod
     def sandboxes(self) -> int:
-        """How many sandboxes each host holds at the same time."""
+        """Number of sandboxes that each host holds at the same time."""
 
     @property
     def spares(self) -> int:
-        """How many more hosts are kept warm, to take the place of one that dies."""
+        """Number of further hosts that are kept warm, to replace one that dies."""
         return 0
 
     @property
     def host_idle_s(self) -> float | None:
-        """A host in which nothing was leased for so long is ended until there is need of it; None: it is kept."""
+        """Seconds without a lease after which a host is ended until it is needed again; None: it is kept."""
         return None
 
     @abstractmethod
     def host(self) -> Host:
-        """A new host for its sandboxes; raises FlywheelError if there is none to be had."""
+        """A new host for its sandboxes; raises FlywheelError if none is available."""
 
     @property
     def lineage(self) -> str | None:
-        """Where its tasks come from, with the version."""
+        """Origin of its tasks, with the version."""
         return None
 
     @property
     def world(self) -> World | None:
-        """What new tasks can be made of; None where its sandboxes cannot be set to a state."""
+        """Description of the world that new tasks are made from; None if its sandboxes cannot be set to a state."""
         return None
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of its linked pages, where `world` has a site: what made tasks cost is measured on it."""
+        """The layout of its linked pages, where `world` has a site; the cost of made tasks is measured on it."""
         return None
 
     def probes(self) -> Sequence[Probe]:
-        """What it needs of this machine."""
+        """Its requirements on this machine."""
         return ()
 
     @property
     @final
     def size(self) -> int:
-        """How many trajectories it runs at the same time."""
+        """Number of trajectories that it runs at the same time."""
         return self.hosts * self.sandboxes
 
     @final
     def task(self, template: str, split: Split = "train", max_steps: int | None = None) -> GuiTask:
-        """The task of a template that there is; `max_steps` in place of the catalog's."""
+        """The task of an existing template; `max_steps` replaces the catalog's."""
         entry = self.entries[template]
         return GuiTask(
             task_id=f"{self.name}/{template}",

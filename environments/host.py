@@ -1,4 +1,4 @@
-"""What sandboxes live in: a browser that may die and is then replaced, or nothing at all."""
+"""Define the host of sandboxes: a browser that is replaced when it dies, or no process at all."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -11,7 +11,7 @@ class Host(ABC):
     """Makes sandboxes while it is alive; `revive` makes it alive again."""
 
     leases: int = 0
-    """How many sandboxes are leased in it now."""
+    """Number of current leases in it."""
 
     @property
     @abstractmethod
@@ -20,16 +20,23 @@ class Host(ABC):
 
     @property
     def memory_mb(self) -> float | None:
-        """What its processes hold of this machine's memory, in MB; None where it has none of its own."""
+        """Resident memory of its processes, in MB; None if it has no processes of its own."""
         return None
 
     async def healthy(self) -> bool:
-        """Whether it still answers; what does not is closed, and begun again."""
+        """Checks that it still answers; a host that does not is closed and started again."""
         return self.alive
 
     @abstractmethod
     async def revive(self) -> bool:
-        """Brings it to life if it is not; says whether a dead one was replaced. Raises SandboxFailure."""
+        """Starts it if it is not alive.
+
+        Returns:
+            Whether a dead host was replaced.
+
+        Raises:
+            SandboxFailure: it does not start.
+        """
 
     @abstractmethod
     def sandbox(self) -> Sandbox:
@@ -42,7 +49,7 @@ class Host(ABC):
 
 @final
 class NoHost(Host):
-    """For sandboxes that need nothing to live in: always alive."""
+    """The host of sandboxes without a process of their own: always alive."""
 
     def __init__(self, make: Callable[[], Sandbox]) -> None:
         self._make = make

@@ -1,11 +1,11 @@
-"""The keys that an action presses; one that no keyboard has is the policy's failure."""
+"""Parse the keys that an action presses; an unknown key is the policy's failure."""
 
 from schemas.failure import ActionFailure
 from schemas.keyboard import Key, chord, key_named
 
 
 def keys_of(expression: str) -> list[Key]:
-    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for one that no keyboard has."""
+    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for an unknown key."""
     try:
         return chord(expression)
     except ValueError as error:

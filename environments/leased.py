@@ -1,4 +1,4 @@
-"""Which sandboxes this process has leased at this moment."""
+"""List the sandboxes that this process currently leases."""
 
 import itertools
 import os
@@ -9,31 +9,31 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Leased(BaseModel):
-    """A sandbox that is in use."""
+    """A leased sandbox."""
 
     model_config = ConfigDict(frozen=True)
 
     host: str = Field(default_factory=socket.gethostname)
     """The machine's name."""
     process: int = Field(default_factory=os.getpid)
-    """Who leased it there."""
+    """Process that leased it, on that host."""
     lease: int = 0
     """Counted from 1 in each process."""
     environment: str
     kind: str = ""
-    """Of that environment, such as `miniwob` or `desktop`."""
+    """Kind of that environment, such as `miniwob` or `desktop`."""
     task_id: str
     seed: int
     trajectory_id: str = ""
-    """What is rolled out in it; empty where it is leased for something else."""
+    """The trajectory that is rolled out in it; empty if it is leased for another purpose."""
     since: float
-    """When the lease began, in seconds since 1970."""
+    """Start of the lease, in seconds since 1970."""
     silent_s: float = 0.0
-    """For how long its holder has asked nothing of it."""
+    """Seconds since the last request of its owner."""
     host_mb: float | None = None
-    """What its host, such as a browser, holds of the memory; other sandboxes may live in it. None where it has none."""
+    """Memory of its host, such as a browser, in MB; other sandboxes may share it. None if it has no host process."""
     own_mb: float | None = None
-    """What processes of its own hold beside that, such as a desktop's or a shell's. None where it has none."""
+    """Memory of its own processes, such as a desktop's or a shell's, in MB, without the host's. None if it has none."""
 
 
 _held: dict[int, Callable[[], Leased]] = {}
@@ -44,7 +44,7 @@ def list_lease(shown: Callable[[int], Leased]) -> int:
     """Lists a lease until `unlist_lease`.
 
     Args:
-        shown: what it is now, given its number.
+        shown: returns the lease's current state, given its number.
 
     Returns:
         The number.
@@ -55,10 +55,10 @@ def list_lease(shown: Callable[[int], Leased]) -> int:
 
 
 def unlist_lease(number: int) -> None:
-    """Takes a lease off the list, if it is there."""
+    """Removes a lease from the list, if it is there."""
     _held.pop(number, None)
 
 
 def leased_now() -> tuple[Leased, ...]:
-    """Those of this process, the oldest first."""
+    """The leases of this process, the oldest first."""
     return tuple(shown() for shown in _held.copy().values())

@@ -1,8 +1,8 @@
-"""The leases of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
+"""Lease the sandboxes of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
 
-A host that dies takes only its own leases with it: a warm spare takes its place, and it is begun anew behind it. A
-lease whose holder asks nothing for long is reclaimed, a host that nothing was leased in for long rests until there is
-need of it, and who comes when all is leased waits for the next that is given back, in turn.
+The death of a host ends only its own leases: a warm spare takes its place and the host is restarted in the background.
+A lease without requests for too long is reclaimed. A host without leases for too long is stopped until it is needed. A
+caller that finds every sandbox leased waits in line for the next that is returned.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from schemas.failure import EnvironmentDown, SandboxFailure
 from schemas.tables.task import GuiTask
 
 STARTS = 3
-"""How often a host is started before nothing begins."""
+"""Attempts to start the first host before the environment counts as down."""
 TEND_S = 5.0
-"""Between two looks at what is leased and at the hosts."""
+"""Seconds between two checks of the leases and the hosts."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class PoolMetrics:
     restarts: int = 0
     """Dead hosts that were replaced."""
     reclaimed: int = 0
-    """Leases whose holder asked nothing for too long."""
+    """Leases reclaimed because their owner sent no request for too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,25 +52,25 @@ class _Lease:
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    """A host, and what it is used for."""
+    """A host and its usage."""
 
     host: Host
     wanted: bool = False
-    """Whether it is to be alive: it was begun, and does not rest."""
+    """Whether it should be alive: it was started, and is not stopped for idleness."""
     idle_since: float = 0.0
     reviving: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
 
 class Leases:
-    """Sandboxes of one environment to lease, as many at a time as its size.
+    """Leases the sandboxes of one environment, at most its size at a time.
 
     Args:
-        environment: what they are of.
-        metrics: is counted up.
+        environment: the environment of the sandboxes.
+        metrics: counters, which it increments.
         clock: seconds.
 
     Raises:
-        FlywheelError: the environment needs a host that is not to be had.
+        FlywheelError: the environment needs a host that is not available.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Leases:
                 return
             except SandboxFailure as failure:
                 if tries == STARTS:
-                    hint = "`flywheel doctor` looks at what is needed. The same command then goes on."
+                    hint = "`flywheel doctor` checks the requirements. The same command then goes on."
                     raise EnvironmentDown(
                         f"No sandbox starts, tried {STARTS} times: {failure.reason}.", hint
                     ) from failure
@@ -161,7 +161,7 @@ class Leases:
             self._free.release()
 
     async def tend(self) -> None:
-        """One look: reclaims what nobody uses, replaces hosts that died or hang, ends those that are idle."""
+        """Runs one check: reclaims unused leases, replaces dead or hanging hosts and stops idle ones."""
         limit_s = self._environment.config.lease_s
         for one in [one for one in self._held if one.sandbox.silent_s > limit_s]:
             self._metrics.reclaimed += 1
@@ -177,11 +177,11 @@ class Leases:
     async def _tend_for_ever(self) -> None:
         while True:
             await asyncio.sleep(TEND_S)
-            with contextlib.suppress(SandboxFailure):  # what died is looked at again the next time
+            with contextlib.suppress(SandboxFailure):  # the next check tries a dead host again
                 await self.tend()
 
     def _replace_dead(self) -> None:
-        """Puts a warm spare in the place of each dead host, and begins the dead behind it."""
+        """Replaces each dead host with a warm spare, and restarts the dead one in the background."""
         for number, place in enumerate(self._places):
             if not place.wanted or place.host.alive:
                 continue
@@ -194,7 +194,7 @@ class Leases:
                 place.reviving = asyncio.create_task(self._revive_behind(place))
 
     async def _revive_behind(self, place: _Place) -> None:
-        with contextlib.suppress(SandboxFailure):  # whoever leases next tries it again, and is told
+        with contextlib.suppress(SandboxFailure):  # the next lease tries it again and gets the error
             await self._revive(place)
 
     async def _revive(self, place: _Place) -> None:
@@ -202,7 +202,7 @@ class Leases:
         self._metrics.restarts += await place.host.revive()
 
     async def _rest(self) -> None:
-        """Ends hosts in which nothing was leased for long, but for one."""
+        """Stops hosts without a lease for too long, except one."""
         limit_s, now = self._environment.host_idle_s, self._clock()
         if limit_s is None:
             return
@@ -245,6 +245,6 @@ class Leases:
         return _Lease(host, sandbox)
 
     def _place(self) -> _Place:
-        """Where the next sandbox goes: the emptiest of the hosts that live, or one more where they are full."""
+        """The host for the next sandbox: the emptiest living one, or another one if these are full."""
         room = [place for place in self._places if place.host.leases < self._environment.sandboxes]
         return min(room, key=lambda place: (not place.host.alive, place.host.leases))

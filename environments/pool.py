@@ -1,7 +1,7 @@
-"""The pool of sandboxes: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
+"""Lease sandboxes from a pool: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
 
-It holds several environments at once, each with its own hosts, its own size and its own time limits; a task is leased
-a sandbox of its own environment.
+It holds several environments at once, each with its own hosts, size and time limits; a task gets a sandbox of its own
+environment.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ class SandboxPool:
     """Sandboxes of these environments to lease."""
 
     def __init__(self, environments: Iterable[Environment[Any]]) -> None:
-        """Raises FlywheelError if an environment needs a host (a browser) that is not to be had."""
+        """Raises FlywheelError if an environment needs a host (a browser) that is not available."""
         self.metrics = PoolMetrics()
         self._leases = {environment.name: Leases(environment, self.metrics) for environment in environments}
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many sandboxes can be leased at the same time, by environment."""
+        """Maximum number of simultaneous leases, by environment."""
         return {name: leases.size for name, leases in self._leases.items()}
 
     async def start(self) -> None:
@@ -48,12 +48,12 @@ class SandboxPool:
         await self.close()
 
     def lease(self, task: GuiTask, seed: int, trajectory_id: str = "") -> AbstractAsyncContextManager[Sandbox]:
-        """A sandbox in which `task` with `seed` has been started; it is stopped on the way out.
+        """Leases a sandbox in which `task` with `seed` has been started; stops it on exit.
 
         Args:
-            task: of one of these environments.
-            seed: of the task.
-            trajectory_id: what is rolled out in it, for the list of what is leased.
+            task: a task of one of these environments.
+            seed: seed of the task.
+            trajectory_id: the trajectory that is rolled out in it, for the list of leases.
 
         Raises:
             SandboxFailure: no box could be started, or the box died while it was leased.

@@ -1,11 +1,10 @@
-"""The processes of a host: what they hold of this machine's memory."""
+"""Measure the memory of a host's processes."""
 
 import psutil
 
 
 def memory_mb(pid: int) -> float:
-    """What a process and all that it started have in memory, in MB (resident; shared pages count in each); 0 when it
-    is gone."""
+    """Resident memory of a process and its descendants, in MB (shared pages count in each); 0 when it is gone."""
     try:
         first = psutil.Process(pid)
         all_of_them = [first, *first.children(recursive=True)]

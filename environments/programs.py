@@ -1,4 +1,4 @@
-"""Programs that build something here: each ends with this process, and says why where it fails."""
+"""Run programs that build something here. Each ends with this process and reports the reason of a failure."""
 
 import contextlib
 import os
@@ -15,11 +15,12 @@ from schemas.children import theirs
 from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20
-"""Bytes on a disk; where no more are left after a program failed, that is taken for why: not every program says it."""
+"""Free bytes of a disk. If fewer are free after a program failed, the full disk is reported as the reason, since not
+every program prints it."""
 
 
 def asked(command: Sequence[str], limit_s: float) -> str:
-    """What a program that ends soon prints; where it does not, what it started is ended with it.
+    """Returns the output of a short-lived program; a program that is not done in time ends with its descendants.
 
     Raises:
         OSError: it cannot be started.
@@ -50,14 +51,14 @@ def run(
     """Runs a program to its end.
 
     Args:
-        command: the program's path, and its arguments.
-        folder: where it runs.
-        limit_s: how long it may take.
-        heard: gets each line that it prints.
-        variables: its environment; this process's if not given.
+        command: path of the program, and its arguments.
+        folder: its working directory.
+        limit_s: time limit in seconds.
+        heard: is called with each line that it prints.
+        variables: its environment variables; this process's if not given.
 
     Raises:
-        FlywheelError: it took longer, or failed; with what it said of that, and the disk if that is full.
+        FlywheelError: it took longer, or failed; quotes its output, and names the disk if that is full.
     """
     tied = [*watchdog.tied(), *command]
     name = " ".join([Path(command[0]).name, *command[1:2]])
@@ -96,7 +97,7 @@ def run(
 
 
 def _failure(name: str, folder: Path, lines: Sequence[str]) -> FlywheelError:
-    """Why a program failed, by what it printed."""
+    """Builds the error of a failed program from its output."""
     message = next((line for line in lines if "error" in line.lower()), lines[-1] if lines else "")
     after = lines[lines.index(message) + 1 : lines.index(message) + 2] if message else []
     problem = f"`{name}` failed: {' '.join([message, *after])[:300]}"
@@ -106,11 +107,11 @@ def _failure(name: str, folder: Path, lines: Sequence[str]) -> FlywheelError:
 
 
 def _full(folder: Path, lines: Sequence[str]) -> str:
-    """Says that a program that failed had too little space, in its folder or for what is temporary; else nothing.
+    """Describes a lack of disk space in the failed program's folder or the temporary one; empty if there is none.
 
-    What was temporary is gone by now, so that some space is there again.
+    The program's temporary files are gone by then, so some space is free again.
     """
-    with contextlib.suppress(OSError):  # a folder that is gone, or no place at all for what is temporary
+    with contextlib.suppress(OSError):  # the folder may be gone, or there may be no temporary folder
         for place in (folder, Path(tempfile.gettempdir())):
             if (free := shutil.disk_usage(place).free) < FULL_BELOW:
                 return f"The disk is full, with {free / 1e6:.1f} MB left in {place}"

@@ -1,4 +1,4 @@
-"""Which environments and verifiers there are, and those that a config or a task names."""
+"""List the environments and verifiers, and make those that a config or a task names."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -57,7 +57,7 @@ def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> l
 
 
 def require(environments: Iterable[Environment[Any]]) -> None:
-    """Raises FlywheelError for what this machine lacks for one of them."""
+    """Checks that this machine can run each environment; raises FlywheelError that names the missing requirement."""
     for probe in (probe for one in environments for probe in one.probes() if probe.required):
         probe.examine()
 
@@ -69,7 +69,7 @@ def usable(config: Config) -> list[Environment[Any]]:
 
 
 def left_out(config: Config) -> dict[str, str]:
-    """The optional environments of a config that this machine lacks something for: why, by their names."""
+    """The optional environments of a config that this machine cannot run, each with the missing requirement."""
     optional = [one for one in environments_of(config) if one.config.optional]
     lacking = {one.name: lack_of(one.name, one.config.kind, one.config.model_dump_json()) for one in optional}
     return {name: lack for name, lack in lacking.items() if lack}
@@ -77,12 +77,14 @@ def left_out(config: Config) -> dict[str, str]:
 
 @cache
 def lack_of(name: str, kind: str, section: str) -> str:
-    """What this machine lacks for an environment, empty for nothing; asked once in a process, whose suite stays as
-    it is, and again before it counts as lacking: a machine may be busy.
+    """Describes the requirement of an environment that this machine lacks; empty if it lacks none.
+
+    The answer is cached for the process, whose suite does not change. A lack is checked twice before it counts, since
+    the machine may be busy.
 
     Args:
-        name: of its section.
-        kind: as the section has it.
+        name: name of its section.
+        kind: kind in the section.
         section: as JSON.
     """
     known = ENVIRONMENTS.class_of(kind)
@@ -98,17 +100,17 @@ def lack_of(name: str, kind: str, section: str) -> str:
 
 
 def size_of(environments: Iterable[Environment[Any]]) -> int:
-    """How many trajectories they run at the same time, all together."""
+    """Number of trajectories that they run at the same time, all together."""
     return sum(environment.size for environment in environments)
 
 
 @cache
 def verifier_of(name: str, key: str = "") -> Verifier | None:
-    """A task's verifier; None where a judge scores its trajectories.
+    """A task's verifier; None if a judge scores its trajectories.
 
     Args:
-        name: as the task has it.
-        key: where the config names it, if it does.
+        name: name of the verifier in the task.
+        key: the config key of the name, if there is one.
 
     Raises:
         UsageError: there is no such verifier.

@@ -1,8 +1,9 @@
-"""The seam between a policy and where it acts: one sandbox, one task, one seed, one final lifecycle.
+"""Define the interface between a policy and its environment: one sandbox, one task, one seed, one final lifecycle.
 
 `start`, then any number of `observe`, `perform` and `verify`, at most one `conclude`, then `stop`. The public methods
-are final: they keep the time and turn a hung sandbox into a `SandboxFailure`, and so any error that nobody foresaw; an
-environment writes the underscored ones. So nothing that a page answers or a policy does ends more than its trajectory.
+are final: they enforce time limits and turn a hung sandbox or an unexpected error into a `SandboxFailure`. An
+environment implements the underscored ones. So an answer of a page or an action of a policy ends at most its own
+trajectory.
 """
 
 import asyncio
@@ -45,17 +46,17 @@ class Sandbox(ABC):
     @property
     @final
     def silent_s(self) -> float:
-        """Seconds since its holder last asked something of it and got an answer; 0 while it is answering."""
+        """Seconds since the last answered request of its owner; 0 while it is answering."""
         return 0.0 if self._asking else self.clock() - self._asked
 
     @property
     def memory_mb(self) -> float | None:
-        """What processes of its own hold of this machine's memory, in MB, beside its host's; None where it has none."""
+        """Memory of its own processes on this machine, in MB, without its host's; None if it has none."""
         return None
 
     @final
     async def start(self, task: GuiTask, seed: int) -> None:
-        """Brings the task up; the same task and seed always look the same.
+        """Starts the task; the same task and seed always look the same.
 
         Raises:
             SandboxFailure: the box died, hung, or could not show the task.
@@ -65,12 +66,12 @@ class Sandbox(ABC):
 
     @final
     async def observe(self, elements: bool = False) -> Observation:
-        """What the screen shows now, of whatever size, with its elements if asked and there are any.
+        """Captures the screen, at any size, and lists its elements if asked and available.
 
-        Its picture is a plain PNG (`schemas.picture`), whatever the environment drew.
+        The screenshot is a plain PNG (`schemas.picture`), whichever format the environment produced.
 
         Raises:
-            SandboxFailure: the box died or hung, or shows no picture.
+            SandboxFailure: the box died or hung, or returned no screenshot.
         """
         seen = await self._in_time(self._observe(elements), "screenshot")
         if is_plain(seen.png):
@@ -83,10 +84,12 @@ class Sandbox(ABC):
 
     @final
     async def perform(self, action: Action) -> str | None:
-        """Performs one action and lets the page react. `finished` and `call_user` touch nothing: `conclude` takes them.
+        """Performs one action and lets the page react. `finished` and `call_user` change nothing here; they go to
+        `conclude`.
 
         Returns:
-            Why the action came to nothing, where the environment says so and goes on; None where it was performed.
+            The reason that the action had no effect, if the environment reports one and continues; None if it was
+            performed.
 
         Raises:
             ActionFailure: this environment cannot perform such an action, which ends the trajectory.
@@ -100,13 +103,13 @@ class Sandbox(ABC):
 
     @final
     async def conclude(self, action: Finished | CallUser) -> None:
-        """Tells the environment how the policy ends the trajectory, once, before the last verdict; raises as `perform`
+        """Passes the policy's final action to the environment, once, before the last verdict; raises as `perform`
         does."""
         await self._in_time(self._conclude(action), action.type)
 
     @final
     async def verify(self, verifier: Verifier) -> Outcome:
-        """What a verifier reads from the box now.
+        """Runs a verifier on the current state of the box.
 
         Raises:
             SandboxFailure: the box died or hung.
@@ -116,14 +119,14 @@ class Sandbox(ABC):
 
     @final
     async def stop(self) -> None:
-        """Gives everything back before it returns; never raises for a box that is gone, and may be called again."""
+        """Releases all resources before it returns; never raises for a box that is gone, and may be called again."""
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._give_back())
         await asyncio.shield(self._stopping)
 
     @final
     async def reclaim(self, why: str) -> None:
-        """Stops it while it is leased: whatever its holder still asks of it is a SandboxFailure that says why."""
+        """Stops it while it is leased: each later request of its owner raises a SandboxFailure with the reason."""
         self._reclaimed = why
         await self.stop()
 
@@ -154,7 +157,7 @@ class Sandbox(ABC):
     async def _give_back(self) -> None:
         try:
             await self._ended()
-        except Exception as error:  # what it came to is known by now, and the next lease is another sandbox
+        except Exception as error:  # the outcome is already recorded, and the next lease gets another sandbox
             logging.getLogger(__name__).warning(_unforeseen("stop", error))
 
     async def _ended(self) -> None:
@@ -179,14 +182,14 @@ class Sandbox(ABC):
     async def _stop(self) -> None: ...
 
     async def _conclude(self, action: Finished | CallUser) -> None:
-        """For environments that score an answer, or the word that a task cannot be done."""
+        """Handles the final action, for environments that score an answer, or the report that a task cannot be done."""
         return
 
     async def _abandon(self) -> None:
-        """Called when the box hangs: ends what may hang with it."""
+        """Ends the processes that may hang with the box; called when it hangs."""
         return
 
 
 def _unforeseen(what: str, error: Exception) -> str:
-    """The reason that names an error of a sandbox's own code, or of what it was answered."""
+    """The reason for a failure that names an unexpected error of the sandbox's own code, or of an answer it got."""
     return storable(f"{what}: {type(error).__name__}: {error}"[:_LONGEST_REASON])

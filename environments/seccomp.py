@@ -1,13 +1,12 @@
-"""What no process in a hybrid jail, or on a desktop, may ask of the kernel, as the BPF programs that `bwrap --seccomp`
-loads.
+"""Build the BPF programs for `bwrap --seccomp` that refuse system calls in a hybrid sandbox or on a desktop.
 
-Sockets are made of four families only (`SOCKETS`): a network namespace does not hold them all, AF_VSOCK for one leads
-from each of them to the host of a virtual machine. On a desktop that is all (`sockets`), since its X server and its
-programs need some of the rest. In a jail more is refused (`program`). An unprivileged namespace takes most rights away
-already; this takes what is left and no task needs: other processes' memory, further namespaces and mounts, memory that
-no limit counts (memfd, System V), and parts of the kernel in which many ways out were found (io_uring, bpf, perf,
-userfaultfd, keys). A refused call answers EPERM; `clone3`, whose flags a filter cannot see, answers ENOSYS, and the C
-library falls back to `clone`.
+Sockets are limited to four families (`SOCKETS`), since a network namespace does not contain every family: AF_VSOCK, for
+one, connects any namespace to the host of a virtual machine. A desktop gets no other limit (`sockets`), because its X
+server and its programs need some of the other calls. A hybrid sandbox refuses more (`program`). An unprivileged
+namespace already drops most rights; this removes the remaining ones that no task needs: other processes' memory,
+further namespaces and mounts, memory that no limit counts (memfd, System V), and parts of the kernel with a history of
+escapes (io_uring, bpf, perf, userfaultfd, keys). A refused call answers EPERM; `clone3`, whose flags a filter cannot
+see, answers ENOSYS, and the C library falls back to `clone`.
 
 Layouts are those of linux/seccomp.h and linux/filter.h, numbers those of the kernel's tables of system calls.
 """
@@ -95,7 +94,8 @@ REFUSED: dict[str, tuple[int, int]] = {
 
 
 def program(machine: str = "") -> bytes:
-    """A jail's filter for a machine (this one, if none is named); empty for one whose numbers are not known here."""
+    """A hybrid sandbox's filter for a machine type (this machine's by default); empty for a type without known
+    numbers."""
     return _filter(machine, REFUSED)
 
 

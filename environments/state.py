@@ -1,4 +1,4 @@
-"""Sandboxes whose state is JSON that can be set and read, and the verifier that compares it with a task's checks."""
+"""Define sandboxes whose state is JSON that can be set and read, and a verifier of a task's checks on it."""
 
 from abc import abstractmethod
 
@@ -10,10 +10,10 @@ from schemas.world import Setup, State, score
 
 
 class StatefulSandbox(Sandbox):
-    """A sandbox that a `Setup` brings to its initial state."""
+    """A sandbox whose initial state a `Setup` sets."""
 
     setup: Setup | None = None
-    """Of the task that was started in it; None where it has a reward of its own."""
+    """Setup of the started task; None if it has a reward of its own."""
 
     @property
     @abstractmethod
@@ -23,17 +23,17 @@ class StatefulSandbox(Sandbox):
     @property
     @abstractmethod
     def over(self) -> bool:
-        """Whether nothing can change it any more."""
+        """Whether its state is final."""
 
 
 class StateReward(Verifier):
-    """1 as soon as all checks hold, 0 once nothing can change any more."""
+    """Rewards 1 as soon as all checks hold, 0 once the state is final."""
 
     each_step = True
     reads = StatefulSandbox
 
     async def outcome(self, sandbox: StatefulSandbox) -> Outcome:
-        """From the state alone."""
+        """Scores the state alone."""
         if sandbox.setup is None:
             raise TrajectoryFailure("verifier", "the task names no checks on the sandbox's state")
         reward = score(sandbox.setup.checks, sandbox.state)

@@ -1,6 +1,6 @@
-"""The seam between a sandbox and a reward: a task names its verifier, which reads the reward from the sandbox's state.
+"""Define the interface between a sandbox and a reward: a task names its verifier, which reads the sandbox's state.
 
-A verifier is one object for all sandboxes, made without arguments, so it keeps nothing between two calls.
+A verifier is one object for all sandboxes, made without arguments, so it keeps no state between two calls.
 """
 
 from abc import ABC, abstractmethod
@@ -13,17 +13,17 @@ class Verifier(ABC):
     """State of a sandbox to reward."""
 
     each_step: ClassVar[bool] = False
-    """Whether it must be asked after every step, since only it knows that the task is over. Else it is asked once, when
-    the policy says that it is done or the steps are used up."""
+    """Whether it must be asked after every step, since only it knows that the task is over. Otherwise it is asked once,
+    when the policy finishes or the steps are used up."""
 
     reads: ClassVar[type] = object
     """The class of sandboxes that it can read; a task of an environment with others is refused."""
 
     @abstractmethod
     async def outcome(self, sandbox: Any) -> Outcome:
-        """What the sandbox, one of its own environment, has come to.
+        """Scores the current state of a sandbox of its own environment.
 
         Raises:
-            TrajectoryFailure: of boundary `verifier`, if there is no telling.
+            TrajectoryFailure: of boundary `verifier`, if the state allows no verdict.
             SandboxFailure: the sandbox died.
         """

@@ -1,11 +1,12 @@
-"""Becomes a program that the kernel ends with its parent: `watchdog.py PARENT READ WRITE FOLDER PROGRAM ARGUMENT...`.
+"""Start a program that the kernel ends with its parent: `watchdog.py PARENT READ WRITE FOLDER PROGRAM ARGUMENT...`.
 
-A parent that is killed outright can clean nothing up, so the kernel is asked to (prctl PR_SET_PDEATHSIG). It is a
-program of its own because code between fork and exec is unsafe in a process with threads. It also puts the two
-descriptors of the debugging pipe where Chromium looks for them, 3 to read and 4 to write; `-` for a program without.
+A parent that is killed outright cannot clean up, so the kernel is asked to end the program (prctl PR_SET_PDEATHSIG).
+This is a program of its own because code between fork and exec is unsafe in a process with threads. It also moves the
+two descriptors of the debugging pipe to those that Chromium expects, 3 to read and 4 to write; `-` for a program
+without.
 
-FOLDER is the program's own, `-` for none: a child in a session of its own waits until the program is gone, however it
-ended, and deletes it (`watchdog.py behind PROGRAM'S_PID FOLDER`).
+FOLDER is the program's own, `-` for none: a child in a session of its own waits until the program has ended in any way,
+and deletes it (`watchdog.py behind PROGRAM'S_PID FOLDER`).
 """
 
 import ctypes
@@ -16,11 +17,11 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 LATE_S = 5.0
-"""For so long what the program started may write to its folder still."""
+"""Seconds for which the started program may still write to its folder."""
 
 
 def tied(read: str = "-", write: str = "-", folder: str = "-") -> list[str]:
-    """What a command is begun with, so that it ends with this process."""
+    """The command prefix with which a program ends when this process ends."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), read, write, folder]
 
 
@@ -48,14 +49,14 @@ def _leave_behind(libc: ctypes.CDLL, ends: list[int], folder: str) -> None:
         return
     os.setsid()  # the program's group is killed as a whole
     for end in ends:
-        os.close(end)  # a pipe that is held open here would not tell that the program is gone
+        os.close(end)  # an end of the pipe that stays open here would hide that the program is gone
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     os.execv(sys.executable, [sys.executable, "-I", "-S", __file__, "behind", str(this), folder])
 
 
 def behind(program: int, folder: str) -> None:
-    """Deletes the folder once its parent, the program, is gone."""
+    """Deletes the folder once its parent, the program, has ended."""
     import shutil  # not for the program's own start, which it would slow down
     import time
 

@@ -1,4 +1,4 @@
-"""Bringing a checkpoint from elsewhere into a lake."""
+"""Import an external checkpoint into a lake."""
 
 from prefect import flow
 

@@ -1,4 +1,4 @@
-"""Collection alone: the data half of an iteration."""
+"""Collect alone: the data half of an iteration."""
 
 from prefect import State, flow
 
@@ -18,7 +18,7 @@ from tasks.running.run import open_run, run_name
 
 @flow(name="collect", flow_run_name=run_name)
 def collect(config: Config) -> State[Pause | Exhausted] | None:
-    """Rolls out and filters the next iteration's trajectories; `flywheel run` goes on from there."""
+    """Rolls out and filters the next iteration's trajectories; `flywheel run` continues from there."""
     check_before_spending(config)
     with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:
         planned = plan_iterations(config, 1)

@@ -1,8 +1,8 @@
-"""The flows as a Prefect server runs them: what Prefect's own page asks for in a form, and what it checks, is small.
+"""Define the flows as a Prefect server runs them, with small parameters for Prefect's own form.
 
 A deployment names a config (a file, or a profile) and overrides of its keys, as the command line does; the run reads it
-where it works. Prefect's form shows what stands here under `Args`. Each is the flow of the same name within one run: no
-flow is begun in another.
+where it works. Prefect's form shows the texts under `Args`. Each is the flow of the same name within one run: no flow
+starts another.
 """
 
 from typing import Annotated
@@ -31,7 +31,7 @@ Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
 Overrides = list[Override]
 Iterations = Annotated[int, Field(ge=1, le=1000)]
 Ended = State[Pause | Exhausted] | None
-"""What ended a run between two stages, if anything did."""
+"""The reason that ended a run between two stages, if any."""
 PolicyName = Annotated[str, Field(min_length=1)]
 
 
@@ -41,12 +41,12 @@ def flywheel(
     overrides: Overrides = [],
     iterations: Iterations = 1,
 ) -> Ended:
-    """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
+    """Runs iterations; an interrupted one is finished first and counts as one.
 
     Args:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
-        iterations: how many to turn.
+        iterations: number of iterations.
     """
     return running.flywheel.fn(load_config(config or None, overrides), iterations)
 
@@ -70,8 +70,8 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", 
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
         like: a version whose training is repeated; empty for today's data.
-        after: the version that was trained last when this was asked for: if another one was since, this is answered
-            and ends; empty to train in any case.
+        after: the latest version at the time of the request; the run ends without training if a newer one exists. Empty
+            to train in any case.
     """
     resolved = load_config(config or None, overrides)
     if like:
@@ -110,7 +110,7 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)
 def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Due]:
-    """Counts what is new since the last training, and lets a retraining begin where it is enough (`[triggers]`).
+    """Counts the new data since the last training, and triggers a retraining if it is enough (`[triggers]`).
 
     Args:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.

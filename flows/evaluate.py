@@ -1,4 +1,4 @@
-"""Measuring a policy, without touching the champion."""
+"""Measure a policy, without a change of the champion."""
 
 from contextlib import nullcontext
 

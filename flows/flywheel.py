@@ -1,4 +1,4 @@
-"""The wheel: what one iteration is made of, and how many are turned."""
+"""Run flywheel iterations, each a sequence of stages."""
 
 from prefect import State, flow
 
@@ -24,14 +24,14 @@ from tasks.think.think import think_of_steps
 
 @flow(name="flywheel", flow_run_name=run_name)
 def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exhausted] | None:
-    """Turns the wheel: an iteration that a kill cut short is finished first and counts as one.
+    """Runs iterations; an interrupted one is finished first and counts as one.
 
     Args:
         config: the resolved config.
-        iterations: how many to turn; the config's number if not given.
+        iterations: number of iterations; the config's number if not given.
 
     Returns:
-        What ended it early, the pause of the lake or its budget, or None.
+        The reason of an early end, the pause of the lake or its budget, or None.
     """
     check_before_spending(config)
     with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:

@@ -1,4 +1,4 @@
-"""Bringing a data set of others into a lake: gated and routed like what the wheel rolls out."""
+"""Import an external data set into a lake: gated and routed like flywheel's own rollouts."""
 
 from prefect import flow
 
@@ -17,14 +17,14 @@ from tasks.think.think import think_of_steps
 def import_data(config: Config, request: Request) -> Metrics:
     """Checks all of it, writes it as an iteration of its own, and decides where each trajectory's data goes.
 
-    Its quality is checked before the filter: what it refuses has no route, and is never trained on.
+    Its quality is checked before the filter: refused data has no route, and is never trained on.
 
     Args:
         config: the resolved config.
-        request: what is imported.
+        request: the data set and its format.
 
     Returns:
-        The iteration, its name, what was written, and how many trajectories went where.
+        The iteration, its name, the written rows, and the number of trajectories by route.
     """
     name = check_import(config, request)
     with open_run(config):

@@ -1,4 +1,4 @@
-"""The half of an iteration that changes the policy."""
+"""Run the half of an iteration that changes the policy."""
 
 from schemas.config import Config
 from tasks.evaluate import evaluate_candidate

@@ -1,4 +1,4 @@
-"""Merging specialists into one policy."""
+"""Merge specialists into one policy."""
 
 from prefect import flow
 

@@ -1,4 +1,4 @@
-"""The quality gate over stored data, without an iteration under way."""
+"""Run the quality gate over stored data, outside of an iteration."""
 
 from prefect import flow
 
@@ -9,14 +9,14 @@ from tasks.running.run import open_run, run_name
 
 @flow(name="quality", flow_run_name=run_name)
 def quality(config: Config, iteration: int | None = None) -> Passed:
-    """Checks every table of an iteration anew, whatever became of it since, and keeps what is found.
+    """Checks every table of an iteration anew, including later changes, and stores the results.
 
     Args:
         config: the resolved config.
-        iteration: the latest that there are trajectories of, if not given; those of imports are negative.
+        iteration: the latest one with trajectories, if not given; those of imports are negative.
 
     Raises:
-        GateRefused: a critical expectation failed that nobody took on.
+        GateRefused: a critical expectation failed without an override.
     """
     with open_run(config, create=False):
         return verify_quality(config, iteration)

@@ -1,4 +1,4 @@
-"""The gates over stored trajectories, without rolling out again."""
+"""Run the gates over stored trajectories, without rolling out again."""
 
 from prefect import flow
 
@@ -9,7 +9,7 @@ from tasks.running.run import open_run, run_name
 
 @flow(name="refilter", flow_run_name=run_name)
 def refilter(config: Config, iterations: tuple[int, int] | None = None) -> Changes:
-    """Filters stored trajectories anew; returns what changed.
+    """Filters stored trajectories anew; returns the changes.
 
     Args:
         config: the resolved config.

@@ -1,4 +1,4 @@
-"""Retraining from pinned data, without collecting: what people corrected meanwhile is tried, and part of it."""
+"""Retrain from pinned data, without collecting; people's corrections since then are tried and included."""
 
 from prefect import State, flow
 

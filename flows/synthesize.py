@@ -1,4 +1,4 @@
-"""New tasks, without turning an iteration."""
+"""Make new tasks, outside of an iteration."""
 
 from prefect import flow
 
@@ -11,11 +11,11 @@ from tasks.synthesize.synthesize import Made
 
 @flow(name="synthesize", flow_run_name=run_name)
 def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> tuple[int, Made]:
-    """Makes tasks for the next iteration; returns its number, and what became of the proposals.
+    """Makes tasks for the next iteration; returns its number, and the results of the proposals.
 
     Args:
         config: the resolved config.
-        iterations: those whose failures count, the first and the one after the last; all if not given.
+        iterations: the iterations whose failures count, the first and the one after the last; all if not given.
     """
     with open_run(config):
         if config.synthesis.solver == "champion":

@@ -1,4 +1,4 @@
-"""The Python API: open a lake and read it with Polars or SQL.
+"""Open a lake from Python, and read it with Polars or SQL.
 
     import flywheel
     import polars as pl

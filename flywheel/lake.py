@@ -1,4 +1,4 @@
-"""A lake's tables as Polars frames, its SQL views, and its trajectories with pictures."""
+"""Read a lake's tables as Polars frames, its SQL views, and its trajectories with screenshots."""
 
 import io
 import json
@@ -46,7 +46,7 @@ class StoredTrajectory:
 
         Raises:
             IndexError: no such step.
-            LakeError: the lake does not hold the picture any more.
+            LakeError: the lake does not hold the screenshot any more.
         """
         digest = self.steps[step].screenshot
         found = ask(self._lake, "screenshot", sha256=digest, iteration=None).to_pylist()

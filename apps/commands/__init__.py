@@ -1,1 +1,1 @@
-"""The commands: one module each, or a few that are one subject; `verbs` is what the command line shows of them."""
+"""Implement the commands, one module each or for a few related ones; `verbs` lists those of the command line."""

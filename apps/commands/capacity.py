@@ -1,4 +1,4 @@
-"""`flywheel plan`: whether a training fits on some GPUs, with which knobs, how fast it goes, and the config for it."""
+"""Implement `flywheel plan`: check whether a training fits on some GPUs, choose its knobs, and estimate its speed."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
     from schemas.config.sections import Config
 
 RANK = 16
-"""Of the adapters that `--lora` asks for."""
+"""Rank of the adapters of `--lora`."""
 GIB = 2**30
 MEASURED = "one H100 as measured (2.6e14 operations a second, a quarter of its peak)"
 ASSUMED = (
     f"{MEASURED}; links between GPUs and nodes are assumed, and no run on several GPUs has been made",
-    "a GPU has 97.5 % of its name's GB in GiB, of which 1.5 GiB go to the driver and 5 % of what a step holds to gaps",
+    "a GPU has 97.5 % of its name's GB in GiB, of which 1.5 GiB go to the driver and 5 % of a step to fragmentation",
     "all tokens are of screens, and one of eight has a target",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """What was found."""
+    """The result of the search."""
 
     model: str
     weights: int
@@ -35,21 +35,21 @@ class TrainingPlan:
     gpus: str
     fits: bool
     gib: float
-    """What a GPU needs."""
+    """Memory that a GPU needs."""
     room_gib: float
-    """What it has."""
+    """Memory that a GPU has."""
     host_gib: float
-    """Of the machine's memory, for each GPU."""
+    """Memory of the machine for each GPU."""
     parts_gib: dict[str, float]
     moment: str
-    """When a GPU holds most."""
+    """Phase of a step in which a GPU holds most."""
     knobs: dict[str, str]
     """Config keys as `key=value`, and why."""
     tokens_per_s: float
     seconds_per_step: float
-    """Of as many tokens as all GPUs hold at once."""
+    """Seconds for as many tokens as all GPUs hold at once."""
     would_fit: dict[str, float]
-    """What would make it fit, or fit without the machine's memory, and the GiB of a GPU with it."""
+    """Changes that would make it fit, or fit without the machine's memory, and the GiB of a GPU with each."""
     assumed: tuple[str, ...]
     written: str | None
 
@@ -62,12 +62,12 @@ def plan(
     method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
     lora: Annotated[
         bool,
-        typer.Option("--lora", help=f"Adapters of rank {RANK} beside bf16 weights, unless other keys say otherwise."),
+        typer.Option("--lora", help=f"Adapters of rank {RANK} over bf16 weights, unless other keys differ."),
     ] = False,
     write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
+    """Check whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
     Interrupts.kept = SPENT_NOTHING
     given = list(overrides or ())
     if write is not None and write.exists():
@@ -87,7 +87,7 @@ def plan(
 
 
 def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
-    """The plan.
+    """Makes the plan.
 
     Raises:
         UsageError: the GPUs or an option cannot be read, or a knob is set that the plan chooses.
@@ -169,7 +169,7 @@ def _fields(found: TrainingPlan) -> dict[str, Any]:
 
 
 def _keys(found: TrainingPlan, model: Path) -> list[str]:
-    """What the config must say, beside what was given."""
+    """The config keys to set, in addition to the given ones."""
     nodes = found.gpus.count("x") == 2
     each = found.gpus.split("x")[-2]
     return [
@@ -210,7 +210,9 @@ def _show(found: TrainingPlan, write: Path | None) -> None:
     for key, why in found.knobs.items():
         say(f"  {key}: {why}")
     if found.fits:
-        say(f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for what all GPUs hold")
+        say(
+            f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for a batch of all GPUs"
+        )
     for change, size in found.would_fit.items():
         say(f"would fit: {change}, {size:.1f} GiB")
     if not found.fits and not found.would_fit:

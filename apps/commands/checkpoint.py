@@ -1,4 +1,4 @@
-"""`flywheel checkpoint`: look into a training's checkpoints, check them, cut them anew, take the weights out."""
+"""Implement `flywheel checkpoint`: inspect a training's checkpoints, verify them, reshard them, extract the weights."""
 
 import sys
 from pathlib import Path
@@ -23,7 +23,7 @@ Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the 
 def inspect(
     place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
-    """Show what a checkpoint holds."""
+    """Show the contents of a checkpoint."""
     from learning.checkpoint import inspect as look
 
     found = look(_store(place, config, overrides), step)
@@ -36,7 +36,7 @@ def inspect(
 def verify(
     place: Place, overrides: Overrides = None, config: ConfigFile = None, step: Step = None, as_json: AsJson = False
 ) -> None:
-    """Read every byte of a checkpoint and compare it with what was saved; exit status 1 if it differs."""
+    """Read every byte of a checkpoint and compare it with the recorded checksums; exit status 1 if it differs."""
     from learning.checkpoint import verify as check
 
     found = check(_store(place, config, overrides), step)
@@ -45,9 +45,9 @@ def verify(
     else:
         damaged = found.damaged
         for file in sorted(damaged)[:SHOWN]:
-            say(f"{file} is not what was saved; {_in_it(damaged[file])}")
+            say(f"{file} differs from the saved data; {_in_it(damaged[file])}")
         if len(damaged) > SHOWN:
-            say(f"{len(damaged) - SHOWN:,} more files are not what was saved (--json has all)")
+            say(f"{len(damaged) - SHOWN:,} more files differ from the saved data (--json has all)")
         say(f"step {found.step}: {found.files} files, {_size(found.bytes)}, {_verdict(found.ok)}")
     if not found.ok:
         sys.exit(1)
@@ -96,7 +96,7 @@ def export(
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
-    """The store of a place; S3 is reached as the config's lake is."""
+    """The store of a path; S3 is accessed with the settings of the config's lake."""
     from learning.checkpoint import open_store
     from storage.address import resolve as reach
 

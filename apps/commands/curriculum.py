@@ -1,4 +1,4 @@
-"""`flywheel curriculum explain`: why a task is rolled out as often as it is, iteration by iteration."""
+"""Implement `flywheel curriculum explain`: show the weight of each task by iteration, and the reason."""
 
 from difflib import get_close_matches
 from typing import Any
@@ -33,7 +33,7 @@ def explanation(lake: Lake, task: str) -> list[CurriculumChoice]:
 
 
 def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
-    """The same as JSON."""
+    """The choices as JSON."""
     numbers = {"iteration", "pool", "weight", "successes", "failures", "reason"}
     return {
         "task": found[0].task_id,
@@ -42,7 +42,7 @@ def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
 
 
 def show_explanation(found: list[CurriculumChoice]) -> None:
-    """The same for people."""
+    """Prints the choices."""
     console = out()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("iteration", "share", *KINDS, "because"):

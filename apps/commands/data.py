@@ -1,4 +1,4 @@
-"""`flywheel data`: trajectories in the formats of others, out of the lake and into it."""
+"""Implement `flywheel data`: export and import trajectories in other projects' formats."""
 
 from collections import Counter
 from pathlib import Path
@@ -27,7 +27,7 @@ def export(
     iterations: Annotated[
         str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
     ] = None,
-    route: Annotated[str | None, typer.Option(help="Only what the filter sent there: sft, ct, rl, ...")] = None,
+    route: Annotated[str | None, typer.Option(help="Only trajectories with this route: sft, ct, rl, ...")] = None,
     unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
     dialect: Annotated[str | None, typer.Option(help="Of actions, where the format has several.")] = None,
     images_at: Annotated[
@@ -37,12 +37,12 @@ def export(
         bool | None,
         typer.Option(
             "--redact/--no-redact",
-            help="Take out secrets and personal data; done but for what comes home if not given.",
+            help="Take out secrets and personal data; the default, except for formats that are imported back.",
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write stored trajectories in a format of others, without secrets and personal data."""
+    """Write stored trajectories in another project's format, without secrets and personal data."""
     from apps.lakes import open_lake
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
@@ -65,13 +65,13 @@ def export(
 def _show_export(
     routes: Counter[str], form: "Format", to: Path, chosen: bool, redactor: "Redactor | None", as_json: bool
 ) -> None:
-    """What was written, and what is worth knowing of it; `chosen` is whether a route was asked for."""
+    """Prints the export's counts and notes; `chosen` is whether a route was requested."""
     from schemas.text import counted
 
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        say(f"flywheel: the filter did not accept {what}; `--route sft` is what to train on.", err=True)
+        say(f"flywheel: the filter did not accept {what}; `--route sft` exports the training data.", err=True)
     for note in form.notes:
         say(f"flywheel: {note}", err=True)
     if redactor:
@@ -93,7 +93,7 @@ def _show_export(
 
 
 def _reader(config: "Config", lake: "Lake") -> "Reads | None":
-    """Reads pictures that list no elements, where `annotate.reader` says who; what was read once is kept."""
+    """The reader of screenshots without element lists, if `annotate.reader` names one; its results are cached."""
     from models.readers.reader import reader_class
 
     if reader_class(config.annotate.reader) is None:
@@ -107,7 +107,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
 
 
 def _say_redacted(redactor: "Redactor") -> None:
-    """What was taken out, and what nobody looked at, on standard error; nothing where there is nothing to say."""
+    """Prints the redactions and the screenshots without known text on standard error; nothing if there are none."""
     from schemas.text import counted
 
     if redactor.texts or redactor.regions:
@@ -116,7 +116,7 @@ def _say_redacted(redactor: "Redactor") -> None:
         say(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
     if redactor.unread:
         what = counted(len(redactor.unread), "picture")
-        say(f"flywheel: nobody knows the text of {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
+        say(f"flywheel: no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
 
 
 def import_(
@@ -124,14 +124,14 @@ def import_(
     name: FormatName,
     overrides: Overrides = None,
     config: ConfigFile = None,
-    unit: Annotated[str | None, typer.Option(help="Of coordinates, where a record does not say.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of coordinates for records without one.")] = None,
     images: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures are named from.")] = None,
     demonstrations: Annotated[
-        bool, typer.Option("--demonstrations", help="What does not say how it ended was a success.")
+        bool, typer.Option("--demonstrations", help="Count trajectories without an outcome as successes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Bring trajectories of others into the lake: gated, routed, and trained on by the next training."""
+    """Import other projects' trajectories into the lake: gated, routed, and used by the next training."""
     from apps.calling import call
     from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS

@@ -1,4 +1,4 @@
-"""`flywheel diff`: what changed between two data versions, and between the policies that were made from them."""
+"""Implement `flywheel diff`: the changes between two data versions, and between the policies made from them."""
 
 import json
 from collections import defaultdict
@@ -22,14 +22,14 @@ from tasks.train.train import PINNED
 
 NOW = "now"
 PLAIN = ("parent", "method", "code", "seed")
-"""Fields of two policies that are shown side by side."""
+"""Fields of two policies that are compared."""
 SHOWN = 12
 """Lines of a table for people; `--json` has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """Trajectories, and the success of those that no environment failure ended: None where there are none."""
+    """Number of trajectories, and the success of those that no environment failure ended; None if there are none."""
 
     trajectories: int
     success: float | None
@@ -48,16 +48,16 @@ class Shift:
 
 @dataclass(frozen=True, slots=True)
 class Policies:
-    """Two policies, and what they differ in."""
+    """Two policies and their differences."""
 
     a: PolicyVersion
     b: PolicyVersion
     config: dict[str, tuple[Any, Any]]
-    """By dotted key."""
+    """Differing values by dotted key."""
     success: Interval
-    """Of B minus that of A on the tasks and seeds that both were measured on."""
+    """Difference B minus A on the tasks and seeds that both were measured on."""
     families: dict[str, Interval]
-    """The same by family of tasks."""
+    """Success difference by family of tasks."""
 
     def both(self, name: str) -> tuple[Any, Any]:
         """A field of both."""
@@ -66,7 +66,7 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class VersionComparison:
-    """Two data versions side by side, and the policies that were made from them, where they are those of two."""
+    """Two data versions compared, and the policies that were made from them, if the names are two policies."""
 
     a: str
     b: str
@@ -77,7 +77,7 @@ class VersionComparison:
 
     @property
     def tasks(self) -> dict[str, list[str]]:
-        """Those that only one of the two has trajectories of."""
+        """Tasks that only one of the two has trajectories of."""
         both = self.found.tasks.items()
         added, removed = (
             [task for task, one in both if one.b and not one.a],
@@ -87,7 +87,7 @@ class VersionComparison:
 
     @property
     def families(self) -> dict[str, Shift]:
-        """How success shifted, by family of tasks."""
+        """Shift of success by family of tasks."""
         return {family: _shift(one) for family, one in sorted(self.found.families.items())}
 
     @property
@@ -97,7 +97,7 @@ class VersionComparison:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON; of two policies also what those differ in."""
+        """The comparison as JSON; for two policies with their differences."""
         found = {
             "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},
             "rows": self.found.rows, "tasks": self.tasks, "families": self.families,
@@ -114,15 +114,15 @@ class VersionComparison:
 
 
 def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
-    """Two versions side by side.
+    """Compares two versions.
 
     Raises:
-        UsageError: a name that is none.
+        UsageError: an unknown name.
         LakeError: files of a version were removed.
     """
     first, second = (_policy(lake, name) for name in (a, b))
     pins = [row.pins if row else _pins(lake, name) for row, name in ((first, a), (second, b))]
-    if first or second:  # a policy pins what a training reads, and no more
+    if first or second:  # a policy pins only the tables that its training reads
         pins = [{table: version for table, version in one.items() if table in PINNED} for one in pins]
     for name, versions in zip((a, b), pins, strict=True):
         if gone := lake.missing(versions):
@@ -197,7 +197,7 @@ def _paired(at: Interval) -> dict[str, Any]:
 
 
 def show_difference(compared: VersionComparison) -> None:
-    """The same for people: what changed, the largest first."""
+    """Prints the comparison, the largest changes first."""
     console, found = out(), compared.found
     for table, (before, after) in found.rows.items():
         if before != after:

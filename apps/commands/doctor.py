@@ -1,4 +1,4 @@
-"""`flywheel doctor`: what a run needs, checked before anything is spent; each check says what to do."""
+"""Implement `flywheel doctor`: check the requirements of a run before it starts; each check has a hint."""
 
 from rich.text import Text
 

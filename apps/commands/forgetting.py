@@ -1,4 +1,4 @@
-"""`flywheel forget`: a trajectory leaves the lake for good, and the policies that learned from it are named."""
+"""Implement `flywheel forget`: remove a trajectory from the lake for good, and name the policies trained on it."""
 
 import json
 import re
@@ -26,37 +26,37 @@ from tasks.running.lake_use import require_idle
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
-"""What a training that was cut short leaves of its data in the work folder; it writes them anew."""
+"""Remains of an interrupted training's data in the work folder; the training writes them anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What a forgetting took, or would take."""
+    """The rows, files and policies that forgetting removed or affected, or would."""
 
     trajectories: list[str]
     with_them: list[str]
-    """Those of them that repeat steps of the named ones."""
+    """The removed trajectories that repeat steps of the named ones."""
     policies: dict[str, list[str]]
-    """Whose training read them, by trajectory."""
+    """Policies whose training read them, by trajectory."""
     through: list[str]
     """Policies that were made from those."""
     unknown: list[str]
-    """Policies of which nobody knows any more whether they did."""
+    """Policies whose training data is no longer known."""
     duplicates: list[str]
-    """Trajectories that were turned away as their like: `flywheel refilter` can let one of these in."""
+    """Trajectories that were rejected as duplicates of them: `flywheel refilter` can accept one of these."""
     judges: list[str]
-    """Trained in this lake on pages of them."""
+    """Judges trained in this lake on pages of them."""
     rows: dict[str, int]
-    """By table."""
+    """Number of rows by table."""
     screenshots: int
     dry_run: bool
 
 
 def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> Erased:
-    """Removes trajectories, and those that repeat steps of them, from everywhere they rest in the lake.
+    """Removes trajectories, and those that repeat steps of them, from all of the lake.
 
-    A record of the ids comes first: from then on nobody writes them again, and the same command finishes what a kill
-    cut short. Exports, and copies of the lake, are out of reach.
+    A record of the ids is written first: from then on no process writes them again, and the same command finishes an
+    interrupted removal. Exports, and copies of the lake, are not changed.
 
     Raises:
         UsageError: an id that is none, or a run, a training or the like is under way in the lake.
@@ -67,7 +67,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     there = set(lake.read("trajectories", ["trajectory_id"], {"trajectory_id": list(names)})[0].to_pylist())
     if unknown := sorted(set(names) - there - before.keys()):
         begin_so = trajectories_beginning(lake, unknown[0])[:NAMED]
-        which = f"what goes is named whole: {', '.join(begin_so)}" if begin_so else "ids are in the report"
+        which = f"use a full id: {', '.join(begin_so)}" if begin_so else "ids are in the report"
         raise UsageError(f"There is no trajectory `{unknown[0]}` in {lake.uri}.", f"Nothing was removed; {which}.")
     with_them = successors(lake, names)
     new = (there | with_them) - before.keys()
@@ -97,8 +97,8 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
 
 
 def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
-    """The judges in the lake (`flywheel judge --train`) that learned from a page (a task with a seed) of one of these
-    trajectories that ended; which of a page's trajectories were there then is not kept."""
+    """Lists the judges in the lake (`flywheel judge --train`) that learned from a page (a task with a seed) of one of
+    these finished trajectories. The record of a judge names pages, not trajectories."""
     store = lake.blobs.store
     there = [name for name in store.sizes("judges") if name.endswith("/judge.json")]
     if not there:
@@ -111,7 +111,8 @@ def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
 
 
 def turned_away_for(lake: Lake, names: Collection[str]) -> list[str]:
-    """Other trajectories that are turned away as duplicates of one of these, or of one that was forgotten earlier."""
+    """Lists other trajectories that are rejected as duplicates of one of these, or of one that was forgotten
+    earlier."""
     found = ask(lake, "decisions", iteration=None)
     of_one_of = re.compile(rf"\b(?:{'|'.join(map(re.escape, [*names, GONE]))})\b")
     rows = zip(*(found[name].to_pylist() for name in ("trajectory_id", "decided_by", "reason")), strict=True)
@@ -137,14 +138,14 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
         for file in (home() / "work" / lake.lake_id).glob(f"*/{pattern}"):
             file.unlink(missing_ok=True)
     for copies in (report_folder(lake), home() / "cache" / lake.lake_id):
-        shutil.rmtree(copies, ignore_errors=True)  # both are made anew, without these
+        shutil.rmtree(copies, ignore_errors=True)  # both are written again, without these
     _drop_pages(lake, doomed.trajectories)
     done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
     lake.upsert("forgotten", [_closed(row, reason) for row in done])
 
 
 def _closed(row: Forgotten, reason: str) -> Forgotten:
-    """The record of what is gone, with every reason that was ever given."""
+    """The record of a finished removal, with every reason that was ever given."""
     reasons = row.reason if reason in (NO_REASON, *row.reason.split("; ")) else f"{row.reason}; {reason}"
     return row.model_copy(update={"done": True, "screenshots": [], "reason": reasons.removeprefix(f"{NO_REASON}; ")})
 
@@ -158,7 +159,7 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
 
 
 def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
-    """Those of the pictures that another trajectory shows by now."""
+    """The screenshots that another trajectory shows by now."""
     found = set[str]()
     for column in ("screenshot", "next_screenshot"):
         rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()
@@ -167,7 +168,7 @@ def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> se
 
 
 def show_forgotten(found: Erased) -> None:
-    """The same for people."""
+    """Prints the result."""
     console = out()
     word = "would be forgotten" if found.dry_run else "forgotten"
     console.print(f"{counted(len(found.trajectories), 'trajectory', 'trajectories')} {word}")
@@ -180,7 +181,7 @@ def show_forgotten(found: Erased) -> None:
     if found.through:
         console.print(f"policies that were made from those: {', '.join(found.through)}", soft_wrap=True)
     if found.unknown:
-        console.print(f"of these nobody knows any more: {', '.join(found.unknown)}", soft_wrap=True)
+        console.print(f"training data no longer known for: {', '.join(found.unknown)}", soft_wrap=True)
     if found.duplicates:
         listed = ", ".join(found.duplicates)
         console.print(f"turned away as their duplicates, until `flywheel refilter`: {listed}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""`flywheel init`: a project of one's own begins with its config."""
+"""Implement `flywheel init`: write the config of a new project."""
 
 import json
 from pathlib import Path
@@ -16,7 +16,7 @@ def init(
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The project's folder.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Write flywheel.toml, which every command in its folder reads: all keys, each with what it means."""
+    """Write flywheel.toml, which every command in its folder reads: all keys, each with its meaning."""
     from schemas.config.commented import commented
     from schemas.config.load import load_config
     from schemas.config.profiles import LAPTOP, OWN

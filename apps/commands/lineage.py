@@ -1,4 +1,4 @@
-"""`flywheel lineage`: what a policy was made from, and what was made from a trajectory."""
+"""Implement `flywheel lineage`: the sources of a policy, and the policies made from a trajectory."""
 
 import json
 from collections import Counter
@@ -36,14 +36,14 @@ TRAJECTORY = {
     "iteration", "task_id", "seed", "policy", "policy_version", "instruction", "n_steps", "reward", "success",
     "failure_boundary",
 }  # fmt: skip
-"""Of the rows' fields, those that `--json` shows."""
+"""Fields of a trajectory that `--json` shows."""
 NAMED = 5
 """Ids that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contributor:
-    """Who had a part in the data that a training read: a judge, or the author of an annotation of a kind."""
+    """A source of the data that a training read: a judge, or the author of an annotation of a kind."""
 
     kind: str
     name: str
@@ -53,47 +53,47 @@ class Contributor:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLineage:
-    """What a policy was made from."""
+    """The data, parents and reviews that a policy was made from."""
 
     row: PolicyVersion
     chain: list[PolicyVersion]
     """Itself, its parent, and so on."""
     checkpoint: str
     trajectories: list[str]
-    """That its training read."""
+    """Trajectories that its training read."""
     by_task: Mapping[tuple[int, str], int]
-    """How many of them are of an iteration and task."""
+    """Number of them by iteration and task."""
     by_route: Mapping[str, int]
-    """How many of them had a route when they were read, the most first; empty: no filter had seen them."""
+    """Number of them by their route when they were read, the most first; empty if no filter had run."""
     reviews: list[str]
     """The decisions of people that its training read."""
     by_person: Mapping[tuple[str, str], int]
-    """How many of them a person made of a kind."""
+    """Number of them by person and kind."""
     overridden: list[QualityOverride]
     makers: list[Contributor]
     decision: Promotion | None
-    """What was decided when it challenged the champion."""
+    """The decision of its challenge to the champion."""
     fallen: Mapping[str, Promotion]
-    """Of the chain, those that were rolled back, each with its rollback."""
+    """The policies of the chain that were rolled back, each with its rollback."""
 
     @property
     def imitated(self) -> int | None:
-        """How many of the trajectories were imitated, as the funnel counts; None where the method imitates none."""
+        """Number of imitated trajectories, as in the funnel; None if the method imitates none."""
         return self.by_route.get("sft", 0) if imitates(self.row.method) else None
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What its training noted."""
+        """The metrics of its training."""
         return json.loads(self.row.metrics or "{}")
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole config that it was made by."""
+        """The whole config of its training."""
         return json.loads(self.row.config)
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         row, link = self.row, {"parent", "iteration", "method", "status", "code"}
         return {
             "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
@@ -115,23 +115,23 @@ class PolicyLineage:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryLineage:
-    """Verdicts and reviews of a trajectory, and what was made from it."""
+    """Verdicts and reviews of a trajectory, and the policies made from it."""
 
     row: Trajectory
     verdicts: list[Verdict]
     thoughts: Mapping[tuple[str, str | None], int]
-    """How many of its steps an author, at a version, wrote."""
+    """Number of its steps with a thought, by author and version."""
     reviews: list[Review]
     policies: list[str]
-    """Whose training read it."""
+    """Policies whose training read it."""
     through: list[str]
-    """That were made from those."""
+    """Policies that were made from those."""
     unknown: list[str]
-    """Of which nobody knows any more whether they did."""
+    """Policies whose training data is no longer known."""
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         return {
             "kind": "trajectory", "trajectory": self.row.trajectory_id, **self.row.model_dump(include=TRAJECTORY),
             "verdicts": [one.model_dump(include=VERDICT) for one in self.verdicts],
@@ -143,27 +143,27 @@ class TrajectoryLineage:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenLineage:
-    """What was made from a trajectory that is gone."""
+    """The policies made from a forgotten trajectory."""
 
     row: Forgotten
     through: list[str]
 
     @property
     def policies(self) -> list[str]:
-        """Whose training read it."""
+        """Policies whose training read it."""
         return self.row.policies
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The lineage as JSON."""
         known = self.row.model_dump(include={"reason", "policies", "done", "created_at"})
         return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}
 
 
 def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | ForgottenLineage:
-    """The lineage of a policy or a trajectory, also of a forgotten one; raises UsageError if there is neither.
+    """Reads the lineage of a policy or a trajectory, including a forgotten one; raises UsageError if there is neither.
 
-    A trajectory is named by its id, or by as much of it as pages show, or more, where only one begins so.
+    A trajectory is named by its id, or by a unique beginning that is at least as long as on pages.
     """
     if name == "champion" or name in policies(lake):
         return lineage_of_policy(lake, policy_row(lake, name))
@@ -182,7 +182,7 @@ def lineage_of(lake: Lake, name: str) -> PolicyLineage | TrajectoryLineage | For
 
 
 def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
-    """What a policy was made from."""
+    """Collects the sources of a policy."""
     rows = policies(lake)
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
@@ -242,8 +242,8 @@ def _by_route(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[str,
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The policies whose training read each of these trajectories, oldest first; and those of which that is not known
-    any more, since table versions that they pin were removed."""
+    """The policies whose training read each of these trajectories, oldest first; and the policies for which this is
+    unknown, since table versions that they pin were removed."""
     found: dict[str, list[str]] = {name: [] for name in names}
     unknown: list[str] = []
     for version, policy in policies(lake).items():
@@ -256,8 +256,11 @@ def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]]
 
 
 def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[str]) -> tuple[list[str], list[str]]:
-    """The policies that were made from readers, as children or by merging; and those of which nothing is known, with
-    what was made from them."""
+    """Lists the policies made from readers, as children or by merging.
+
+    Returns:
+        These policies; and the policies whose data is unknown, with those made from them.
+    """
     through = made_from(lake, readers)
     known = {*readers, *through}
     return through, [name for name in [*unknown, *made_from(lake, unknown)] if name not in known]
@@ -281,7 +284,7 @@ def _of_trajectory(lake: Lake, row: Trajectory) -> TrajectoryLineage:
 
 
 def show_lineage(found: PolicyLineage | TrajectoryLineage | ForgottenLineage) -> None:
-    """The same for people."""
+    """Prints the lineage."""
     match found:
         case PolicyLineage():
             _show_policy(found)
@@ -357,4 +360,4 @@ def _show_trajectory(found: TrajectoryLineage) -> None:
         console.print(f"{'thoughts':<15} {n} by {author}{_of(version)}")
     _show_reached(found)
     if found.unknown:
-        console.print(f"{'not known':<15} {', '.join(found.unknown)}: what was read for them is not there any more")
+        console.print(f"{'not known':<15} {', '.join(found.unknown)}: their training data no longer exists")

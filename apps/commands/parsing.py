@@ -1,4 +1,4 @@
-"""`flywheel parse`: how a reply of a model is read, as anybody can try it, without a lake."""
+"""Implement `flywheel parse`: show how a model's reply is parsed, without a lake."""
 
 import json
 import re
@@ -33,7 +33,7 @@ def parse(
     template: Annotated[str | None, typer.Option(help="computer, mobile or grounding.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how a family reads replies: thought, actions in fractions of the screen, or what is wrong."""
+    """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
     size = size_of(screen)
@@ -48,7 +48,7 @@ def parse(
 
 
 def size_of(screen: str) -> tuple[int, int]:
-    """The width and height of `WxH`; raises UsageError for anything else."""
+    """Parses the width and height of `WxH`; raises UsageError for anything else."""
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", screen, re.ASCII)
     width, height = (int(side) for side in found.groups()) if found else (0, 0)
     if not (0 < width <= MOST and 0 < height <= MOST):
@@ -57,11 +57,11 @@ def size_of(screen: str) -> tuple[int, int]:
 
 
 def reader_of(name: str, model: Path | None, template: str | None = None) -> "ModelFamily":
-    """The family that reads.
+    """Makes the family that parses replies.
 
     Args:
         name: its name or dotted path.
-        model: the checkpoint whose image processor says how large it is shown a screen; the published one's if None.
+        model: the checkpoint whose image processor sets the size of a screenshot; the published one's if None.
         template: `policy.template`; the family's first if None.
 
     Raises:
@@ -83,7 +83,7 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     limits = kind.published if model is None else read_limits(model)
     if model is None and kind.counts == "pixels":
         if limits is None:
-            raise UsageError(f"{name} writes pixels, and nothing says of what.", "Give --model DIR.")
+            raise UsageError(f"{name} writes pixels, and the screenshot size is unknown.", "Give --model DIR.")
         say(
             f"pixels are those of the published checkpoint's image processor (factor {limits.factor}, {limits.least:,} "
             f"to {limits.most:,} pixels); --model DIR reads your own's",
@@ -105,7 +105,7 @@ def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[
 
 
 def replies_of(file: Path) -> Iterator[str]:
-    """The replies of a file, a JSON string or an object with one of `TEXTS` on each line.
+    """Reads the replies of a file, a JSON string or an object with one of `TEXTS` on each line.
 
     Raises:
         UsageError: no such file, or a line that holds no reply; names it.

@@ -1,5 +1,5 @@
-"""`flywheel run --dry-run` and `flywheel retrain --dry-run`: what would be done, how long it takes, where, and what it
-would leave behind."""
+"""Implement `flywheel run --dry-run` and `flywheel retrain --dry-run`: the planned work, its time, place and disk
+space."""
 
 import json
 from collections.abc import Mapping
@@ -33,44 +33,44 @@ from tasks.shared.suite import catalog_and_made
 from tasks.watch import last_trained, new_since
 
 BYTES_PER_TRAJECTORY = 15_000
-"""Lake bytes per trajectory of the laptop profile, used until the lake has trajectories to go by."""
+"""Lake bytes per trajectory of the laptop profile, used until the lake has trajectories."""
 BYTES_PER_POLICY = 10_000_000
 """A checkpoint of the laptop profile."""
 COPIES = 3
-"""A checkpoint of another model, in sizes of the weights that it began with: its own, and the fp32 ones beside it."""
+"""Size of another model's checkpoint, in sizes of its initial weights: its own, and the fp32 ones with it."""
 TRAINED = ("train", "evaluate", "promote")
 """Stages whose work a retraining does."""
 RECENT = 3
-"""Iterations whose time is taken for that of the next ones."""
+"""Iterations whose mean time estimates the next ones'."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An iteration that is gone on with."""
+    """An unfinished iteration, which continues."""
 
     iteration: int
     after: str
     """The last stage that it has ended."""
     trajectories: int
-    """That are there already."""
+    """Number of its stored trajectories."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a run would do."""
+    """The plan of a run."""
 
     tasks: list[str]
-    """Those that are rolled out for data, made ones included."""
+    """Tasks that are rolled out for data, made ones included."""
     held_out: list[str]
     practice: list[str]
     iterations: int
     finished: int
     unfinished: Unfinished | None
     trajectories_each: int
-    """For data, in an iteration; of them the practice pages' below."""
+    """Trajectories for data in an iteration, including the practice pages' below."""
     practice_each: int
     trajectories: int
-    """For data, in all that is left."""
+    """Remaining trajectories for data of the run."""
     evaluation_each: int
     """Trajectories by which an iteration's candidate is measured, if its test is not decided earlier."""
     start: int
@@ -78,10 +78,10 @@ class Plan:
     training: str
     options: str
     seconds: float | None
-    """That it takes, by this lake's last iterations; None where none is finished."""
+    """Estimated seconds, from this lake's last iterations; None if none is finished."""
     megabytes: float
     budget: str
-    """What the limits leave, by what the last iterations spent."""
+    """The limits' remaining amounts, and the last iterations' consumption."""
     lake: str
     lake_is_new: bool
     work_folder: str
@@ -89,11 +89,11 @@ class Plan:
 
 
 def plan_of(config: Config, iterations: int) -> Plan:
-    """The plan; opens the lake for reading if there is one, and writes nothing.
+    """Makes the plan; opens the lake for reading if there is one, and writes nothing.
 
     Raises:
-        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, the
-            lake has no place.
+        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, or
+            the lake cannot be created.
     """
     for probe in planned(config):
         probe.examine()
@@ -137,27 +137,27 @@ def plan_of(config: Config, iterations: int) -> Plan:
 
 @dataclass(frozen=True, slots=True)
 class RetrainPlan:
-    """What a retraining would do."""
+    """The plan of a retraining."""
 
     parent: str
-    """That it goes on from."""
+    """The policy that it continues."""
     like: str | None
-    """Whose training it repeats."""
+    """The version whose training it repeats."""
     new_steps: int
     """Accepted since the last training."""
     new_decisions: int
-    """Of people, since the last training."""
+    """Decisions of people since the last training."""
     training: str
     evaluation: int
     """Trajectories by which the candidate is measured, if its test is not decided earlier."""
     seconds: float | None
-    """That it takes, by this lake's last iterations; None where none is finished."""
+    """Estimated seconds, from this lake's last iterations; None if none is finished."""
     budget: str
     lake: str
 
 
 def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan:
-    """The plan of a retraining; writes nothing.
+    """Makes the plan of a retraining; writes nothing.
 
     Raises:
         FlywheelError: it would be refused.
@@ -252,7 +252,7 @@ def _stand(plan: Plan) -> str:
 def _seconds(
     finished: list[IterationStatus], unfinished: IterationStatus | None, amount: int, iterations: int
 ) -> float | None:
-    """Seconds that so many iterations take if each stage takes what it took lately, collecting by its trajectories."""
+    """Estimates the seconds of some iterations from the stages' recent times, and `collect` from its trajectories."""
     if not (recent := finished[-RECENT:]):
         return None
     ratio = amount * len(recent) / max(1, sum(one.trajectories for one in recent))
@@ -268,14 +268,14 @@ def _seconds(
 
 
 def _training(config: Config, first: bool = True) -> str:
-    """How long the method trains, also in the first iteration if that is asked; one that counts epochs takes as many
-    steps as it finds samples."""
+    """Describes the length of the training, optionally for the first iteration; a method that counts epochs takes as
+    many steps as it finds samples."""
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):
         refill = train.group.refill if method.source is DataSource.GROUPS and not train.stream.on else 0
         more = f"; groups that cannot teach are refilled, at most {counted(refill, 'time')}" if refill else ""
-        return f"{train.method}: {own.epochs:g} epochs of what it finds, {own.batch} samples a step{more}"
+        return f"{train.method}: {own.epochs:g} epochs of the data it finds, {own.batch} samples a step{more}"
     optimizer: Optimizer = "muon" if is_small(config.policy.base) else "adamw"
     steps, most = (method.schedule(train, 0, optimizer, begins).steps for begins in (False, True))
     if not first:

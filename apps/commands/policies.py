@@ -1,4 +1,4 @@
-"""What `evaluate`, `retrain` and `export` do with policies."""
+"""Implement the operations of `evaluate`, `retrain` and `export` on policies."""
 
 import json
 import shutil
@@ -33,29 +33,29 @@ if TYPE_CHECKING:
 JUST_NOW_S = 60.0
 """A rollback within so long may be the one that was meant."""
 COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
-"""Of a measured trajectory; the last two where there is more than one attempt."""
+"""Fields of a measured trajectory; the last two only for more than one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChallengerOutcome:
-    """What became of a challenger."""
+    """The outcome of a challenger."""
 
     policy: str
     status: str
     decision: Promotion | None
-    """Whether it is the champion now, why, and the numbers."""
+    """The promotion decision, with its reason and numbers."""
     success: PolicySuccess | None
-    """None where it was not measured."""
+    """None if it was not measured."""
 
     @property
     def line(self) -> str:
-        """The same in one line."""
+        """The outcome in one line."""
         reason = f": {self.decision.reason}" if self.decision else ""
         return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
     @property
     def shown(self) -> dict[str, Any]:
-        """As JSON."""
+        """The outcome as JSON."""
         return {
             "policy": self.policy, "status": self.status, "success": self.success,
             "decision": self.decision and shown(self.decision),
@@ -65,7 +65,7 @@ class ChallengerOutcome:
 def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> "Measured":
-    """What the policy is worth, tasks named as in the config."""
+    """Measures a policy on tasks named as in the config."""
     make_prefect_home()
     from environments.catalog import name_in
     from tasks.measure import check_seeds
@@ -95,7 +95,7 @@ def check_tasks(config: Config, tasks: list[str] | None) -> None:
 
 
 def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[str, Any]:
-    """The same as JSON; with `each` every trajectory, named, and in the earlier form, as bare lists of the same."""
+    """The measurement as JSON; with `each` every trajectory, as objects, and as bare lists for older readers."""
     found = {"policy": measured.policy, **asdict(measured.rates)}
     columns = COLUMNS if attempts > 1 else COLUMNS[:3]
     plays = [astuple(one)[: len(columns)] for one in measured.trajectories]
@@ -104,7 +104,7 @@ def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[st
 
 
 def show_measured(measured: "Measured") -> None:
-    """The same for people."""
+    """Prints the measurement."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("task", "success", "", "reward", "trajectories"):
         table.add_column(name, justify="left" if name in ("task", "") else "right")
@@ -121,10 +121,10 @@ def show_measured(measured: "Measured") -> None:
 
 
 def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
-    """Trains from pinned data, and lets what comes of it challenge the champion.
+    """Trains from pinned data, and lets the new policy challenge the champion.
 
     Raises:
-        Paused: the lake's wheel is paused, or was meanwhile.
+        Paused: the lake is paused, or was meanwhile.
     """
     make_prefect_home()
     from tasks.preflight.preflight import require
@@ -144,7 +144,7 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
 
 
 def outcome_of(lake: Lake, version: str) -> ChallengerOutcome:
-    """What became of a challenger."""
+    """Reads the outcome of a challenger."""
     decision = event_of(lake, f"challenge:{version}")
     return ChallengerOutcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
 
@@ -153,8 +153,8 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     """Make an earlier champion the champion again and return the record.
 
     Raises:
-        UsageError: no policy is named, and the one before was never trained, or the last decision was a rollback just
-            now: whoever saw the same fault may have made it. Also as `roll_back`.
+        UsageError: no policy is named, and the one before was never trained, or the last decision was a recent
+            rollback, which another user may have made for the same fault. Also as `roll_back`.
     """
     make_prefect_home()
     from tasks.promote.events import events
@@ -175,7 +175,7 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> ChallengerOutcome:
-    """Brings a checkpoint into the lake, and lets it challenge the champion.
+    """Imports a checkpoint into the lake, and lets it challenge the champion.
 
     Raises:
         CheckpointError: `directory` holds no model; nothing was started.
@@ -194,8 +194,11 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> Challenge
 def merge_policies(
     config: Config, policies: list[str], weights: list[float] | None, parts: int
 ) -> tuple[ChallengerOutcome, dict[str, Any]]:
-    """Merges policies of one start, and lets the new one challenge the champion; also what the merging noted, such as
-    the weights (`merged`)."""
+    """Merges policies of one start, and lets the new one challenge the champion.
+
+    Returns:
+        The outcome, and the metrics of the merge, such as the weights (`merged`).
+    """
     make_prefect_home()
     from tasks.merge import check_named
     from tasks.preflight.preflight import require
@@ -212,7 +215,7 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
     """Copies a policy's checkpoint to a new or empty folder and returns its version.
 
     Raises:
-        UsageError: there is no such policy, or the folder holds something.
+        UsageError: there is no such policy, or the folder is not empty.
         CheckpointError: the stored checkpoint is broken.
     """
     row = policy_row(lake, name)

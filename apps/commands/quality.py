@@ -1,4 +1,4 @@
-"""`flywheel quality`: what the gate found, the gate again, and taking on what it refuses."""
+"""Implement `flywheel quality`: show the gate's results, run the gate again, and override a refusal."""
 
 import getpass
 from dataclasses import asdict
@@ -19,10 +19,10 @@ def show(
     overrides: Overrides = None,
     config: ConfigFile = None,
     iteration: Iteration = None,
-    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and say where it is.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and print its path.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the gate found of each iteration, and which rows broke what; of one iteration, all of it."""
+    """Show the gate's results by iteration, and the rows that broke an expectation; all results of one iteration."""
     from apps.lakes import open_lake
     from apps.quality.console import print_quality
     from apps.quality.gather import quality_of
@@ -69,7 +69,7 @@ def override(
     by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take on the critical failures of an iteration: it goes on, and the reason is kept and shown."""
+    """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""
     from apps.lakes import open_lake
     from tasks.quality.overrides import override_failures
 

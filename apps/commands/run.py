@@ -1,4 +1,4 @@
-"""`flywheel run`: quick checks, the wheel, the report; and `flywheel collect`, which turns its first part alone."""
+"""Implement `flywheel run`: quick checks, iterations, the report; and `flywheel collect`, their first stages alone."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,18 +28,18 @@ from tasks.shared.paths import lake_if_any
 
 AHEAD = ("torch", "great_expectations")
 FIRST = ("transformers.models.qwen3_vl.modeling_qwen3_vl", *AHEAD)
-"""In a new lake: the small policy is built of it."""
+"""Modules to import ahead in a new lake: the small policy is built of the first."""
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
-    """Turns the wheel by `iterations`, an unfinished one included.
+    """Runs `iterations` iterations, an unfinished one included.
 
     Returns:
-        Where the report is; and the pause that ended it, if one did.
+        The path of the report; and the pause that ended it, if one did.
 
     Raises:
-        FlywheelError: a check fails, or another run turns the lake, before anything is spent; or a stage does.
-        Paused: the lake's wheel is paused.
+        FlywheelError: a check fails, or another run is active in the lake, before any work starts; or a stage does.
+        Paused: the lake is paused.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
     lake = _require_free_to_turn(config)
@@ -53,19 +53,19 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
 
 @dataclass(frozen=True, slots=True)
 class IterationData:
-    """What an iteration has of data."""
+    """The data of an iteration."""
 
     iteration: int
     stages: dict[str, Metrics]
     """The numbers of `collect` and `filter`, as far as they are finished."""
     failing: list[FailedTask]
-    """The tasks of which nothing worked."""
+    """The tasks without a working trajectory."""
     pause: Pause | None
-    """What ended it early."""
+    """The pause that ended it early."""
 
 
 def collect(config: Config) -> IterationData:
-    """Rolls out and filters the next iteration's trajectories, or what is left of them; `turn` goes on from there.
+    """Rolls out and filters the next iteration's trajectories, or the rest of them; `turn` continues from there.
 
     Raises:
         FlywheelError, Paused: as `turn`.
@@ -80,7 +80,7 @@ def collect(config: Config) -> IterationData:
 
 
 def _require_free_to_turn(config: Config) -> Lake | None:
-    """The lake, if there is one; raises as `turn` says."""
+    """Checks that an iteration may run, and returns the lake, if there is one; raises as `turn`."""
     make_prefect_home()
     require(config)
     say_left_out(config)
@@ -94,20 +94,21 @@ def _require_free_to_turn(config: Config) -> Lake | None:
 
 
 def say_left_out(config: Config) -> None:
-    """Says on standard error which optional environments this machine lacks something for."""
+    """Prints the optional environments that this machine cannot run, with the missing requirement, on standard
+    error."""
     for name, why in left_out(config).items():
         err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
 
 
 def require_collected(config: Config) -> None:
-    """Raises EnvironmentDown where nothing worked that the last iteration begun has rolled out."""
+    """Raises EnvironmentDown if every trajectory of the last begun iteration failed."""
     lake = open_lake(config)
     if begun := begun_iterations(lake):
         require_any(lake, begun[-1].iteration)
 
 
 def show_turned(config: Config, report: Path, as_json: bool) -> None:
-    """Where the wheel stands now, and the report."""
+    """Prints the status of the lake, and the path of the report."""
     lake = open_lake(config)
     if as_json:
         print_json({**status_of(lake), "report": str(report)})
@@ -117,7 +118,7 @@ def show_turned(config: Config, report: Path, as_json: bool) -> None:
 
 
 def show_collected(collected: IterationData, as_json: bool) -> None:
-    """What an iteration has, and how one goes on."""
+    """Prints the data of an iteration and the command that continues it."""
     if as_json:
         print_json({"iteration": collected.iteration, **collected.stages})
         return

@@ -1,5 +1,8 @@
-"""`flywheel sandboxes`, `flywheel environments`, `flywheel serve-sandboxes` and `flywheel serve-osworld`: what is
-leased, what there is to lease and how more of it is brought, and ours for whoever trains or acts elsewhere."""
+"""Implement the commands of sandboxes and environments.
+
+`flywheel sandboxes` lists leases, `flywheel environments` lists and installs environments, and `flywheel
+serve-sandboxes` and `flywheel serve-osworld` serve our sandboxes to other trainers and policies.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -56,7 +59,7 @@ def _show_leased(runs: "list[RunStatus]") -> None:
 
 
 def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the environments of the config and the built-in kinds, and what this machine lacks for them."""
+    """Show the environments of the config and the built-in kinds, with the requirements that this machine lacks."""
     from dataclasses import asdict
 
     from tasks.preflight.available import available
@@ -70,7 +73,7 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 def add(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What is brought: cua-gym-hub, browsergym, gymnasium or cube.")
+        str, typer.Argument(metavar="NAME", help="What to install: cua-gym-hub, browsergym, gymnasium or cube.")
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,
@@ -88,8 +91,8 @@ def add(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build what an environment needs: the web applications that the config names, from a checkout of CUA-Gym-Hub, or
-    the Python of a worker."""
+    """Install the requirements of an environment: the config's web applications, from a checkout of CUA-Gym-Hub, or the
+    Python of a worker."""
     from dataclasses import asdict
 
     from apps.interrupts import ANEW, Interrupts
@@ -133,12 +136,12 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
 
 
 def _refuse(name: str, given: dict[str, object]) -> None:
-    """Raises UsageError for an option that is given and has no use with what is added."""
+    """Raises UsageError for an option that has no use with the added environment."""
     from schemas.failure import UsageError
 
     for option, value in given.items():
         if value is not None:
-            raise UsageError(f"`{option}` says nothing about {name}.", "Leave it out.")
+            raise UsageError(f"`{option}` has no effect on {name}.", "Leave it out.")
 
 
 def _names(text: str | None) -> list[str]:
@@ -200,7 +203,7 @@ def serve_osworld(
     task: Annotated[str | None, typer.Option(help="A task of the desktop to begin with.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of that task.")] = 0,
 ) -> None:
-    """Serve a desktop on OSWorld's interface. Whoever may ask it may run any command on that desktop."""
+    """Serve a desktop on OSWorld's interface. Every client that can reach it can run any command on that desktop."""
     from apps.osworld.serve import serve_osworld as answer
 
     answer(resolve(config, overrides), host, port, token_variable, open_ or (), task, seed)

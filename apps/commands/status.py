@@ -1,4 +1,4 @@
-"""`flywheel status`: where the wheel stands, for people and for programs."""
+"""Implement `flywheel status`: show the lake's status to people and programs."""
 
 import time
 from dataclasses import asdict
@@ -48,16 +48,16 @@ KEYS = (
 COLUMNS = ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome")
 WIDTH = 80
 SPARED = ("", "made", "seconds")
-"""Columns that a terminal of less than `WIDTH` characters goes without."""
+"""Columns that a terminal of less than `WIDTH` characters omits."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
 SHOWN = 10
-"""Decisions beside the iterations' that are shown to people; `--json` has all."""
+"""Decisions other than the iterations' that are shown to people; `--json` has all."""
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
 
 
 def status_of(lake: Lake) -> dict[str, Any]:
-    """What `flywheel status --json` prints."""
+    """The output of `flywheel status --json`."""
     why = {policy: event.reason for policy, event in rolled_back(lake).items()}
     finished = [
         asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
@@ -78,15 +78,15 @@ def status_of(lake: Lake) -> dict[str, Any]:
 
 
 def show_status(lake: Lake) -> None:
-    """The same for people, an unfinished iteration included."""
+    """Prints the status, including an unfinished iteration."""
     out().print(view(lake))
 
 
 def watch_status(lake: Lake, every_s: float) -> None:
-    """Shows it anew every so many seconds until a signal comes; raises UsageError where there is no terminal."""
+    """Prints it again every `every_s` seconds until a signal comes; raises UsageError without a terminal."""
     console = out()
     if not console.is_terminal:
-        raise UsageError("`--watch` is for a terminal.", "`flywheel status --json` tells a program the same once.")
+        raise UsageError("`--watch` is for a terminal.", "Programs can use `flywheel status --json`.")
     with Live(view(lake), console=console, screen=True, auto_refresh=False) as live:
         while True:
             time.sleep(every_s)
@@ -94,7 +94,7 @@ def watch_status(lake: Lake, every_s: float) -> None:
 
 
 def view(lake: Lake) -> Group:
-    """What people see of a lake; it fits 80 columns, and a narrower terminal with fewer of them."""
+    """The status of a lake for people; it fits 80 columns, and a narrower terminal with fewer of them."""
     rows = begun_iterations(lake)
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
@@ -134,7 +134,7 @@ def _not_begun(lake: Lake) -> str:
 
 
 def _decisions(found: list[PromotionEvent]) -> Table:
-    """What challenged the champion beside the iterations, and rollbacks: the last few."""
+    """The last few challenges other than the iterations', and rollbacks."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("challenger", "decision", "difference", "against"):
         table.add_column(name, overflow="fold")
@@ -145,7 +145,7 @@ def _decisions(found: list[PromotionEvent]) -> Table:
 
 
 def _failing(lake: Lake) -> list[FailedTask]:
-    """The tasks of which nothing worked in the last iteration begun."""
+    """The tasks without a working trajectory in the last begun iteration."""
     begun = begun_iterations(lake)
     return failing(lake, begun[-1].iteration) if begun else []
 
@@ -165,7 +165,7 @@ def _overrides(lake: Lake) -> str:
 
 
 def _now(lake: Lake, rows: list[IterationStatus]) -> str:
-    """What happens at this moment, and the pause, if there is one."""
+    """The current activity, and the pause, if there is one."""
     pause = pause_of(lake)
     stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
     moments, turn = [one for one in run_statuses(lake) if one.stage], iteration_lock_owner(lake)
@@ -175,7 +175,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
         stage = next((one for one in STAGES if one not in done), STAGES[-1])
         lasts = f" for {_since(lake):.0f} s" if rows else ""
         lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
-    return (stands + "\n".join(lines)).rstrip() or "nobody turns it now"
+    return (stands + "\n".join(lines)).rstrip() or "no iteration is running"
 
 
 def _under_way(moment: RunStatus, rows: list[IterationStatus]) -> str:
@@ -195,7 +195,7 @@ def _last_time(stage: str, rows: list[IterationStatus]) -> str:
 
 
 def _since(lake: Lake) -> float:
-    """Seconds since the last stage that is finished."""
+    """Seconds since the last finished stage."""
     ended = lake.read("stages", ["started_at", "wall_s"]).to_pylist()
     return max(0.0, time.time() - max((row["started_at"].timestamp() + row["wall_s"] for row in ended), default=0.0))
 

@@ -1,4 +1,4 @@
-"""`flywheel maintain`: few files, and none that nobody needs; what each iteration does at its end, by itself."""
+"""Implement `flywheel maintain`: compact files and remove unneeded ones, as each iteration does at its end."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""The verbs of the command line. Each is thin, and imports what it needs when it is called, so that help is fast."""
+"""Define the verbs of the command line. Each imports its modules when it is called, so that help is fast."""
 
 import sys
 import webbrowser
@@ -32,7 +32,7 @@ from schemas.failure import UsageError
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
 Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do nothing.")]
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
 Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
@@ -43,7 +43,7 @@ Seeds = Annotated[
     str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, from A up to and without B.")
 ]
 WATCH_S = 2.0
-"""Seconds from one picture of `flywheel status --watch` to the next."""
+"""Seconds between two updates of `flywheel status --watch`."""
 
 
 def run(
@@ -53,7 +53,7 @@ def run(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Turn the wheel; go on where the lake stands."""
+    """Run flywheel iterations, resuming the lake's last one."""
     resolved = resolve(config, overrides)
     if dry_run:
         from apps.commands.plan import plan_of, show_plan
@@ -115,7 +115,7 @@ def report(
     open_it: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write the report page and say where it is."""
+    """Write the report page and print its path."""
     from apps.report.build import build_report
 
     page = build_report(resolve(config, overrides))
@@ -128,7 +128,7 @@ def report(
 
 
 def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Check browser, storage, versions, disk, memory and cores before anything is spent."""
+    """Check browser, storage, versions, disk, memory and cores before a run starts."""
     from apps.commands.doctor import show_checks
     from tasks.preflight.preflight import examine
 
@@ -143,7 +143,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
 
 
 def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show what a policy was made from, or which policies a trajectory went into."""
+    """Show the sources of a policy, or the policies that a trajectory went into."""
     from apps.commands.lineage import lineage_of, show_lineage
     from apps.lakes import open_lake
 
@@ -188,7 +188,7 @@ def evaluate(
 def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Run today's gates over stored trajectories, without rolling out again, and show what that changes."""
+    """Run today's gates over stored trajectories, without rolling out again, and show the changes."""
     from apps.commands.curation.filtering import as_json as changes_of
     from apps.commands.curation.filtering import refilter as filter_again
     from apps.commands.curation.filtering import show_changes
@@ -203,7 +203,7 @@ def refilter(
 def think(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Write thoughts of stored steps by today's thinkers; whose thoughts are there already is not asked again."""
+    """Write thoughts of stored steps by today's thinkers; steps that already have theirs are skipped."""
     from apps.commands.curation.thinking import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
@@ -216,7 +216,7 @@ def think(
 def retrain(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    like: Annotated[str | None, typer.Option(help="Repeat what this version was made from.")] = None,
+    like: Annotated[str | None, typer.Option(help="Repeat the data, parent, config and seed of this version.")] = None,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -305,14 +305,14 @@ def export(
 def judge(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    version: Annotated[str | None, typer.Option(help="The judge that is meant; the config's if not given.")] = None,
+    version: Annotated[str | None, typer.Option(help="The judge; the config's if not given.")] = None,
     train: Annotated[str | None, typer.Option(metavar="NAME", help="Train one from verified trajectories.")] = None,
     iterations: Annotated[
         str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Judge stored trajectories again, in batches, and report how often the judge is right and what changed."""
+    """Judge stored trajectories again, in batches, and report the judge's accuracy and the changes."""
     from apps.commands.curation.judging import as_json as judging_of
     from apps.commands.curation.judging import judge_stored, show_judging, show_trained, train_on
 
@@ -354,7 +354,7 @@ def desk(overrides: Overrides = None, config: ConfigFile = None, host: Host = No
 
 
 def serve(overrides: Overrides = None, config: ConfigFile = None, host: Host = None, port: Port = None) -> None:
-    """Serve the dashboard: where the wheel stands and what it does now; the review desk is in the same site."""
+    """Serve the dashboard: the lake's status and current activity; the review desk is in the same site."""
     _serve(overrides, config, host, port, "")
 
 
@@ -381,7 +381,7 @@ def up(
 
 
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Bring a lake of an earlier version up to date in place; killed anywhere, the same command goes on."""
+    """Upgrade a lake of an earlier version in place; if it is interrupted, the same command continues."""
     from storage.upgrade import upgrade as bring_up
     from tasks.running.lake_use import require_idle
 
@@ -420,15 +420,15 @@ VERBS = (
     *versions.VERBS,
 )
 GROUPS = {
-    "curriculum": ("What is rolled out next, and why.", (explain,)),
-    "schedule": ("When what runs on a Prefect server.", scheduling.VERBS),
+    "curriculum": ("Explain the task mix of the next iteration.", (explain,)),
+    "schedule": ("Schedule deployments on a Prefect server.", scheduling.VERBS),
     "environments": (
-        "What there is to lease, and how more of it is brought; alone it is `environments show`.",
+        "List and install environments; alone it is `environments show`.",
         sandboxes.ENVIRONMENT_VERBS,
     ),
     "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
     "data": ("Trajectories in the formats of others.", data.VERBS),
     "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
-    "quality": ("What the quality gate found; alone it is `quality show`.", quality.VERBS),
+    "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
-"""Verbs of two words: what the first is about, and the second ones."""
+"""Verbs of two words: the description of each first word, and its second ones."""

@@ -1,4 +1,4 @@
-"""The verbs of versions: back to an earlier champion, what changed between two versions, a trajectory forgotten."""
+"""Implement the verbs of versions: roll back the champion, compare two versions, forget a trajectory."""
 
 from typing import Annotated
 
@@ -39,7 +39,7 @@ def diff(
     config: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what changed between two data versions or two policies: tasks, success, labels, judges, config."""
+    """Show the changes between two data versions or two policies: tasks, success, labels, judges, config."""
     from apps.commands.difference import difference_of, show_difference
     from apps.lakes import open_lake
 
@@ -59,7 +59,7 @@ def forget(
     ] = None,
     config: ConfigFile = None,
     reason: Annotated[str, typer.Option(help="Why; needed, and kept with the ids.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would go, and remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows to remove, and remove nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Remove trajectories from wherever they rest in the lake, for good; name the policies that learned from them."""
@@ -70,7 +70,7 @@ def forget(
     if not names:
         raise UsageError("`forget` was given no trajectory.", "Write its id: `flywheel desk` and the report show them.")
     if not (reason.strip() or dry_run):
-        raise UsageError("`forget` removes for good, and needs `--reason`.", "Say why; --dry-run shows what would go.")
+        raise UsageError("`forget` removes for good, and needs `--reason`.", "Give one; --dry-run shows the rows.")
     found = forget_trajectories(open_lake(resolve(config, overrides)), names, reason, dry_run)
     if as_json:
         print_json(found)

@@ -1,1 +1,1 @@
-"""The dashboard: where the wheel stands and what it does now, as pages beside the review desk's."""
+"""Show the lake's status and current activity as pages next to the review desk's."""

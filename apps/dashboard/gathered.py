@@ -1,4 +1,4 @@
-"""What the dashboard shows, read from the lake once per state of the lake."""
+"""Read the dashboard's data from the lake, once per state of the lake."""
 
 import threading
 import time
@@ -20,7 +20,7 @@ Charts = dict[str, charts.Spec]
 LATEST = 40
 """Iterations that a chart by task shows; the report has all."""
 FRESH_S = 2.0
-"""For so long nobody looks whether the lake has changed."""
+"""Seconds between two checks whether the lake has changed."""
 
 
 class Gathered:
@@ -34,7 +34,7 @@ class Gathered:
         self._looked = 0.0
 
     def revision(self) -> str:
-        """Another text once anything in the lake's tables is another."""
+        """A text that changes with the lake's tables."""
         with self._lock:
             self._look()
             return "-".join(str(version) for _, version in sorted(self._versions.items()))
@@ -48,12 +48,11 @@ class Gathered:
         return self._once("curriculum", lambda: curriculum(self.lake))
 
     def budget(self) -> list[Account]:
-        """Each part of the budget: what, spent, allowed."""
+        """Each part of the budget: its unit, the spent and the allowed amount."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def charts(self, page: str) -> Charts:
-        """The specifications of a page's charts by name, without those that have nothing to show; `policies/NAME` is
-        the page of a policy.
+        """The specifications of a page's charts by name, without empty ones; `policies/NAME` is the page of a policy.
 
         Raises:
             KeyError: no page of that name has charts.
@@ -113,6 +112,6 @@ def latest(rows: list[Choice]) -> list[Choice]:
 
 
 def _trajectories(row: OnTask) -> str:
-    """The address of the trajectories of a task and, where it is one's, an iteration."""
+    """The address of the trajectories of a task, and of an iteration if the row has one."""
     asked = {"task": row.task_id} | ({"iteration": row.by} if row.by.isdigit() else {})
     return f"/trajectories?{urlencode(asked)}"

@@ -1,4 +1,4 @@
-"""The policies as a graph: a point for each, the edge from its parent, and whether it was champion."""
+"""Draw the policies as a graph: a point for each, the edge from its parent, and whether it was champion."""
 
 from collections.abc import Container
 from urllib.parse import quote
@@ -21,7 +21,7 @@ STATUS = {
     ROLLED_BACK: "#7a3b6b",
 }
 LATEST = 60
-"""Policies that the picture shows, the newest ones."""
+"""Maximum policies of the graph, the newest ones."""
 
 
 def lineage_graph(policies: list[PolicyVersion], fallen: Container[str] = ()) -> Spec:

@@ -1,4 +1,4 @@
-"""The dashboard's pages and what they ask for while they are open; every text escaped on the server."""
+"""Serve the dashboard's pages and their polling requests; the server escapes every text."""
 
 import json
 from typing import Annotated, Any
@@ -71,7 +71,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _data_router(desk: Desk) -> APIRouter:
-    """The pages of what was collected and of its quality."""
+    """The pages of the collected data and of its quality."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, size = desk.lake, desk.config.desk.page_size
 
@@ -102,13 +102,14 @@ def _data_router(desk: Desk) -> APIRouter:
 
 
 def live_router(desk: Desk) -> APIRouter:
-    """What the pages ask for while they are open."""
+    """The requests of open pages."""
     routes = APIRouter()
     lake, found = desk.lake, desk.gathered
 
     @routes.get("/api/now")
     def now() -> JSONResponse:
-        """What each run of this lake is at, the first of them as `now`, and a text that changes with the lake."""
+        """The current status of each run of this lake, the first of them as `now`, and a text that changes with the
+        lake."""
         runs = [_as_json(one) for one in run_statuses(lake)]
         return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 

@@ -1,1 +1,1 @@
-"""The review desk: a web page in which people look at trajectories, judge them, correct them, and act in live ones."""
+"""Implement the review desk: a web page to review, label and correct trajectories, and to act in live sessions."""

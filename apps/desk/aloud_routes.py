@@ -1,4 +1,4 @@
-"""Think-aloud over HTTP: notes or sound in, words by step out, for the person to edit and to keep as reviews."""
+"""Serve think-aloud over HTTP: notes or sound in, words by step out, which the person edits and stores as reviews."""
 
 import threading
 from typing import Annotated
@@ -19,7 +19,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Notes(BaseModel):
-    """What somebody wrote down, with times."""
+    """A person's notes, with times."""
 
     model_config = ConfigDict(extra="forbid")
 

@@ -1,4 +1,4 @@
-"""The desk for programs: the queue, trajectories, pictures, and decisions as JSON. The pages use the same."""
+"""Serve the desk to programs: the queue, trajectories, screenshots, and decisions as JSON. The pages use the same."""
 
 import threading
 from contextlib import suppress
@@ -25,7 +25,7 @@ Limit = Annotated[int, Query(ge=1, le=200)]
 TIDY_EVERY = 64
 """Decisions after which the small files that they are written as are merged."""
 Iteration = Annotated[int | None, Query(ge=-(2**31), lt=2**31)]
-"""As the lake's column holds it; imports are below 0."""
+"""Number of an iteration, as the lake's column holds it; imports are below 0."""
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
@@ -47,13 +47,13 @@ class Submitted(BaseModel):
 
     @property
     def draft(self) -> Draft:
-        """As the lake takes it."""
+        """Converts it to the lake's form."""
         fields = self.model_dump(exclude={"action"})
         return Draft(**fields, action=to_json(self.action) if self.action else None)
 
 
 class SavedDecision(BaseModel):
-    """What became of a decision: its id, and all that there are on its trajectory."""
+    """The result of a decision: its id, and all decisions on its trajectory."""
 
     review_id: str
     revision: int
@@ -61,7 +61,7 @@ class SavedDecision(BaseModel):
 
 
 def router(desk: Desk) -> APIRouter:
-    """The routes below `/api`, and the pictures."""
+    """The routes below `/api`, and the screenshots."""
     routes = APIRouter()
     decided = count(1)
 

@@ -1,4 +1,4 @@
-"""The desk as a web application: its parts put together, and how errors are answered."""
+"""Assemble the desk as a web application, and answer its errors."""
 
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
@@ -32,7 +32,7 @@ FOLDER = Path(__file__).parent
 
 
 AGAIN_S = 5
-"""After so long whoever could not be answered asks again."""
+"""Seconds after which a client without an answer retries."""
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 
 
@@ -43,14 +43,14 @@ def make_app(
     hosts: tuple[str, ...] = LOOPBACK,
     patient: Lake | None = None,
 ) -> ASGIApp:
-    """The desk of one lake.
+    """Makes the desk of one lake.
 
     Args:
         config: the resolved config.
-        lake: where trajectories are read and decisions are written.
-        token: what every request must carry; None asks for none.
-        hosts: the names that it may be asked by where there is no token.
-        patient: the same lake, which waits for its store as a run does: nobody waits for what uses it.
+        lake: the lake that holds trajectories and decisions.
+        token: token that every request must carry; None requires none.
+        hosts: the accepted host names if there is no token.
+        patient: the same lake with the store retries of a run, for background work without a waiting user.
     """
     patient = patient or lake
     pictures = DeskPictures(lake)
@@ -61,7 +61,7 @@ def make_app(
     async def alive(_: FastAPI) -> AsyncIterator[None]:
         settle(patient)
         with suppress(OutOfReach):
-            desk.queue.places(1)  # so that nobody's first page waits for the order
+            desk.queue.places(1)  # prepares the order, so that the first page does not wait for it
         try:
             yield
         finally:
@@ -85,7 +85,7 @@ def make_app(
 
 
 async def _explained(request: Request, error: Exception) -> Response:
-    """What a person can put right, with what is to be done."""
+    """Answers with an error that the user can fix, and its hint."""
     assert isinstance(error, FlywheelError)
     if isinstance(error, Conflict):
         others = [one.model_dump() for one in review_views(error.others)]
@@ -94,7 +94,7 @@ async def _explained(request: Request, error: Exception) -> Response:
 
 
 def _away(reach: Reach | None) -> Handler:
-    """Answers where the store did not, and has somebody look when it is back."""
+    """Answers while the store is unreachable, and starts polling for its return."""
 
     async def answered(request: Request, error: Exception) -> Response:
         assert isinstance(error, OutOfReach)
@@ -106,7 +106,7 @@ def _away(reach: Reach | None) -> Handler:
 
 
 def _unreached(request: Request, problem: str) -> Response:
-    """A page that asks again by itself; for programs an error, and how long to wait."""
+    """A page that retries by itself; for programs an error, with the seconds to wait."""
     text, path = f"{problem} {ADVICE}", request.url.path
     answer = JSONResponse({"error": text}, 503) if path.startswith("/api/") else pages.problem(503, text, AGAIN_S)
     answer.headers["Retry-After"] = str(AGAIN_S)
@@ -114,7 +114,7 @@ def _unreached(request: Request, problem: str) -> Response:
 
 
 async def _named(request: Request, error: Exception) -> Response:
-    """A body or an address that is not what it should be, by the name of the field."""
+    """Answers an invalid body or address with the name of the field."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     if first["type"] == "json_invalid":

@@ -1,4 +1,4 @@
-"""What every request to the desk and to the dashboard works with."""
+"""Hold the objects that every request to the desk and to the dashboard uses."""
 
 from dataclasses import dataclass
 

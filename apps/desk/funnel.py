@@ -1,4 +1,4 @@
-"""The funnel: how many trajectories of each iteration come through to training, and where and why the others do not."""
+"""Count the trajectories of each iteration that reach training, and the reasons of the others by stage."""
 
 from collections import Counter
 
@@ -20,12 +20,12 @@ class Drop(BaseModel):
     stage: str
     gate: str
     why: str
-    """The kind: without what reasons quote, ids and numbers."""
+    """The kind of reason: without quoted texts, ids and numbers."""
     reason: str
     """The first example's, whole."""
     n: int
     examples: list[str]
-    """Up to three of them, by their ids."""
+    """Ids of up to three trajectories."""
 
 
 class Funnel(BaseModel):
@@ -35,9 +35,9 @@ class Funnel(BaseModel):
 
     iteration: int
     counts: dict[str, int]
-    """By stage; `reviewed` is beside the way: people look at some."""
+    """By stage; `reviewed` is not a step of the way: people review some."""
     trained_by: str
-    """The newest policy that was trained: `trained` is what was selected in the data that it read."""
+    """The newest trained policy: `trained` counts the trajectories that were selected from its data."""
     drops: list[Drop]
 
 

@@ -1,8 +1,8 @@
-"""Live sessions: a policy proposes, a person accepts or overrides, the sandbox goes on, and all of it is kept.
+"""Run live sessions: a policy proposes, a person accepts or overrides, and the sandbox continues.
 
-Each decision is written when it is made. When the trajectory has ended, whatever ended it, it is stored as any other,
-filtered and annotated, and what was overridden becomes a preference. A session whose person has gone gives its sandbox
-back after `desk.idle_s`; one that the desk's end cuts short is stored with what it has. Both count as nobody's failure.
+Each decision is written when it is made. When the trajectory has ended, for any reason, it is stored like any other,
+filtered and annotated, and each override becomes a preference. A session without a decision for `desk.idle_s` gives its
+sandbox back; one that the desk's end cuts short is stored as far as it got. Neither counts as a failure.
 """
 
 import asyncio
@@ -38,17 +38,17 @@ from tasks.shared.weights import load_policy
 
 EXPLORER = "explorer"
 RESULT = {"trajectory_id", "success", "reward", "termination", "failure_boundary", "failure_reason", "n_steps"}
-"""What an ended session's page shows of its trajectory."""
+"""Fields of the trajectory that an ended session's page shows."""
 KEPT_SESSIONS = 100
 """Ended sessions whose page can still be opened."""
 CLOSE_S = 4.0
-"""How long sessions may take to store what they have when the desk ends."""
+"""Seconds that sessions may take to store their data when the desk ends."""
 State = Literal["starting", "thinking", "asking", "acting", "storing", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
 class ProposalDecision:
-    """What a person decided on a proposal."""
+    """A person's decision on a proposal."""
 
     person: str
     decision: Literal["accept", "override"]
@@ -59,7 +59,7 @@ class ProposalDecision:
 
 @dataclass(frozen=True, slots=True)
 class LiveScreen:
-    """What is seen now."""
+    """The current screen."""
 
     screenshot: str
     width: int
@@ -68,7 +68,7 @@ class LiveScreen:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A step that was taken."""
+    """A performed step."""
 
     actor: str
     thought: str
@@ -99,12 +99,12 @@ class LiveSession:
 
     @property
     def asks(self) -> str:
-        """What is asked: a template is filled by the first screen, so until then the task's name stands for it."""
+        """The instruction. A template is filled by the first screen, so until then the task's name replaces it."""
         task = self.planned.task
         return self.instruction or (task.template if "{}" in task.instruction else task.instruction)
 
     def turn(self, state: State, **changes: Any) -> None:
-        """Goes on to a state, and tells whoever waits for a change."""
+        """Changes the state, and wakes the requests that wait for a change."""
         for name, value in changes.items():
             setattr(self, name, value)
         self.state, self.number = state, self.number + 1
@@ -136,9 +136,9 @@ class LiveSessions:
 
     Args:
         config: the resolved config.
-        lake: where trajectories go.
-        pictures: what is seen now is shown through these.
-        patient: the same lake, where it is to wait for its store while nobody waits for an answer.
+        lake: the lake that gets the trajectories.
+        pictures: cache that serves the current screenshots.
+        patient: the same lake with retries of its store, for work without a waiting user.
     """
 
     def __init__(self, config: Config, lake: Lake, pictures: DeskPictures, patient: Lake | None = None) -> None:
@@ -150,11 +150,11 @@ class LiveSessions:
         self._making = asyncio.Lock()
 
     def tasks(self) -> list[GuiTask]:
-        """What sessions can be about: what data is made of."""
+        """The tasks that sessions can be about: those that data is made of."""
         return [task for task in tasks_of(self._config, self._lake) if task.split != "held_out"]
 
     def proposers(self) -> list[str]:
-        """Who can propose: the champion first, then the other policies, newest first, then the explorer."""
+        """Names of the proposers: the champion first, then the other policies, newest first, then the explorer."""
         first = champion.policy_version if (champion := champion_if_any(self._lake)) else None
         others = [version for version in reversed(policies(self._lake)) if version != first]
         return [*([first] if first else []), *others, EXPLORER]
@@ -166,7 +166,7 @@ class LiveSessions:
         return self.sessions[name]
 
     async def start(self, person: str, task_id: str, seed: int | None, proposer: str) -> LiveSession:
-        """Begins a session; raises UsageError, naming the field, for what there is not."""
+        """Begins a session; raises UsageError, naming the field, for an unknown task, seed or proposer."""
         planned = await asyncio.to_thread(self._planned, person, task_id, seed, proposer)
         session = LiveSession(secrets.token_hex(6), planned, person, proposer)
         self.sessions[session.name] = session
@@ -181,7 +181,7 @@ class LiveSessions:
         """Answers the proposal that the page of this number showed.
 
         Raises:
-            UsageError: nothing is to be accepted, or a field makes no sense.
+            UsageError: there is no proposal to accept, or a field is invalid.
             Conflict: another page decided on it first.
         """
         session = self.session(name)
@@ -191,18 +191,18 @@ class LiveSessions:
         if session.answer is None or session.answer.done() or session.number != number:
             raise Conflict(session.reviews[-1:])
         if decided.decision == "accept" and (session.proposal is None or session.proposal.action is None):
-            raise UsageError("`decision`: what was proposed holds no action; override it.")
+            raise UsageError("`decision`: the proposal holds no action; override it.")
         session.answer.set_result(decided)
 
     def end(self, name: str, why: str) -> None:
-        """Ends a session at its next decision; what it has is stored."""
+        """Ends a session at its next decision; its data so far is stored."""
         session = self.session(name)
         session.ending = session.ending or why
         if session.answer is not None and not session.answer.done():
             session.answer.set_exception(TrajectoryFailure("budget", why))
 
     async def close(self) -> None:
-        """Ends all sessions, then what they ran in."""
+        """Ends all sessions, then their sandbox pools."""
         running = list(self._running.values())
         for name in list(self._running):
             self.end(name, "the desk was ended")
@@ -275,7 +275,7 @@ class LiveSessions:
             return self._pools[environment], self._actors[session.proposer]
 
     async def _decided(self, session: LiveSession, context: Context, proposal: Completion) -> Completion:
-        """What is done: asks the person, keeps the decision, and hands on what was decided."""
+        """Asks the person, stores the decision, and returns the decided action."""
         if session.ending:
             raise TrajectoryFailure("budget", session.ending)
         seen = context.observation
@@ -287,7 +287,7 @@ class LiveSessions:
         try:
             decided = await asyncio.wait_for(session.answer, self._config.desk.idle_s)
         except TimeoutError:
-            raise TrajectoryFailure("budget", f"nobody decided for {self._config.desk.idle_s:g} s") from None
+            raise TrajectoryFailure("budget", f"no decision within {self._config.desk.idle_s:g} s") from None
         finally:
             session.answer = None
         review = await asyncio.to_thread(self._write, session, proposal, decided)
@@ -310,7 +310,7 @@ class LiveSessions:
 
 
 def _draft(session: LiveSession, decided: ProposalDecision) -> Draft:
-    """What was decided on the step that a session stands at, as it is written."""
+    """The record of a decision on the session's current step."""
     overridden = decided.decision == "override"
     return Draft(
         trajectory_id=session.planned.trajectory_id,

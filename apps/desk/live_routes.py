@@ -1,4 +1,4 @@
-"""Live sessions over HTTP: where they begin, their page, what they wait for, and what is decided."""
+"""Serve live sessions over HTTP: the start, the page, long polls for changes, and decisions."""
 
 from typing import Annotated, Any, Literal
 
@@ -23,7 +23,7 @@ class _Sent(BaseModel):
 
 
 class Begun(_Sent):
-    """What a session is to be about."""
+    """The task and the proposer of a new session."""
 
     task_id: str
     seed: int | None = None
@@ -31,7 +31,7 @@ class Begun(_Sent):
 
 
 class Answered(_Sent):
-    """What a person decided on what the page of this number showed."""
+    """A person's decision on the page state of this number."""
 
     number: int
     decision: Literal["accept", "override"]

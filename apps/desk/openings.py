@@ -1,7 +1,7 @@
-"""Who looks at what: so that people spread over the queue, and see what somebody else has open.
+"""Record which trajectory each person has open, so that people spread over the queue and see each other's items.
 
-It is this desk's alone and nothing rests on it: of two people who decide on one state the second gets a conflict,
-wherever they are (`tasks.shared.reviews`).
+The record is this desk's alone and nothing depends on it: of two people who decide on one state the second gets a
+conflict, on any desk (`tasks.shared.reviews`).
 """
 
 import threading
@@ -15,24 +15,24 @@ from fastapi import Cookie, Depends, Query
 from tasks.shared.reviews import NAME
 
 OPEN_S = 600.0
-"""What somebody opened last counts as open for so long, unless they open something else."""
+"""Seconds for which the last opened item of a person counts as open, unless they open another."""
 
 
 class Openings:
-    """Safe to share between threads.
+    """The open items; safe to share between threads.
 
     Args:
-        now: seconds of a clock that never goes back.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, str]] = {}
-        """When each person was seen last, and what they have open; in the order in which they came."""
+        """The time of each person's last request and their open item, in order of arrival."""
 
     def number(self, person: str) -> int:
-        """The how manyth a person is of those who are here now, from 0; nobody is the first."""
+        """The index of a person among the active ones, from 0; 0 for an empty name."""
         with self._lock:
             if not person:
                 return 0
@@ -48,7 +48,7 @@ class Openings:
                 self._seen[person] = (self._now(), item)
 
     def with_others(self, person: str) -> dict[str, str]:
-        """What is open with somebody else, and with whom."""
+        """The items that other people have open, with their names."""
         with self._lock:
             return {item: who for who, (_, item) in self._here().items() if item and who != person}
 
@@ -65,4 +65,4 @@ def _name(person: Annotated[str, Query()] = "", kept: Annotated[str, Cookie(alia
 
 
 Asking = Annotated[str, Depends(_name)]
-"""Who asks: `person` of the address, or the name that the page keeps; empty for nobody that is known."""
+"""The person of a request: `person` of the address, or the name that the page keeps; empty if unknown."""

@@ -1,4 +1,4 @@
-"""The desk for people: pages written on the server, every text escaped."""
+"""Serve the desk's pages, rendered on the server, with every text escaped."""
 
 import json
 from functools import cache
@@ -71,7 +71,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
-    """A page that says what is wrong, and asks again by itself after so many seconds, if any."""
+    """A page that describes an error, and retries by itself after so many seconds, if any."""
     return page("problem", status=status, text=text, again_s=again_s, status_code=status)
 
 
@@ -86,18 +86,18 @@ def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = 
 
 @cache
 def action_fields() -> dict[str, list[str]]:
-    """The fields of every action, by its type: what the editor asks for."""
+    """The fields of every action, by its type, for the editor's form."""
     return {name: [field for field in kind.model_fields if field != "type"] for name, kind in TYPES.items()}
 
 
 def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
-    """A template with what it shows."""
+    """Renders a template with values."""
     return HTMLResponse(templates().get_template(f"{name}.html.jinja").render(**shown), status_code)
 
 
 @cache
 def templates() -> Environment:
-    """The templates; whatever is put into them is text."""
+    """The templates; each value is escaped."""
     folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe
@@ -108,6 +108,6 @@ def templates() -> Environment:
 
 
 def mark(action: str | None) -> tuple[float, float] | None:
-    """Where an action aims, in fractions of the screen; None where it aims at no point."""
+    """The target of an action, in fractions of the screen; None for an action without a point."""
     fields = json.loads(action) if action else {}
     return (fields["x"], fields["y"]) if "x" in fields and "y" in fields else None

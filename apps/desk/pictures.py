@@ -1,4 +1,4 @@
-"""Screenshots by their hash: of this lake and no other place, kept in memory for as long as they are looked at."""
+"""Serve screenshots by their hash: of this lake only, cached in memory while they are viewed."""
 
 import hashlib
 import re
@@ -22,11 +22,11 @@ class DeskPictures:
         self._held: dict[str, dict[str, bytes]] = {}
 
     def png(self, digest: str, iteration: int | None = None) -> bytes | None:
-        """A screenshot; None where the lake has none of this name.
+        """A screenshot; None if the lake has none with this hash.
 
         Args:
             digest: sha256 of its bytes, in hex.
-            iteration: where to look first.
+            iteration: the iteration to search first.
         """
         if not DIGEST.fullmatch(digest):
             return None
@@ -44,12 +44,12 @@ class DeskPictures:
         return png
 
     def hold(self, session: str, digest: str, png: bytes) -> None:
-        """Shows what a live session sees now, which is not in the lake yet."""
+        """Serves a live session's current screenshot, which is not in the lake yet."""
         with self._lock:
             self._held.setdefault(session, {})[digest] = png
 
     def release(self, session: str) -> None:
-        """Lets go of what a session saw."""
+        """Removes a session's screenshots."""
         with self._lock:
             self._held.pop(session, None)
 

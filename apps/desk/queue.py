@@ -1,9 +1,9 @@
-"""The queue: which trajectories a person's label is worth most for, and why.
+"""Sort trajectories by the expected value of a person's label, each with the reason.
 
-The order is one question to the lake (`storage/queries/queue.sql`). Its answer is kept for a moment, so that a page
-does not wait for it: a page is the kept order without what people have decided on since, which is read anew each time,
-and where the lake has changed, the next order is asked for meanwhile. People who are here together are spread over what
-is about as worthy.
+The order is one query of the lake (`storage/queries/queue.sql`). Its answer is cached briefly, so that a page does not
+wait for it. A page shows the cached order without the trajectories decided since, which are read anew each time; if the
+lake has changed, a background thread renews the order. People who are active at the same time are spread over
+trajectories of similar value.
 """
 
 import threading
@@ -22,11 +22,11 @@ from storage.catalog import answers
 from storage.lake import Lake
 
 KEPT = 1000
-"""Places of an order that are kept; a page further on is asked for by itself."""
+"""Places of a cached order; a page beyond them is queried by itself."""
 AGED_S = 5.0
-"""An order that is older is renewed, if the lake has changed."""
+"""Seconds after which an order is renewed, if the lake has changed."""
 NEAR = 0.8
-"""What is worth at least this share of the first is about as worthy: of it each person gets another one first."""
+"""Share of the first value from which trajectories count as similar: each person gets another of them first."""
 _ORDERED_BY = ("trajectories", "verdicts", "reviews", "curriculum")
 
 
@@ -40,20 +40,20 @@ class _Rated(BaseModel):
     policy: str
     policy_version: str
     success: bool | None
-    """None where nobody has said how it ended."""
+    """None if no verdict on the end exists."""
     n_steps: int
     worth: float
     why: list[str]
 
 
 class Rated(_Rated):
-    """What a label on a trajectory is worth, and why."""
+    """The expected value of a label on a trajectory, and the reason."""
 
     error_step: int | None
 
     @property
     def step(self) -> int:
-        """Where to look first: the step of the error, else the last one of a failure, else the first."""
+        """The step to review first: the step of the error, else the last one of a failure, else the first."""
         return self.error_step if self.error_step is not None else 0 if self.success else self.n_steps - 1
 
 
@@ -62,13 +62,13 @@ class QueueEntry(_Rated):
 
     task: str
     step: int
-    """Where to look first: the step of the error, as far as anybody knows it."""
+    """The step to review first: the step of the error, if known."""
     screenshot: str | None = None
     action: str | None = None
     width: int = 1
     height: int = 1
     open_with: str = ""
-    """Who else has it open."""
+    """Name of another person who has it open."""
 
 
 @dataclass(slots=True)
@@ -82,9 +82,9 @@ class Queue:
     """The queue of one lake; safe to share between threads.
 
     Args:
-        lake: where to ask.
-        forgetting: what a label is worth one iteration later.
-        openings: who is here, and what they have open.
+        lake: the lake to query.
+        forgetting: factor of a label's value one iteration later.
+        openings: the active people and their open items.
     """
 
     def __init__(self, lake: Lake, forgetting: float, openings: Openings | None = None) -> None:
@@ -107,9 +107,14 @@ class Queue:
         return self._shown(rows, elsewhere)
 
     def send(self, position: int, by: int, person: str) -> tuple[int, QueueEntry] | None:
-        """Where a person who goes to a position gets: the first place from there on, or back where `by` is -1, that
-        nobody else has open; the one there where all of them are open. It is open with them from now on, so that of two
-        people who go on at the same moment each gets another one. None where nothing is there."""
+        """Opens the first place from a position on, or back if `by` is -1, that no other person has open.
+
+        If all places are open, it is the first of them. The place counts as open from now on, so that two people who
+        move on at the same time get different ones.
+
+        Returns:
+            The position and the entry; None if there is no place.
+        """
         with self._sending:
             enough = 1 + len(self.openings.with_others(person))
             first = max(0, position + 1 - enough) if by < 0 else position
@@ -124,8 +129,10 @@ class Queue:
             return chosen
 
     def beside(self, name: str, by: int, position: int, person: str = "") -> int:
-        """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened:
-        the order is renewed meanwhile, and what is decided leaves it, so that the next one moves to its place."""
+        """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened.
+
+        The order is renewed meanwhile, and a decided trajectory leaves it, so that the next one moves to its place.
+        """
         rows = spread(self._left(self._order(None, None)), *self._of(person))
         now = next((at for at, row in enumerate(rows) if row.trajectory_id == name), None)
         return position + min(by, 0) if now is None else now + by
@@ -151,7 +158,7 @@ class Queue:
         return order
 
     def _renew_if_there(self, key: tuple[int | None, str | None]) -> None:
-        with suppress(OutOfReach):  # whoever asks next is told, or renews it
+        with suppress(OutOfReach):  # the next request gets the error, or renews the order
             self._renew(key)
 
     def _renew(self, key: tuple[int | None, str | None]) -> _Order:
@@ -198,8 +205,8 @@ class Queue:
 
 
 def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> list[Rated]:
-    """The same rows for the person of a number: among those first ones that are about as worthy each person begins at
-    another one, and what is open with somebody else comes last."""
+    """Reorders rows for the person with this index. Each person begins at another of the first rows of similar value,
+    and rows that others have open come last of these."""
     first = next((row.worth for row in rows), 0.0)
     end = next((at for at, row in enumerate(rows) if row.worth < NEAR * first), len(rows))
     near = [row for row in rows[:end] if row.trajectory_id not in elsewhere]
@@ -209,7 +216,7 @@ def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> 
 
 
 def looked_at(lake: Lake) -> set[str]:
-    """The trajectories on which some person's decision holds, notes apart."""
+    """The trajectories with a valid decision of a person, notes excluded."""
     rows = lake.read("reviews", ["review_id", "trajectory_id", "decision", "undoes"]).to_pylist()
     undone = {row["undoes"] for row in rows}
     held = (row for row in rows if row["review_id"] not in undone and row["decision"] not in ("undo", "note"))

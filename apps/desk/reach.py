@@ -1,8 +1,8 @@
-"""A site whose lake's store is away: every request is answered in some seconds, and all is well once it is back.
+"""Answer every request within seconds while the lake's store is unreachable, and recover when it is back.
 
-The pages' lake has no patience (`apps.desk.serve`), so a store that refuses is an error at once. One that says nothing
-keeps a request for minutes, whatever the patience: who waits for long has the store looked at, and is answered if it
-is silent. While it is away one thread asks it, and nobody else.
+The pages' lake does not retry (`apps.desk.serve`), so a store that refuses is an error at once. A silent store would
+hold a request for minutes, whatever the retry policy: for a slow request the store is polled, and the request is
+answered with an error if the store is silent. While the store is unreachable only one thread polls it.
 """
 
 import asyncio
@@ -23,31 +23,31 @@ from storage.explained import explained
 from storage.schema_marker import NAME
 
 SLOW_S = 3.0
-"""A request that takes longer has the store looked at, again and again until it is answered."""
+"""Seconds after which a slow request starts polling the store, repeatedly until it is answered."""
 SILENT_S = 4.0
-"""A store that says nothing for so long is away."""
+"""Seconds without an answer after which a store counts as unreachable."""
 PAUSE_S = 1.0
-"""Between two looks at a store that is away."""
+"""Seconds between two polls of an unreachable store."""
 WITHOUT = ("/static/", "/vega.js", "/live/", "/api/live/")
-"""What begins so asks no store, or waits for a person."""
+"""Paths that use no store, or wait for a person."""
 ADVICE = "Check `lake.endpoint` and the network; this site answers again by itself once the store does."
 
 
 class Unreached(Protocol):
-    """The answer to a request where the store is away, as the text says."""
+    """Makes the answer to a request while the store is unreachable."""
 
     def __call__(self, request: Request, problem: str, /) -> Response:
-        """What is sent."""
+        """Returns the response with this text."""
         ...
 
 
 class Reach:
-    """Whether a store answers, as far as anybody has asked; safe to share between threads.
+    """Tracks whether a store answers, by the requests so far; safe to share between threads.
 
     Args:
         place: its address, for messages.
-        ask: asks it for something small; raises OutOfReach where it does not answer.
-        back: what is done once it answers again; may be cut short by the store's going away again.
+        ask: sends a small request to it; raises OutOfReach if it does not answer.
+        back: is called once it answers again; a new outage may interrupt it.
     """
 
     def __init__(self, place: str, ask: Callable[[], object], back: Callable[[], object]) -> None:
@@ -56,15 +56,15 @@ class Reach:
         self._looking, self._missed = False, False
         self._silent = f"The S3 endpoint of {place} does not answer."
         self.problem = ""
-        """What is wrong, while it is away."""
+        """The reason, while it is unreachable."""
 
     @classmethod
     def of(cls, config: LakeConfig, back: Callable[[], object]) -> "Reach | None":
-        """That of a lake's store; None for a folder of this machine."""
+        """Makes the tracker of a lake's store; None for a folder of this machine."""
         place = resolve(config)
         if place.local:
             return None
-        files = place.arrow()  # the one client that gives up in seconds, and waits for no lock of the lake's
+        files = place.arrow()  # the only client that fails within seconds, and waits for no lock of the lake
 
         def ask() -> None:
             with explained(place.uri):
@@ -73,10 +73,10 @@ class Reach:
         return cls(place.uri, ask, back)
 
     def look(self, missed: bool = False) -> None:
-        """Has the store looked at until it answers.
+        """Polls the store in a thread until it answers.
 
         Args:
-            missed: whether somebody has asked it in vain.
+            missed: whether a request to it has failed.
         """
         with self._lock:
             self._missed |= missed
@@ -86,7 +86,7 @@ class Reach:
         threading.Thread(target=self._look, name="reach", daemon=True).start()
 
     async def answers(self) -> bool:
-        """Whether it answers now."""
+        """Waits up to `SILENT_S` for an answer of the store; False if it is unreachable."""
         self.look()
         until = time.monotonic() + SILENT_S
         while self._looking and not self.problem and time.monotonic() < until:
@@ -108,7 +108,7 @@ class Reach:
                 self._back()
 
     def _found(self) -> str | None:
-        """What is wrong; None where it answers, if only that it refuses."""
+        """The reason that it is unreachable; None if it answers, even with a refusal."""
         try:
             self._ask()
         except OutOfReach as error:
@@ -119,11 +119,11 @@ class Reach:
 
 
 class StoreOutageGuard:
-    """Answers by itself while the store is away, and where a request waits for it in vain.
+    """Answers requests while the store is unreachable, and requests that would wait for it in vain.
 
     Args:
-        app: what answers otherwise.
-        reach: the store's.
+        app: the application that answers otherwise.
+        reach: state of the store.
         unreached: makes the answer.
     """
 
@@ -131,7 +131,7 @@ class StoreOutageGuard:
         self._app, self._reach, self._unreached = app, reach, unreached
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands on what may be answered."""
+        """Passes a request to the application if the store answers."""
         if scope["type"] != "http" or scope["path"].startswith(WITHOUT):
             return await self._app(scope, receive, send)
         if not self._reach.problem and await self._answered(scope, receive, send):
@@ -139,7 +139,8 @@ class StoreOutageGuard:
         return await self._unreached(Request(scope), self._reach.problem)(scope, receive, send)
 
     async def _answered(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Whether the app has; if not, it says no more. A thread of its own that waits for the store goes on."""
+        """Whether the application has answered; if not, its later output is dropped. A thread that waits for the store
+        continues."""
         begun = given_up = False
 
         async def sent(message: Message) -> None:
@@ -163,6 +164,6 @@ class StoreOutageGuard:
 
 
 def _forget(work: "asyncio.Future[None]") -> None:
-    """What became of it is told nobody."""
+    """Drops the outcome of an abandoned request."""
     if not work.cancelled():
         work.exception()

@@ -1,7 +1,7 @@
-"""Who may ask the desk anything: checked on every request before any page, picture or decision.
+"""Authenticate requests to the desk, before any page, picture or decision is served.
 
-On the loopback interface whoever can start programs here may; elsewhere a token is asked for. Pages of other sites may
-not, even in a browser that may: their requests carry another `Host` (a name that they point here) or another `Origin`.
+On the loopback interface every local program may connect; elsewhere a token is required. Pages of other sites are
+refused, even in an accepted browser: their requests carry another `Host` (a name that points here) or another `Origin`.
 """
 
 import hmac
@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 COOKIE = "flywheel_desk"
 MOST_BYTES = {"application/json": 1 << 20, "audio/wav": 64 << 20}
-"""Bytes of a request's body, by what it is; nothing else is taken."""
+"""Maximum bytes of a request's body, by its type; other types are refused."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; "
     "frame-ancestors 'none'",
@@ -29,19 +29,19 @@ HEADERS = {
 
 
 class DeskGuard:
-    """Answers itself what may not be asked.
+    """Answers refused requests itself.
 
     Args:
         app: the desk.
-        token: what every request must carry, in a cookie or as `Authorization: Bearer`; None asks for none.
-        hosts: the names that the desk may be asked by where no token is asked for.
+        token: token that every request must carry, in a cookie or as `Authorization: Bearer`; None requires none.
+        hosts: the accepted host names if no token is required.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str] = LOOPBACK) -> None:
         self._app, self._token, self._hosts = app, token, frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands on what may be asked; every answer carries the same headers."""
+        """Passes accepted requests on; every answer carries the same headers."""
         if scope["type"] != "http":
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
@@ -74,7 +74,7 @@ class DeskGuard:
         return None if self._token is None else self._unknown(scope, headers, self._token)
 
     def _unknown(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        """What is answered to whoever does not carry the token, or brings it in the address."""
+        """The answer to a request without the token, or with the token in its address."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         carried = [given if kind.lower() == "bearer" else "", cookie_parser(headers.get("cookie", "")).get(COOKIE, "")]
         if any([same_text(one, token) for one in carried]):
@@ -90,7 +90,7 @@ class DeskGuard:
 
 
 def _foreign(headers: Headers, host: str, changes: bool) -> bool:
-    """Whether the request comes from a page of another site: to change something, or to have a picture of ours."""
+    """Whether the request comes from a page of another site: to change data, or to load a screenshot."""
     site = headers.get("sec-fetch-site", "none")
     if changes:
         origin = headers.get("origin")
@@ -99,7 +99,7 @@ def _foreign(headers: Headers, host: str, changes: bool) -> bool:
 
 
 def name_of(host: str) -> str | None:
-    """The name in a `Host`, in small letters; None where it is none, such as half of an IPv6 address."""
+    """The name in a `Host`, in lower case; None if it is invalid, such as half of an IPv6 address."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -107,7 +107,7 @@ def name_of(host: str) -> str | None:
 
 
 def place_of(origin: str) -> str | None:
-    """The name and port in an `Origin`; None where it holds none that can be read."""
+    """The name and port in an `Origin`; None if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:
@@ -120,7 +120,7 @@ def _unfit(headers: Headers) -> Response | None:
         return _refused(415, f"`content-type`: {kind[:60]!r} is not one of {', '.join(MOST_BYTES)}.")
     length = headers.get("content-length", "")
     if not length.isdecimal():
-        return _refused(411, "`content-length`: say how long the body is.")
+        return _refused(411, "`content-length` is missing.")
     if int(length) > MOST_BYTES[kind]:
         return _refused(
             413, f"The body has {int(length):,} bytes, and at most {MOST_BYTES[kind]:,} of {kind} are read."
@@ -129,7 +129,7 @@ def _unfit(headers: Headers) -> Response | None:
 
 
 def same_text(given: str, token: str) -> bool:
-    """In a time that does not tell how much of it is right."""
+    """Compares in a time that does not depend on the number of equal characters."""
     return hmac.compare_digest(given.encode(), token.encode())
 
 

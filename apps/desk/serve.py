@@ -1,4 +1,4 @@
-"""`flywheel serve` and `flywheel desk`: opens the lake, then answers until it is ended."""
+"""Implement `flywheel serve` and `flywheel desk`: open the lake, then answer requests until a signal."""
 
 import ipaddress
 import os
@@ -21,10 +21,10 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
     """Serves the pages, the desk among them, of the config's lake until a signal ends it.
 
     Args:
-        config: the resolved config; section `desk` is what is not given here.
+        config: the resolved config; section `desk` has the defaults.
         host: the address to listen at.
         port: 0 takes any that is free.
-        page: one whose address is printed beside the site's.
+        page: a page whose address is printed next to the site's.
 
     Raises:
         UsageError: the address is not this machine's own and no token is in the environment; `desk.speech` names no
@@ -46,23 +46,26 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
 
 
 def site_of(config: Config, token: str | None, hosts: tuple[str, ...]) -> ASGIApp:
-    """The pages of the config's lake, which wait for a store that is away no longer than its clients do by themselves;
-    what nobody waits for, the trajectories of live sessions among it, has `lake.patience_s`. Raises LakeError where
-    there is no lake, and as `make_app` does."""
+    """Makes the pages of the config's lake.
+
+    The pages wait for an unreachable store only as long as its clients do by themselves. Work without a waiting user,
+    such as the trajectories of live sessions, waits for `lake.patience_s`. Raises LakeError if there is no lake, and as
+    `make_app` does.
+    """
     prompt = config.model_copy(update={"lake": config.lake.model_copy(update={"patience_s": 0.0})})
     return make_app(config, open_lake(prompt), token, hosts, open_lake(config))
 
 
 def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
-    """The token of the environment; None where there is none and only this machine can ask.
+    """Reads the token from the environment; None if there is none and only this machine can connect.
 
     Args:
-        host: where is listened.
+        host: the listening address.
         variable: the environment variable.
-        key: what says the host, for messages.
+        key: config key of the host, for messages.
 
     Raises:
-        UsageError: there is none and others can ask, or it is short, or holds what is not ASCII.
+        UsageError: there is none and other machines can connect, or it is short, or holds characters other than ASCII.
     """
     token = os.environ.get(variable) or None
     if token is None and not is_loopback(host):
@@ -89,13 +92,13 @@ def is_loopback(host: str) -> bool:
 
 
 def listening_at(host: str, port: int, key: str = "desk.port") -> socket.socket:
-    """A socket that listens; raises FlywheelError, naming what says the port, where another does already."""
+    """Opens a listening socket; raises FlywheelError, naming the port's config key, if the port is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen()  # so that whoever reads the address can connect at once, and waits
+        listening.listen()  # a client that reads the address can connect at once, and waits
     except OSError as error:
         listening.close()
         problem = f"`{key}`: cannot listen at {host}, port {port}: {error.strerror or error}."

@@ -1,7 +1,7 @@
-"""The seam for speech recognition: 16-bit mono sound in, words with their times out.
+"""Define the interface for speech recognition: 16-bit mono sound in, words with their times out.
 
-`desk.speech` names one: `pocketsphinx`, which needs no network and brings its English model with it (the extra
-`speech`), or `my_package.my_module:MyRecognizer`.
+`desk.speech` names one: `pocketsphinx`, which needs no network and includes its English model (the extra `speech`), or
+`my_package.my_module:MyRecognizer`.
 """
 
 import io
@@ -18,7 +18,7 @@ from schemas.registry import Registry
 
 RATE = 16_000
 RATES = (8_000, 192_000)
-"""Of what is uploaded, from telephones' to studios'; a header may say anything."""
+"""Accepted sample rates of an upload, in Hz, from telephones' to studios'; a header may hold any number."""
 LONGEST_S = 1800.0
 MODULE = "pocketsphinx"
 
@@ -37,7 +37,7 @@ RECOGNIZERS: Registry[Recognizer] = Registry(
 
 
 class PocketSphinx(Recognizer):
-    """PocketSphinx: offline and quick on a CPU, and far from perfect; what it writes is a draft for the person."""
+    """PocketSphinx: offline and fast on a CPU, and inaccurate; its text is a draft for the person."""
 
     def __init__(self) -> None:
         try:
@@ -63,12 +63,12 @@ class PocketSphinx(Recognizer):
 
 @cache
 def recognizer(name: str) -> Recognizer:
-    """The recognizer of this name or dotted path; raises UsageError, or FlywheelError where it cannot be loaded."""
+    """The recognizer of this name or dotted path; raises UsageError, or FlywheelError if it cannot be loaded."""
     return RECOGNIZERS.class_of(name)()
 
 
 def sound_of(data: bytes) -> bytes:
-    """The sound of a WAV file as recognizers want it: mono, 16 bits, 16,000 samples a second.
+    """Converts a WAV file to the recognizers' format: mono, 16 bits, 16,000 samples a second.
 
     Raises:
         UsageError: it is no WAV file of 16 bits, is cut short, is longer than half an hour, or has a rate outside of
@@ -94,7 +94,7 @@ def sound_of(data: bytes) -> bytes:
 
 
 def _require_sound(width: int, channels: int, rate: int, frames: int) -> None:
-    """Raises UsageError for what a header says, before anything is read or made of that size."""
+    """Raises UsageError for invalid header values, before any buffer of that size is read or allocated."""
     if width != 2:
         raise UsageError(f"`audio`: samples of {8 * width} bits.", "Save it as WAV of 16 bits.")
     if not RATES[0] <= rate <= RATES[1]:

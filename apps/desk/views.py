@@ -1,4 +1,4 @@
-"""What the desk shows of a trajectory, as typed rows: read from the lake, the same for pages and for programs."""
+"""Build the desk's typed rows of a trajectory from the lake, the same for pages and for programs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,9 +42,9 @@ class StepView(_Shown):
     width: int
     height: int
     thought: str
-    """Its own."""
+    """The step's own thought."""
     thoughts: list[ThoughtView]
-    """Those that were annotated, newest first."""
+    """Annotated thoughts, newest first."""
     action: str | None
     """Canonical JSON."""
     error: str | None
@@ -52,11 +52,11 @@ class StepView(_Shown):
     actor: str
     policy_version: str
     starts_s: float
-    """Seconds from the trajectory's begin to this step's."""
+    """Seconds from the start of the trajectory to the start of this step."""
     elements: list[tuple[str, str, tuple[float, float, float, float]]]
-    """Name, kind and box (left, top, right, bottom) of what was on the screen."""
+    """Name, kind and box (left, top, right, bottom) of the screen's elements."""
     correction: str | None
-    """The newest correction that holds, as canonical JSON."""
+    """The newest valid correction, as canonical JSON."""
     correction_thought: str | None
 
 
@@ -83,22 +83,22 @@ class ReviewView(_Shown):
     thought: str | None
     note: str
     holds: bool
-    """Whether nobody undid it."""
+    """Whether no later decision undid it."""
     at: str
     state: str | None = None
-    """Of the newest correction of a step that holds: `verified`, `refuted` or `unverified`; null of anything else."""
+    """State of the newest valid correction of a step: `verified`, `refuted` or `unverified`; null otherwise."""
     tried_by: str | None = None
     """The trajectory that tried it in a sandbox, if one did."""
     replaces: bool | None = None
-    """Whether the recorded step gave way to it; a step of what a verifier accepted stays until better is verified."""
+    """Whether it replaced the recorded step; a step of an accepted trajectory stays until a better one is verified."""
 
 
 class DeskItem(_Shown):
-    """A trajectory as a person looks at it."""
+    """A trajectory for review."""
 
     trajectory_id: str
     revision: int
-    """How many decisions there are: what a decision on it is to name."""
+    """Number of decisions; a new decision has to name it."""
     iteration: int
     task_id: str
     task: str
@@ -111,7 +111,7 @@ class DeskItem(_Shown):
     termination: str
     failure: str
     decision: str
-    """Why its data goes where it goes; empty where no filter has seen it."""
+    """The reason of its route; empty if no filter has run."""
     route: str
     error_step: int | None
     steps: list[StepView]
@@ -151,7 +151,7 @@ def item_of(lake: Lake, name: str) -> DeskItem:
 
 
 def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str, Any]]:
-    """What became of the corrections among the decisions on a trajectory, by review: fields of `ReviewView`."""
+    """The results of the corrections among the decisions on a trajectory, by review: fields of `ReviewView`."""
     names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
     rows = [row for name in names for row in ask(lake, "corrections_of", trajectory_id=name).to_pylist()]
     return {row.pop("review_id"): row for row in rows}
@@ -160,7 +160,7 @@ def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str,
 def review_views(
     reviews: Sequence[Review], corrections: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ReviewView]:
-    """Decisions, oldest first; with what became of corrections (`corrections_of`) where that is given."""
+    """Decisions, oldest first; with the results of corrections (`corrections_of`) if given."""
     held, became = {one.review_id for one in standing(reviews)}, corrections or {}
     shown = ("review_id", "revision", "person", "decision", "step", "action", "thought", "note")
     return [
@@ -175,8 +175,8 @@ def review_views(
 
 
 def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
-    """Whether a verdict is a judge's, a person's, or of the run of the filter that decided: what gates found before, by
-    other options or since removed, decides nothing any more."""
+    """Whether a verdict is a judge's, a person's, or of the filter run that decided. Earlier verdicts of gates, by
+    other options or since removed, have no effect any more."""
     return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
 
 

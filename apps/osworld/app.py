@@ -1,7 +1,7 @@
-"""The HTTP interface of OSWorld's machines over a desktop of ours, for others' controllers (docs/desktop.md).
+"""Implement the HTTP interface of OSWorld's machines over a desktop of ours, for others' controllers (docs/desktop.md).
 
-Whoever may ask it may run any command on the desktop: that is what the interface is for. The desktop has namespaces of
-its own, and the server answers to this machine alone unless a token is set.
+Every client that can reach it can run any command on the desktop, as the interface intends. The desktop has its own
+namespaces, and the server answers this machine alone unless a token is set.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from environments.desktop.boxed import AskFailed
 from schemas.failure import SandboxFailure, TrajectoryFailure
 
 COMMAND_S, PYTHON_S, SCRIPT_S = 120.0, 30.0, 30.0
-"""How long a command, a Python script and a shell script may take unless a client says otherwise."""
+"""Default seconds that a command, a Python script and a shell script may take; a client may send others."""
 MOST_S = 600.0
 ABSENT = {
     "/start_recording": "no screen is recorded here",
@@ -35,17 +35,17 @@ ABSENT = {
     "/setup/change_wallpaper": "the desktop has no wallpaper",
     "/setup/download_file": "the desktop has no network: fetch the file yourself, and send it to /setup/upload",
 }
-"""What OSWorld's own server has and this one has not, and why."""
+"""Requests of OSWorld's own server that this one refuses, with the reason."""
 Answers = Callable[[DesktopMachine, Request], Awaitable[Response]]
 
 
 def make_app(machine: DesktopMachine, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
-    """The server of one desktop.
+    """Makes the server of one desktop.
 
     Args:
         machine: the desktop, which is started with the server and ends with it.
-        token: what is asked for as `Authorization: Bearer`; None asks for none.
-        hosts: the names that it may be asked by where no token is asked for.
+        token: token that is required as `Authorization: Bearer`; None requires none.
+        hosts: the accepted host names if no token is required.
     """
 
     @asynccontextmanager
@@ -104,7 +104,8 @@ async def _screenshot(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _run(machine: DesktopMachine, command: list[str] | str, timeout_s: float, cwd: str = "") -> dict[str, Any]:
-    """What OSWorld's server says of a command that ended; raises AskFailed for one that did not, or was none."""
+    """Runs a command and returns the fields of OSWorld's answer; raises AskFailed for a command that did not end, or
+    was none."""
     timeout_s = min(timeout_s, MOST_S)
     if isinstance(command, list):
         command = [machine.box.home + one[1:] if one.startswith("~/") else one for one in command]
@@ -179,7 +180,7 @@ async def _launch(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _accessibility(machine: DesktopMachine, request: Request) -> Response:
-    """The windows as OSWorld's tree has them: what is inside of them is not known here."""
+    """The windows in the form of OSWorld's tree, without their contents, which are unknown here."""
     frames = "".join(
         f'<application name="{html.escape(one["classes"][-1] if one["classes"] else "")}">'
         f'<frame name="{html.escape(one["title"])}" st:active="{str(one["active"]).lower()}" '
@@ -191,7 +192,7 @@ async def _accessibility(machine: DesktopMachine, request: Request) -> Response:
 
 
 async def _terminal(machine: DesktopMachine, request: Request) -> Response:
-    """OSWorld's own says nothing either where no terminal of GNOME is open."""
+    """Answers with an empty text, as OSWorld's own server does if no GNOME terminal is open."""
     assert machine.box
     return JSONResponse({"output": None, "status": "success"})
 
@@ -276,7 +277,7 @@ def _window_asked(wish: str, done: str) -> Answers:
         found = await machine.window(str(given["window_name"]), bool(given.get("by_class")), bool(given.get("strict")))
         if found is not None:
             await machine.box.ask("window", number=found["id"], wish=wish)
-        return PlainTextResponse(done)  # as OSWorld's own, which does not look whether there is one
+        return PlainTextResponse(done)  # like OSWorld's own server, without a check that it exists
 
     return answer
 

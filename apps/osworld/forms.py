@@ -1,11 +1,11 @@
-"""Forms as OSWorld's clients send them: fields, and files with their bytes, in either of the two encodings."""
+"""Parse the forms of OSWorld's clients: fields, and files with their bytes, in either of the two encodings."""
 
 import re
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
 MOST_BYTES = 256 << 20
-"""Of a request."""
+"""Maximum bytes of a request."""
 
 
 def fields_of(kind: str, body: bytes) -> Mapping[str, bytes]:

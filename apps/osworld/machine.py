@@ -1,4 +1,4 @@
-"""The one desktop that a server of OSWorld's interface shows: started, replaced by a fresh one, and ended."""
+"""Run the one desktop of a server with OSWorld's interface: start it, replace it by a fresh one, and end it."""
 
 import asyncio
 import shlex
@@ -16,15 +16,15 @@ OPENS = {
     ".txt": "mousepad", ".md": "mousepad", ".csv": "mousepad", ".json": "mousepad", ".py": "mousepad",
     ".log": "mousepad", ".png": "gpicview", ".jpg": "gpicview", ".jpeg": "gpicview", ".gif": "gpicview", "": "pcmanfm",
 }  # fmt: skip
-"""What opens a file, by the end of its name; a folder has none."""
+"""The program that opens a file, by the end of its name; a folder has none."""
 
 
 class DesktopMachine:
-    """A desktop with some programs, or with a task of ours set out on it.
+    """A desktop with some programs, or with a task of ours set up on it.
 
     Args:
         environment: of the desktop.
-        programs: what is opened on a fresh one.
+        programs: programs that are opened on a fresh one.
         task: a task of the environment to begin with, as a template; None for none.
         seed: of that task.
     """
@@ -40,17 +40,17 @@ class DesktopMachine:
 
     @property
     def box(self) -> RunningDesktop:
-        """The desktop; raises SandboxFailure where it died and no other was asked for."""
+        """The desktop; raises SandboxFailure if it died and was not reset."""
         box = self._sandbox.box if self._sandbox is not None else self._box
         if box is None or not box.alive:
             raise SandboxFailure("the desktop is gone: ask for a fresh one at /flywheel/reset")
         return box
 
     async def reset(self, task: str | None = None, seed: int | None = None) -> str:
-        """A fresh desktop in place of the last one; the instruction of its task, or nothing.
+        """Replaces the desktop with a fresh one and returns the instruction of its task; empty without a task.
 
         Args:
-            task: another task than before; raises ValueError for one that there is not.
+            task: another task than before; raises ValueError for an unknown one.
             seed: of the task; the one before, if not given.
         """
         if task is not None and task not in self.environment.entries:
@@ -67,7 +67,7 @@ class DesktopMachine:
             return (await self._sandbox.observe()).instruction
 
     async def outcome(self) -> Outcome | None:
-        """What our verifier says of the task now; None without a task."""
+        """The current outcome of the task by our verifier; None without a task."""
         return None if self._sandbox is None else await self._sandbox.verify(DesktopReward())
 
     async def close(self) -> None:
@@ -83,11 +83,11 @@ class DesktopMachine:
             await box.close()
 
     async def windows(self) -> list[dict[str, Any]]:
-        """Those that are open."""
+        """The open windows."""
         return (await self.box.ask("windows"))["windows"]
 
     async def window(self, name: str, by_class: bool, strict: bool) -> dict[str, Any] | None:
-        """The one that is called so, in part or in full, by its title or its class; None if there is none."""
+        """The window with this title or class, in part or in full; None if there is none."""
 
         def called(one: dict[str, Any]) -> bool:
             texts = one["classes"] if by_class else [one["title"]]
@@ -120,9 +120,9 @@ class DesktopMachine:
 
 
 def as_command(given: Any, shell: bool) -> list[str] | str:
-    """A command as OSWorld's clients send it: a list of words, or one text; raises ValueError for anything else.
+    """Parses a command of OSWorld's clients: a list of words, or one text; raises ValueError for anything else.
 
-    OSWorld's server hands both to Python's subprocess: of a list for a shell, the first is the script and the rest are
+    OSWorld's server passes both to Python's subprocess: of a list for a shell, the first is the script and the rest are
     its parameters.
     """
     if isinstance(given, str):

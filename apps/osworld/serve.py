@@ -1,4 +1,4 @@
-"""`flywheel serve-osworld`: starts a desktop, then answers until it is ended."""
+"""Implement `flywheel serve-osworld`: start a desktop, then answer requests until a signal."""
 
 import asyncio
 import shlex
@@ -23,9 +23,9 @@ from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import out
 
 TOKEN_VARIABLE = "FLYWHEEL_OSWORLD_TOKEN"
-"""Where the token is, unless another variable is named."""
-SERVED = "the desktop is gone with what was done on it; the same command serves a fresh one"
-"""What is said at the end."""
+"""Default environment variable of the token."""
+SERVED = "the desktop and all changes on it are gone; the same command serves a fresh one"
+"""The message at the end."""
 
 
 def serve_osworld(
@@ -40,7 +40,7 @@ def serve_osworld(
     """Serves one desktop on the interface of OSWorld's machines until a signal ends it.
 
     Args:
-        config: the resolved config; its environment of kind `desktop`, if it has one, says how the desktop is.
+        config: the resolved config; its environment of kind `desktop`, if it has one, sets the desktop's options.
         host: the address to listen at.
         port: 0 takes any that is free.
         token_variable: the environment variable with the token.
@@ -50,7 +50,7 @@ def serve_osworld(
 
     Raises:
         UsageError: there is no such task, or it and programs are named; or the address is not this machine's own and
-            there is no token, or none in the variable that was named.
+            there is no token, or none in the named variable.
         FlywheelError: the port is taken, a program or pyautogui is missing, or no desktop starts.
     """
     token = token_named(host, token_variable, TOKEN_VARIABLE)
@@ -90,8 +90,8 @@ def _command(written: str) -> tuple[str, ...]:
 
 
 def require_pyautogui() -> None:
-    """Raises FlywheelError where OSWorld's clients could not act: pyautogui ends its program where there is no tkinter,
-    and text beyond ASCII is pasted."""
+    """Raises FlywheelError if OSWorld's clients could not act: pyautogui ends its program without tkinter, and text
+    beyond ASCII is pasted."""
     if find_spec("pyautogui") is None:
         raise FlywheelError("OSWorld's clients act with pyautogui, which is not installed.", f"`{EXTRA}` installs it.")
     if shutil.which("xclip") is None:

@@ -1,4 +1,4 @@
-"""What `flywheel quality` shows people."""
+"""Print the results of `flywheel quality`."""
 
 from rich.table import Table
 from rich.text import Text
@@ -12,7 +12,7 @@ NEWEST = 20
 
 
 def print_quality(found: Quality) -> None:
-    """The newest iterations, then what failed."""
+    """Prints the newest iterations, then the failed expectations."""
     console = out()
     if not found.iterations:
         console.print("No gate has run yet.")

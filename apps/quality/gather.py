@@ -1,4 +1,5 @@
-"""Reads from the lake what people and programs see of its quality; a bounded amount, however long the wheel turned."""
+"""Read the quality results from the lake for people and programs; a bounded amount, however many iterations there
+are."""
 
 import json
 from collections.abc import Sequence
@@ -11,12 +12,12 @@ from storage.catalog import answers
 from storage.lake import Lake
 
 ITERATIONS, FAILING = 100, 50
-"""How many are shown at once, the newest ones."""
+"""Maximum iterations and failures on one page, the newest ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureDrift:
-    """How far a measure moved from the iterations before."""
+    """The shift of a measure from the previous iterations."""
 
     value: float
     success: bool
@@ -24,14 +25,14 @@ class MeasureDrift:
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """How one iteration's expectations came out."""
+    """The results of one iteration's expectations."""
 
     iteration: int
     label: str
     checks: int
     held: int
     critical: int
-    """That stop it: failed, and nobody took them on."""
+    """Failed expectations that stop it, without an override."""
     warnings: int
     broken: int
     """Checks that could not be made."""
@@ -39,12 +40,12 @@ class Checked:
     unexpected: int
     """Rows that broke one."""
     drift: dict[str, MeasureDrift]
-    """By measure."""
+    """Shifts by measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """What one expectation found: a row of `quality`, and who took it on."""
+    """The result of one expectation: a row of `quality`, and the person who overrode it."""
 
     iteration: int
     label: str
@@ -63,29 +64,29 @@ class ExpectationResult:
     override_by: str | None
     overridden: bool
     trajectories: list[str]
-    """Of the examples."""
+    """Trajectories of the examples."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """What is shown at once."""
+    """The results of one page."""
 
     lake: str
     checked: int
-    """How many iterations there are in all."""
+    """Total number of iterations."""
     older: int | None
     """The next `before`; None if none are older."""
     iterations: list[Checked]
     """The newest first."""
     results: list[ExpectationResult]
-    """Of one iteration all of them, else those that failed."""
+    """All results of one iteration, or the failed ones of several."""
 
 
 def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> Quality:
-    """What the gate found.
+    """Reads the gate's results.
 
     Args:
-        lake: whose.
+        lake: the lake.
         iteration: only this one; the newest hundred if not given.
         before: the newest hundred before this one.
 

@@ -1,4 +1,4 @@
-"""The quality page as one file that needs no network: the part that the dashboard serves, with its own looks."""
+"""Write the quality page as one file that needs no network: the dashboard's part, with its own styles."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ FILE = "quality.html"
 
 
 def write_page(config: Config, lake: Lake, found: Quality) -> Path:
-    """Writes what `quality_of` gave beside the report and returns where it is."""
+    """Writes the result of `quality_of` next to the report and returns the page's path."""
     folder = report_folder(lake)
     folder.mkdir(parents=True, exist_ok=True)
     part = folder / f".{FILE}.{os.getpid()}"

@@ -1,1 +1,1 @@
-"""The report: one self-contained page about one lake."""
+"""Build the report: one self-contained page about one lake."""

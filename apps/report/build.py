@@ -1,4 +1,4 @@
-"""Writes the report: gathers, draws, and puts everything into one file that needs no network."""
+"""Write the report: gather, draw, and put everything into one file that needs no network."""
 
 import json
 import os
@@ -21,11 +21,11 @@ from tasks.shared.paths import work_folder
 
 PAGE = "index.html"
 ALL = "window.vegaEmbed = vegaEmbed;"
-"""What the page uses of the bundle."""
+"""The export of the bundle that the page uses."""
 
 
 def build_report(config: Config) -> Path:
-    """Writes the page of the config's lake and returns where it is.
+    """Writes the page of the config's lake and returns its path.
 
     Raises:
         LakeError: there is no lake.
@@ -39,7 +39,7 @@ def build_report(config: Config) -> Path:
 
 
 def report_folder(lake: Lake) -> Path:
-    """`report/` in the lake where that is a folder, else in the work folder."""
+    """`report/` in the lake if that is a folder, else in the work folder."""
     return work_folder(lake, "report") if "://" in lake.uri else Path(lake.uri) / "report"
 
 

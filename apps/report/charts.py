@@ -1,4 +1,4 @@
-"""The report's charts: each takes typed rows and gives a Vega-Lite specification, or None where there is nothing."""
+"""Build the report's charts: each takes typed rows and gives a Vega-Lite specification, or None without data."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -10,7 +10,7 @@ from apps.report.gather import EXPLORER, START, Choice, CollectedSuccess, OnTask
 from tasks.shared.status import IterationStatus
 
 Spec = dict[str, Any] | None
-"""As Vega-Lite's JSON."""
+"""A specification as Vega-Lite's JSON."""
 POLICY, EXPLORED, RELAYED, FIXED = "#3b7dd8", "#9a8f80", "#d08a2e", "#3f9d6b"
 ROUTES = {"sft": "#4c9f70", "ct": "#3b7dd8", "rl": "#8a6fc0", "quarantine": "#d08a2e", "none": "#b9b4ac"}
 STAGE_COLOURS = {
@@ -33,7 +33,7 @@ STAGE_COLOURS = {
 SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
 LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
-"""Of stacked bars; wider than the chart it would be cut."""
+"""Legend of stacked bars; wider than the chart it would be cut."""
 
 
 def success(iterations: Sequence[IterationStatus]) -> Spec:
@@ -72,7 +72,7 @@ def success(iterations: Sequence[IterationStatus]) -> Spec:
 
 
 def collected(rows: Sequence[CollectedSuccess]) -> Spec:
-    """P(V=1) of what was collected, by kind of policy."""
+    """P(V=1) of collected trajectories, by kind of policy."""
     if not rows:
         return None
     kinds = alt.Color(
@@ -96,7 +96,8 @@ def collected(rows: Sequence[CollectedSuccess]) -> Spec:
 
 
 def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) -> Spec:
-    """Success by task and iteration; the explorer first, tasks never trained on last; `link` is where a cell leads."""
+    """Success by task and iteration; the explorer first, tasks never trained on last; `link` is the link target of a
+    cell."""
     if not rows:
         return None
     latest = {row.task: (row.suite == "held_out", row.success) for row in rows if row.by != EXPLORER}
@@ -120,7 +121,7 @@ def heat(rows: Sequence[OnTask], link: Callable[[OnTask], str] | None = None) ->
 
 
 def funnel(rows: Sequence[Sieved]) -> Spec:
-    """Where the trajectories of each iteration went."""
+    """The routes of the trajectories of each iteration."""
     parts = [
         {"iteration": label(row.iteration), "route": route, "trajectories": count, "order": place}
         for row in rows
@@ -131,7 +132,7 @@ def funnel(rows: Sequence[Sieved]) -> Spec:
 
 
 def weights(rows: Sequence[Choice]) -> Spec:
-    """How the curriculum shared out the trajectories."""
+    """The curriculum's shares of the trajectories."""
     if not rows:
         return None
     shown = {"iteration", "task", "weight", "pool", "reason"}

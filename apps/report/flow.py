@@ -1,4 +1,4 @@
-"""The report as a flow, so that it can be deployed with a schedule."""
+"""Wrap the report in a flow, so that it can be deployed with a schedule."""
 
 from prefect import flow
 

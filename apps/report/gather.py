@@ -1,4 +1,4 @@
-"""Reads from the lake what the report shows, as typed rows; draws nothing."""
+"""Read the report's data from the lake, as typed rows; draws nothing."""
 
 import json
 import os
@@ -27,12 +27,12 @@ from tasks.shared.training_ledger import LearnedWorth, learned_from_people
 START = "start"
 EXPLORER = "explorer"
 FIXED = "policy, same tasks"
-"""Its rate over the tasks that it is given in every iteration, equally weighed."""
+"""Label of the policy's rate over the tasks that it gets in every iteration, equally weighted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectedSuccess:
-    """P(V=1) of what one kind of policy collected in an iteration, with its 95 % interval."""
+    """P(V=1) of the trajectories that one kind of policy collected in an iteration, with its 95 % interval."""
 
     iteration: str
     kind: str
@@ -52,7 +52,7 @@ class OnTask:
     by: str
     success: float
     reward: float
-    """The mean raw reward: of a game, what its score comes to."""
+    """The mean raw reward; for a game, from its score."""
     n: int
 
 
@@ -63,11 +63,11 @@ class Rejection(BaseModel):
     reason: str
     n: int
     most: int
-    """Trajectories that the reason turned away."""
+    """Trajectories that the most frequent reason rejected."""
 
 
 class Sieved(BaseModel):
-    """What became of an iteration's trajectories, and the steps that are imitated."""
+    """The routes of an iteration's trajectories, and the steps that are imitated."""
 
     iteration: int
     collected: int
@@ -90,7 +90,7 @@ class Tagged(BaseModel):
 
 
 class ThoughtCounts(BaseModel):
-    """What one author wrote, and how many tries it took."""
+    """The number of one author's thoughts, and of the tries they took."""
 
     author: str
     n: int
@@ -107,7 +107,7 @@ class Choice(CurriculumChoice):
 
 @dataclass(frozen=True, slots=True)
 class StageTime:
-    """How long a stage of an iteration took."""
+    """The duration of a stage of an iteration."""
 
     iteration: str
     stage: str
@@ -126,7 +126,7 @@ class Overview:
     """The champion's."""
     iterations: list[IterationStatus]
     outcomes: dict[int, str]
-    """How the policy of each iteration stands, in a word."""
+    """The outcome of each iteration's policy, in a word."""
     turned: float
     """Seconds that stages took, without the preparation."""
     between: float
@@ -143,13 +143,13 @@ class Overview:
     policies: list[PolicyVersion]
     """The newest first."""
     standings: dict[str, str]
-    """How each of them stands, in a word."""
+    """The standing of each policy, in a word."""
     people: list[LearnedWorth]
     config: str
 
 
 def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
-    """Reads it; `page_folder` is what links start from."""
+    """Reads the overview; links are relative to `page_folder`."""
     rows, stand, champion, fallen = iterations(lake), outcomes(lake), champion_if_any(lake), rolled_back(lake)
     return Overview(
         lake=lake.uri,
@@ -179,17 +179,17 @@ def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
 
 
 def _kept(row: IterationStatus) -> str:
-    """How a policy stands of which no decision was recorded."""
+    """The outcome of a policy without a recorded decision."""
     return "promoted" if row.promoted else ""
 
 
 def label(iteration: int) -> str:
-    """How an iteration is called on an axis."""
+    """The label of an iteration on an axis."""
     return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
 
 
 def collected(lake: Lake) -> list[CollectedSuccess]:
-    """P(V=1 | iteration) of what was collected, by kind of policy; the policy's also at a fixed mix."""
+    """P(V=1 | iteration) of collected trajectories, by kind of policy; the policy's also at a fixed mix."""
     found = verified(lake)
     own = [(row, row.kind, row.at) for row in found]
     fixed = [
@@ -238,14 +238,14 @@ def curriculum(lake: Lake) -> list[Choice]:
 
 
 def people(lake: Lake) -> list[LearnedWorth]:
-    """What each policy learned from people and what it was worth, newest first, with short task names."""
+    """The people's data that each policy learned from, and its measured value, newest first, with short task names."""
     rows = [one.shown for one in reversed(learned_from_people(lake))]
     names = short_names(task for row in rows for task in row.tasks)
     return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 
 
 def data_docs(config: Config, lake: Lake, page_folder: Path) -> dict[str, str]:
-    """Links to the Data Docs that are kept, by name, newest first, relative to the page."""
+    """Links to the stored Data Docs, by name, newest first, relative to the page."""
     found = sorted(docs_folder(config, lake).glob("i*-*/index.html"), reverse=True)
     links = {page.parent.name: Path(os.path.relpath(page, page_folder)).as_posix() for page in found}
     return {name.replace("-", " "): link for name, link in links.items()}

@@ -1,4 +1,5 @@
-"""The report is passed on, so what looks like a secret or personal data is taken out of its trajectories."""
+"""Redact the report's trajectories: texts that look like a secret or personal data are removed, since reports are
+shared."""
 
 from collections.abc import Sequence
 from typing import TypeVar
@@ -16,15 +17,15 @@ from storage.lake import Lake
 
 R = TypeVar("R", Trajectory, Step)
 TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error", "unused_arguments")
-"""Columns of trajectories and steps that hold words of others."""
+"""Columns of trajectories and steps with external text."""
 
 
 class Shown:
-    """What is shown of some trajectories.
+    """The redacted texts and screenshots of some trajectories.
 
     Args:
-        lake: where they are.
-        steps: theirs, in order.
+        lake: the lake that holds them.
+        steps: their steps, in order.
     """
 
     def __init__(self, lake: Lake, steps: Sequence[Step]) -> None:
@@ -49,7 +50,7 @@ class Shown:
         return row.model_copy(update=texts)
 
     def png(self, row: Screenshot) -> bytes:
-        """A picture, painted over where it shows what must not be shown."""
+        """A screenshot, painted over at the redacted boxes."""
         picture = Picture(row.png, row.width, row.height)
         return self._redactor.picture(picture, self._screens, self._secrets).png
 

@@ -1,4 +1,4 @@
-"""Picks a few recent trajectories and makes them replayable: pictures as data URIs, actions as marks over them."""
+"""Pick a few recent trajectories and make them replayable: screenshots as data URIs, actions as marks over them."""
 
 import base64
 import io
@@ -17,13 +17,13 @@ from storage.catalog import ask
 from storage.lake import Lake
 
 OF_EACH = 4
-"""Successes shown, and failures shown."""
+"""Maximum successes, and maximum failures."""
 MOST_STEPS = 8
-"""Steps shown of one trajectory."""
+"""Maximum steps of one trajectory."""
 WIDEST = 480
 """Pixels; wider screens are made smaller."""
 BUDGET_BYTES = 2_000_000
-"""All pictures together; beyond it steps are shown without theirs."""
+"""Bytes of all screenshots together; steps beyond it have no screenshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,19 +36,19 @@ class ActionPoint:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One step as it is shown."""
+    """One step of a replay."""
 
     number: int
     picture: str | None
-    """A data URI; None where it was left out."""
+    """A data URI; None if it was left out."""
     width: int
     height: int
     radius: float
-    """Of a mark."""
+    """Radius of a mark."""
     marks: list[ActionPoint]
     thought: str
     action: str
-    """For people."""
+    """Text of the action."""
     error: str
     raw: str
     actor: str
@@ -56,18 +56,18 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """One trajectory as it is shown, without what looks like a secret."""
+    """One trajectory as the page shows it, without texts that look like a secret."""
 
     row: Trajectory
     reason: str
-    """Why its data goes where it goes."""
+    """The reason of its route."""
     task: str
     outcome: str
     steps: list[Frame]
 
 
 def replays(lake: Lake) -> list[Replay]:
-    """Failures first, then successes, of the latest iteration; the policy's own where there are some."""
+    """Failures first, then successes, of the latest iteration; the policy's own if there are some."""
     chosen = choose(_latest(lake))
     if not chosen:
         return []
@@ -109,7 +109,7 @@ def _spread(rows: list[Trajectory]) -> list[Trajectory]:
 
 
 def outcome(row: Trajectory) -> str:
-    """How a trajectory ended, in a word."""
+    """The outcome of a trajectory, in a word."""
     if is_environment_failure(row.failure_boundary):
         return "environment"
     return "success" if row.success else "failure"

@@ -1,4 +1,4 @@
-"""How trainings went: a small chart for each measure of `training_steps`, a line for each policy."""
+"""Chart the trainings: a small chart for each measure of `training_steps`, a line for each policy."""
 
 import json
 from collections import Counter
@@ -12,7 +12,7 @@ from schemas.tables.policy import MEASURES, TRAINING
 from storage.lake import Lake
 
 LATEST = 5
-"""Trainings that are shown where none is asked for by name."""
+"""Number of trainings shown by default."""
 POINTS = 200
 """Points of a line at most."""
 FEW = 20
@@ -32,11 +32,11 @@ _TITLES = {
 
 
 def curves(lake: Lake, policies: Sequence[str] = ()) -> Spec:
-    """A Vega-Lite specification; None where nothing was trained.
+    """Builds a Vega-Lite specification; None without trainings.
 
     Args:
-        lake: where the points are.
-        policies: whose trainings; the latest ones if none is named.
+        lake: the lake that holds the points.
+        policies: the policies of the trainings; the latest ones if none is named.
     """
     shown = list(policies) or _latest(lake)
     trainings: dict[str, list[dict[str, Any]]] = {name: [] for name in shown}

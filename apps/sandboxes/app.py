@@ -1,4 +1,4 @@
-"""The server's pages and its WebSocket, as OpenEnv has them (docs/sandboxes.md)."""
+"""Serve the pages and the WebSocket of OpenEnv's interface (docs/sandboxes.md)."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ from schemas.tables.task import GuiTask, Split
 from tasks.shared.version import version
 
 NAME = "flywheel"
-ABOUT = "Sandboxes of GUI tasks: a screenshot is what is seen, a click or a key is what is done."
+ABOUT = "Sandboxes of GUI tasks: observations are screenshots, actions are clicks and keys."
 STATELESS = "An episode is a session: open the WebSocket /ws."
 
 MOST_OPEN = 1024
@@ -29,7 +29,7 @@ MOST_OPEN = 1024
 
 
 class TasksAsked(BaseModel):
-    """Which tasks are asked for."""
+    """The requested tasks."""
 
     split: Split = "train"
     index: int | None = None
@@ -38,13 +38,13 @@ class TasksAsked(BaseModel):
 
 
 def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: Iterable[str] = LOOPBACK) -> ASGIApp:
-    """The server of some tasks.
+    """Makes the server of some tasks.
 
     Args:
         serving: tasks and sandboxes; its pool has been started.
-        idle_s: a session that sends nothing for so long is ended.
-        token: what is asked for; None asks for none.
-        hosts: the names that it may be asked by where no token is asked for.
+        idle_s: seconds without a message after which a session ends.
+        token: required token; None requires none.
+        hosts: the accepted host names if no token is required.
     """
     app = FastAPI(title=NAME, description=ABOUT, version=version(), docs_url=None, redoc_url=None)
     _add_pages(app)
@@ -76,8 +76,11 @@ def make_app(serving: Serving, idle_s: float, token: str | None = None, hosts: I
 
 
 async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None:
-    """Answers until the session is over. It is listened to meanwhile: a client that goes ends what it asked for, and
-    one that does not wait for its answer could take it for another one."""
+    """Answers messages until the session is over.
+
+    It reads the socket meanwhile: a client that disconnects ends its request, and a client that sends before its answer
+    could take that for the answer to its next message, so the session ends.
+    """
     heard = asyncio.ensure_future(_next(socket))
     try:
         while True:
@@ -90,7 +93,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
             heard = asyncio.ensure_future(_next(socket))
             try:
                 message = json.loads(text or "")
-            except (ValueError, RecursionError):  # or JSON that is nested deeper than Python can read
+            except (ValueError, RecursionError):  # RecursionError: JSON that is nested deeper than Python can read
                 await _send(socket, refused(INVALID_JSON, "The message is no JSON."))
                 continue
             if isinstance(message, dict) and message.get("type") == "close":
@@ -108,7 +111,7 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
 
 
 async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[str | None]") -> Message | None:
-    """The answer, or None where another message came first; raises WebSocketDisconnect if the client went."""
+    """The answer, or None if another message came first; raises WebSocketDisconnect if the client disconnects."""
     answer = asyncio.ensure_future(wire.answer(message))
     try:
         await asyncio.wait([answer, heard], return_when=asyncio.FIRST_COMPLETED)
@@ -131,7 +134,7 @@ async def _next(socket: WebSocket) -> str | None:
 
 
 async def _send(socket: WebSocket, message: Mapping[str, Any]) -> None:
-    with suppress(RuntimeError):  # it has gone
+    with suppress(RuntimeError):  # the client has disconnected
         await socket.send_text(text_of(message))
 
 

@@ -1,7 +1,7 @@
-"""Who may ask for a sandbox: checked on every request and every handshake, before a session is opened.
+"""Authenticate every request and every handshake for a sandbox, before a session is opened.
 
-As at the desk (`apps.desk.security`): on the loopback interface whoever can start programs here may; elsewhere a token
-is asked for. Pages of other sites may not, even in a browser that may: a WebSocket is theirs to open, but carries their
+As at the desk (`apps.desk.security`): on the loopback interface every local program may connect; elsewhere a token is
+required. Pages of other sites are refused, even in an accepted browser: they can open a WebSocket, but it carries their
 `Origin`, or another `Host`.
 """
 
@@ -16,16 +16,17 @@ from apps.desk.serve import token_for
 from schemas.failure import UsageError
 
 OPEN = "/health"
-"""What is answered without a token, for whoever waits for the server."""
+"""Path that is answered without a token, for clients that wait for the server."""
 
 
 def token_named(host: str, variable: str, usual: str) -> str | None:
-    """The token of the environment; None where there is none, nobody named a variable, and only this machine can ask.
+    """Reads the token from the environment; None if there is none, no variable is named, and only this machine can
+    connect.
 
     Args:
-        host: where is listened.
+        host: the listening address.
         variable: the environment variable.
-        usual: the one that is read where none is named.
+        usual: the variable that is read if none is named.
 
     Raises:
         UsageError: as `token_for` does; or another variable than the usual one is named, and holds none.
@@ -38,19 +39,19 @@ def token_named(host: str, variable: str, usual: str) -> str | None:
 
 
 class SandboxGuard:
-    """Answers itself what may not be asked.
+    """Answers refused requests itself.
 
     Args:
         app: the server.
-        token: what every request must carry as `Authorization: Bearer`; None asks for none.
-        hosts: the names that it may be asked by where no token is asked for.
+        token: token that every request must carry as `Authorization: Bearer`; None requires none.
+        hosts: the accepted host names if no token is required.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, hosts: Iterable[str] = LOOPBACK) -> None:
         self._app, self._token, self._hosts = app, token, frozenset(hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hands on what may be asked."""
+        """Passes accepted requests on."""
         refusal = None if scope["type"] == "lifespan" else self._refusal(scope)
         await (refusal or self._app)(scope, receive, send)
 

@@ -1,4 +1,4 @@
-"""`flywheel serve-sandboxes`: starts the pool, then answers until it is ended."""
+"""Implement `flywheel serve-sandboxes`: start the pool, then answer requests until a signal."""
 
 import asyncio
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from schemas.text import counted
 from tasks.running.console import out
 
 MOST_BYTES = 1 << 20
-"""Of one message: an action is short."""
+"""Maximum bytes of one message: an action is short."""
 PING_S, PONG_S = 20.0, 60.0
-"""How often a quiet client is asked whether it is there, and how long that may take: it may be busy."""
+"""Seconds between pings of a quiet client, and seconds that a busy client may take to answer one."""
 TOKEN_VARIABLE = "FLYWHEEL_SANDBOXES_TOKEN"
-"""Where the token is, unless another variable is named."""
+"""Default environment variable of the token."""
 SERVED = "the sessions are over, and their sandboxes are given back; the same command serves them again"
-"""What is said at the end."""
+"""The message at the end."""
 
 
 def serve_sandboxes(
@@ -42,13 +42,13 @@ def serve_sandboxes(
         host: the address to listen at.
         port: 0 takes any that is free.
         token_variable: the environment variable with the token.
-        names: the tasks that are served; the suite's, if not given.
-        held_out: whether held-out tasks and seeds are, too.
-        idle_s: a session that sends nothing for so long is ended.
+        names: the served tasks; the suite's, if not given.
+        held_out: whether to serve held-out tasks and seeds, too.
+        idle_s: seconds without a message after which a session ends.
 
     Raises:
-        UsageError: a task that there is not; or the address is not this machine's own and there is no token, or none
-            in the variable that was named.
+        UsageError: an unknown task; or the address is not this machine's own and there is no token, or none in the
+            named variable.
         FlywheelError: the port is taken, or there is no browser for the environments that need one, or none starts.
     """
     token = token_named(host, token_variable, TOKEN_VARIABLE)
@@ -71,7 +71,8 @@ def serve_sandboxes(
 
 
 def running(app: object) -> uvicorn.Config:
-    """How it runs. Frames are not compressed: a screenshot is, and it would cost ten times the rest of a step."""
+    """Settings of the server. Frames are not compressed: a screenshot already is, and it would cost ten times the rest
+    of a step."""
     return uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType]
         log_level="warning",

@@ -1,4 +1,4 @@
-"""What is served: some tasks of a config, the pool that they are leased from, and how much of it is in use."""
+"""Hold the served tasks of a config, the pool that they are leased from, and the count of sandboxes in use."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 
 WAIT_S = 30.0
-"""How long a session waits for a sandbox, in turn, before it is refused: clients wait a minute for an answer."""
+"""Seconds that a session waits in line for a sandbox before it is refused; clients wait a minute for an answer."""
 
 
 class Serving:
@@ -22,13 +22,13 @@ class Serving:
 
     Args:
         config: the resolved config.
-        names: the tasks that are served; the suite's, if not given.
-        held_out: whether held-out tasks and seeds are served, too: a policy that trains on them can no longer be
+        names: the served tasks; the suite's, if not given.
+        held_out: whether to serve held-out tasks and seeds, too: a policy that trains on them can no longer be
             measured.
-        wait_s: how long a session waits for a sandbox before it is refused.
+        wait_s: seconds that a session waits for a sandbox before it is refused.
 
     Raises:
-        UsageError: a task that there is not, or one that is held out and not to be served.
+        UsageError: an unknown task, or a held-out one that is not to be served.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Serving:
 
     @property
     def sandboxes(self) -> int:
-        """How many episodes run at the same time."""
+        """Number of episodes that run at the same time."""
         return sum(self.pool.sizes.values())
 
     async def take(self, environment: str) -> bool:
-        """Waits in turn for one of an environment's sandboxes; False if none came free in time."""
+        """Waits in line for one of an environment's sandboxes; False if none came free in time."""
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._free[environment].acquire()
@@ -68,7 +68,7 @@ class Serving:
         return True
 
     def give_back(self, environment: str) -> None:
-        """Lets whoever waits have one that was taken."""
+        """Returns a sandbox to the count, and wakes a session that waits for one."""
         self.leased[environment] -= 1
         self._free[environment].release()
 
@@ -77,7 +77,7 @@ class Serving:
         return [task for task in self.tasks.values() if task.split == split]
 
     def task(self, name: object) -> GuiTask:
-        """A served task by its id, or by its template where only one has it; raises ValueError, naming the nearest."""
+        """Finds a served task by its id, or by a unique template; raises ValueError, naming the nearest."""
         if not isinstance(name, str):
             raise ValueError("`task_id` names no task: write, for example, environment/template")
         having = [task for task in self.tasks.values() if name in (task.task_id, task.template)]
@@ -90,7 +90,7 @@ class Serving:
         raise ValueError(f"`task_id`: no task {name[:80]!r} is served; {hint}")
 
     def seed(self, given: object) -> int:
-        """A seed that is served; raises ValueError for one that is none, or held out."""
+        """Checks a requested seed; raises ValueError for an invalid or held-out one."""
         end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
             more = "" if self.held_out else "; seeds from there on are held out (--held-out)"

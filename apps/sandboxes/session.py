@@ -1,10 +1,10 @@
-"""A session on the wire is a lease of the pool: messages in, answers out, and nothing of a socket.
+"""Map a session on the wire to a lease of the pool: messages in, answers out, without a socket.
 
-An episode begins with `reset`, which waits for a sandbox where all are leased, for a while: a client that has closed
-its session goes on before its sandbox is free again. An episode is over with an answer that is `done`, and its sandbox
-is free with it; until then a session keeps it over its resets. What is sent before an episode or after it is refused.
-A box that dies is reported as `metadata.failure`, with no reward: an outage must not look like a failure of whoever
-acts.
+An episode begins with `reset`, which waits for a limited time if all sandboxes are leased: a client that has closed its
+session may continue before its sandbox is free again. An episode is over with an answer that is `done`, which also
+frees its sandbox; until then a session keeps the sandbox over its resets. A message before an episode or after it is
+refused. A box that dies is reported as `metadata.failure`, with no reward: an outage must not look like a failure of
+the policy.
 """
 
 import random
@@ -38,7 +38,7 @@ _NOTHING = Observation(b"", 0, 0, "")
 
 @dataclass(slots=True)
 class _Episode:
-    """A lease with what has come of it."""
+    """A lease and its episode so far."""
 
     name: str
     task: GuiTask
@@ -47,16 +47,16 @@ class _Episode:
     elements: bool
     verifier: Verifier | None
     lease: AsyncExitStack
-    """Closed, it is given back; again, nothing happens."""
+    """Closing it returns the sandbox; closing it again does nothing."""
     seen: Observation = _NOTHING
     since: float = field(default_factory=time.monotonic)
     steps: int = 0
     until: float | None = None
-    """When it was over."""
+    """Time of its end."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be done in it."""
+        """Whether the episode is over."""
         return self.until is not None
 
 
@@ -71,10 +71,10 @@ class WireSession:
         self._serving = serving
         self._episode: _Episode | None = None
         self._place: str | None = None
-        """The environment of which a sandbox is taken."""
+        """The environment of the taken sandbox."""
 
     async def answer(self, message: object) -> Message:
-        """What is answered to a message; a refusal of code `CAPACITY_REACHED` ends the session."""
+        """Answers a message; a refusal of code `CAPACITY_REACHED` ends the session."""
         fields = message if isinstance(message, dict) else {}
         kind, data = fields.get("type"), fields.get("data", {})
         if kind == "state":
@@ -124,7 +124,7 @@ class WireSession:
         except TrajectoryFailure as failure:
             await self.close()
             return refused(EXECUTION, f"No sandbox: {failure.reason}", failure=failure.boundary)
-        except FlywheelError as error:  # what the machine lacked since it was looked at
+        except FlywheelError as error:  # a requirement of the machine that has disappeared since the last check
             await self.close()
             return refused(EXECUTION, f"No sandbox: {error.problem}", failure="sandbox")
         about = {"task_id": task.task_id, "seed": seed, "episode_id": episode.name, "max_steps": task.max_steps}
@@ -139,7 +139,7 @@ class WireSession:
         return self._place is not None
 
     def _asked(self, data: Mapping[str, Any]) -> tuple[GuiTask, int]:
-        """The task and the seed of a `reset`; raises ValueError for what there is not."""
+        """The task and the seed of a `reset`; raises ValueError for unknown ones."""
         if unknown := sorted(map(str, data.keys() - RESETS)):
             raise ValueError(f"`reset` takes no `{unknown[0][:40]}`: it takes {', '.join(sorted(RESETS))}")
         name = data.get("episode_id")
@@ -193,7 +193,11 @@ class WireSession:
         return observed(observation_of(episode.seen, episode.elements), reward, ended is not None, metadata)
 
     async def _judged(self, episode: _Episode, action: Action) -> tuple[Outcome | None, Ended | None]:
-        """What the verifier says, where it is asked by now, and how the episode has ended."""
+        """Runs the verifier if it is due.
+
+        Returns:
+            Its outcome, and how the episode has ended; each None if there is none.
+        """
         verifier, outcome = episode.verifier, None
         if verifier is not None and verifier.each_step:
             outcome = await episode.sandbox.verify(verifier)
@@ -203,14 +207,14 @@ class WireSession:
         return outcome, ended
 
     async def _over(self, episode: _Episode) -> None:
-        """Lets whoever waits have its sandbox: some trainers end no session before their next batch."""
+        """Frees the sandbox for a waiting session: some trainers end no session before their next batch."""
         episode.until = time.monotonic()
         await episode.lease.aclose()
         self._give_back()
 
     async def _failed(self, episode: _Episode, failure: TrajectoryFailure) -> Message:
-        """An episode that fails is over, and shows what was seen last. An action that makes no sense there earns
-        nothing; of the rest there is no telling."""
+        """Ends a failed episode with its last observation. An invalid action earns a reward of 0; other failures have
+        no reward."""
         self._serving.pool.metrics.deaths += isinstance(failure, SandboxFailure)
         await self._over(episode)
         reward = 0.0 if failure.boundary == "action" else None
@@ -236,7 +240,7 @@ def _without(data: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 async def _performed(sandbox: Sandbox, action: Action) -> str | None:
-    """Why the action came to nothing, where the sandbox says so and goes on."""
+    """Performs an action; returns the reason if it had no effect and the episode continues."""
     if isinstance(action, Finished | CallUser):
         await sandbox.conclude(action)
         return None

@@ -1,1 +1,1 @@
-"""The wheel on a Prefect server: what is deployed there, when it runs, and everything local in one command."""
+"""Run flywheel on a Prefect server: the deployments, their schedules, and everything local in one command."""

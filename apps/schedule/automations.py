@@ -1,8 +1,8 @@
-"""What a Prefect server does by itself, as code: made once by name, and brought up to date in place.
+"""Define a Prefect server's automations as code: created once by name, and updated in place.
 
-Retraining is begun by events that the `watch` deployment emits (`tasks.watch`): it counts in the lake, where the state
-is, and a server only has to react. Whoever has other reasons emits `flywheel.retraining.wanted`. A server may be
-others', too: only the events of our own lake and the runs of our own deployments are heeded.
+Events of the `watch` deployment (`tasks.watch`) start retraining: it counts in the lake, which holds the state, and a
+server only has to react. Other programs can emit `flywheel.retraining.wanted`. A server may be shared: only events of
+our own lake and runs of our own deployments count.
 """
 
 from collections.abc import Iterator
@@ -21,22 +21,22 @@ from tasks.running.events import DUE, ITERATION_COMPLETED, LAKE
 from tasks.watch import AFTER
 
 SILENT_S = 120
-"""Runs give a sign of life every 30 s; one that was silent for so long is dead."""
+"""Seconds without a heartbeat after which a run counts as dead; runs send one every 30 s."""
 DEAD = "Its process gave no sign of life."
 ANY = "prefect.flow-run.*"
-"""Also a state that a run waits in, whatever it is called: no process has to be alive then."""
+"""Matches every state of a run, including a waiting one of any name, for which no process has to be alive."""
 _NAMED = {"__prefect_kind": "jinja", "template": f"{{{{ event.payload.{AFTER} | default('', true) }}}}"}
-"""The policy that the event names; nothing for an event that names none, such as another's."""
+"""Template of the policy that the event names; empty for an event that names none, such as another program's."""
 HEARTBEAT = "prefect.flow-run.heartbeat"
 
 
 def put(client: SyncPrefectClient) -> list[str]:
-    """Makes or renews all automations and returns their names; whether one is switched on stays as it is.
+    """Creates or updates all automations and returns their names; a disabled one stays disabled.
 
-    One that is as it should be is left alone: what is written anew forgets which runs it waits for.
+    An unchanged one is not written: an update makes it forget which runs it waits for.
 
     Raises:
-        UsageError: nothing is deployed, or no lake is known of it.
+        UsageError: nothing is deployed, or the deployments name no lake.
     """
     made: list[str] = []
     for automation in _automations(client):
@@ -45,7 +45,7 @@ def put(client: SyncPrefectClient) -> list[str]:
             client.create_automation(automation)
         elif _rule(there[0]) != _rule(automation):
             kept = automation.model_copy(update={"enabled": there[0].enabled})
-            whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # what is not set is not sent
+            whole = AutomationCore(**kept.model_dump(exclude={"owner_resource"}))  # unset fields are not sent
             client.update_automation(there[0].id, whole)
         for twin in there[1:]:
             client.delete_automation(twin.id)

@@ -1,4 +1,4 @@
-"""Which Prefect server is meant: the one that is configured, else the one that `flywheel up` started here."""
+"""Select the Prefect server: the configured one, else the one that `flywheel up` started here."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from schemas.project_dir import home
 from tasks.running.answering import answers
 
 NOTE = "up.json"
-"""In the work folder: where the server of `flywheel up` is."""
+"""File in the work folder with the address of the server of `flywheel up`."""
 
 
 def found_server() -> str | None:
@@ -37,7 +37,7 @@ def use_server(url: str) -> None:
 
 @contextmanager
 def connected() -> Iterator[SyncPrefectClient]:
-    """A client of the server that is meant.
+    """A client of the selected server.
 
     Raises:
         UsageError: there is none, or it does not answer.
@@ -56,5 +56,5 @@ def connected() -> Iterator[SyncPrefectClient]:
 
 
 def page_of(flow_run: UUID) -> str:
-    """Where Prefect's page of a run is."""
+    """Address of Prefect's page of a run."""
     return f"{(PREFECT_API_URL.value() or '').removesuffix('/api')}/runs/flow-run/{flow_run}"

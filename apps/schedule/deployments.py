@@ -1,7 +1,7 @@
-"""What `prefect.yaml` says is deployed, put on a server, and when it runs there.
+"""Put the deployments of `prefect.yaml` on a server, with their schedules.
 
-Deploying again changes code, parameters and places, never a schedule: that is whoever's who set it. A server has the
-deployments of one lake, which their tags name: another lake's are taken over where that is asked for alone.
+Deploying again changes code, parameters and places, but never a schedule, which belongs to the user who set it. A
+server has the deployments of one lake, which their tags name. Another lake's deployments are replaced only on request.
 """
 
 import json
@@ -37,38 +37,38 @@ from storage.schema_marker import NAME as MARK
 
 POOL = "flywheel"
 TURNS = "turns"
-"""The queue of what rolls out or trains: one at a time on all workers of the pool together."""
+"""The queue of runs that roll out or train: one at a time on all workers of the pool together."""
 Schedule = CronSchedule | IntervalSchedule
 NOTE = "deployed.json"
-"""In the work folder: the lakes that were deployed from this project."""
+"""File in the work folder with the lakes that were deployed from this project."""
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 LEAST_S = 60
 OF_LAKE, AT = "flywheel.lake.", "lake "
-"""What begins the tags of a deployment that say whose it is: the lake's id, and where it is."""
+"""Prefixes of a deployment's tags that identify its lake: the lake's id, and its address."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkPool:
-    """Where the runs of deployments work."""
+    """The settings of deployments' runs: folder, lake and parameters."""
 
     folder: Path
-    """Of a process pool: the folder that relative paths are meant in."""
+    """Folder of a process pool, which relative paths start from."""
     lake_id: str
     lake: str
-    """Its address."""
+    """The lake's address."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """What every deployment is given: `config` and `overrides`."""
+    """The parameters of every deployment: `config` and `overrides`."""
 
 
 def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkPool:
-    """Runs work in this folder and on this lake, with this config and these overrides of it."""
+    """The settings for runs in this folder and on this lake, with this config and these overrides of it."""
     named = str(config_file(config).absolute()) if config is not None else ""
     return WorkPool(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
 
 
 @cache
 def described() -> list[dict[str, Any]]:
-    """The deployments of `prefect.yaml`, which lies beside the packages in a checkout and in `flows` of a wheel."""
+    """The deployments of `prefect.yaml`, which is next to the packages in a checkout and in `flows` of a wheel."""
     folder = Path(flows.__file__).parent
     file = next(one for one in (folder / "prefect.yaml", folder.parent / "prefect.yaml") if one.is_file())
     return yaml.safe_load(file.read_text())["deployments"]
@@ -87,10 +87,10 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
         client: of the server.
         place: where their runs work.
         pool: the work pool; a process pool of this name is made if there is none.
-        replace: take over what is deployed for another lake, its schedules with it.
+        replace: replace another lake's deployments, and their schedules.
 
     Raises:
-        UsageError: those of another lake are there; names it and its folder.
+        UsageError: another lake's deployments are there; names it and its folder.
     """
     if not replace:
         _require_ours(client, place)
@@ -101,13 +101,13 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
 
 
 def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
-    """Those of ours that are on the server, by name, in the order of `prefect.yaml`."""
+    """Our deployments on the server, by name, in the order of `prefect.yaml`."""
     there = {name: _there(client, name) for name in names()}
     return {name: one for name, one in there.items() if one is not None}
 
 
 def lake_of(there: DeploymentResponse) -> tuple[str, str] | None:
-    """The id and the address of a deployment's lake; None where its tags do not say."""
+    """The id and the address of a deployment's lake; None if its tags do not name it."""
     tags = {begin: one.removeprefix(begin) for begin in (OF_LAKE, AT) for one in there.tags if one.startswith(begin)}
     return (tags[OF_LAKE], tags.get(AT, "")) if OF_LAKE in tags else None
 
@@ -118,7 +118,7 @@ def names() -> list[str]:
 
 
 def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
-    """One of ours; raises UsageError where it is none or is not deployed."""
+    """One of our deployments; raises UsageError if it is unknown or not deployed."""
     if name not in names():
         raise UsageError(f"There is no deployment `{name}`.", f"There are: {', '.join(names())}.")
     there = _there(client, name)
@@ -128,8 +128,8 @@ def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
 
 
 def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConfig]) -> None:
-    """Raises UsageError where what is deployed is another project's: in another folder, and of another lake than the
-    one that is configured here. Where there is no lake here nothing speaks against it."""
+    """Raises UsageError if the deployments are another project's: in another folder, and of another lake than the
+    configured one. Without a lake here, no deployment is refused."""
     noted = _noted()
     for name, there in deployments(client).items():
         lake, folder = lake_of(there), there.job_variables.get("working_dir")
@@ -146,7 +146,7 @@ def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConf
 
 
 def _is_here(config: LakeConfig, lake: tuple[str, str]) -> bool:
-    """Whether a lake, its id and address, is the configured one, or there is none at that place."""
+    """Whether a lake, its id and address, is the configured one, or no lake exists at that address."""
     place = resolve(config)
     if lake[1] == place.uri or not (place.store().exists(MARK) or place.store().sizes()):
         return True
@@ -190,7 +190,7 @@ def set_schedule(client: SyncPrefectClient, name: str, schedule: Schedule) -> No
 
 
 def switch(client: SyncPrefectClient, name: str, active: bool) -> str:
-    """Switches a deployment's schedules on or off and returns when those are; raises UsageError where it has none."""
+    """Switches a deployment's schedules on or off and describes them; raises UsageError if it has none."""
     there = deployment(client, name)
     if not there.schedules:
         raise UsageError(f"`{name}` has no schedule.", f"`flywheel schedule set {name} --every 6h` gives it one.")
@@ -203,7 +203,7 @@ def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any])
     """Begins a run of a deployment as soon as a worker is free; returns its id.
 
     Raises:
-        UsageError: it takes no such parameter, or no such value of it.
+        UsageError: an unknown parameter, or an invalid value.
     """
     there = deployment(client, name)
     known = (there.parameter_openapi_schema or {}).get("properties", {})
@@ -260,12 +260,12 @@ def _require_ours(client: SyncPrefectClient, place: WorkPool) -> None:
 
 
 def _pool_kind(client: SyncPrefectClient, pool: str) -> str:
-    """The kind of a work pool, made if there is none, with a queue for what must not run twice at once."""
+    """The kind of a work pool, made if there is none, with a queue for runs that must not overlap."""
     try:
         kind = client.read_work_pool(pool).type
     except ObjectNotFound:
         kind = client.create_work_pool(WorkPoolCreate(name=pool, type="process")).type
-    with suppress(ObjectAlreadyExists):  # whoever changed its limit meant it
+    with suppress(ObjectAlreadyExists):  # keeps a limit that the user has changed
         client.update_work_queue(client.create_work_queue(name=TURNS, work_pool_name=pool).id, concurrency_limit=1)
     return kind
 

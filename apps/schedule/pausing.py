@@ -1,4 +1,4 @@
-"""`flywheel pause` and `flywheel resume`: the wheel waits for people, and no process does."""
+"""Implement `flywheel pause` and `flywheel resume`: stop and resume iterations without a waiting process."""
 
 import getpass
 from typing import Annotated
@@ -10,13 +10,13 @@ from schemas.failure import UsageError
 
 
 def pause(
-    reason: Annotated[str, typer.Option("--reason", help="Why, for whoever finds it paused.")],
+    reason: Annotated[str, typer.Option("--reason", help="The reason, shown to other users.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
     by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let nothing new begin: runs and retrainings end before their next stage, and go on after `flywheel resume`."""
+    """Start no new work: runs and retrainings end before their next stage, and continue after `flywheel resume`."""
     from apps.lakes import open_lake
     from tasks.running.pausing import pause as pause_lake
 
@@ -28,11 +28,11 @@ def pause(
     if as_json:
         print_json(made.model_dump(mode="json"))
     else:
-        typer.echo(f"{made.text} What runs ends before its next stage; `flywheel resume` ends the pause.")
+        typer.echo(f"{made.text} Running iterations end before their next stage; `flywheel resume` ends the pause.")
 
 
 def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """End the pause; start again what was ended, by hand or by its schedule."""
+    """End the pause; ended runs start again, by hand or by their schedule."""
     from apps.lakes import open_lake
     from tasks.running.pausing import resume as resume_lake
 

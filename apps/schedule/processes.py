@@ -1,4 +1,4 @@
-"""Processes that end with this one, however it ends: by a signal, by an error, or killed outright."""
+"""Start processes that end with this one, in any case: a signal, an error, or an outright kill."""
 
 import contextlib
 import signal
@@ -18,7 +18,7 @@ PATIENCE_S = 120.0
 
 
 class ServiceProcess:
-    """A process that is kept while this one lives; what it prints goes to a file."""
+    """A process that is kept while this one lives; its output goes to a file."""
 
     def __init__(self, name: str, module: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
         self.name, self.log = name, log
@@ -51,16 +51,16 @@ class ServiceProcess:
         status = self.process.poll()
         if status is None:
             return
-        if status < 0:  # what it printed last says nothing about that
+        if status < 0:  # its last output does not explain a signal
             raise FlywheelError(f"The {self.name} was ended by {_name_of(-status)} ({self.log}).")
         last = (self.log.read_text(errors="replace").strip().splitlines() or ["it printed nothing"])[-1]
         raise FlywheelError(f"The {self.name} ended with status {status}: {last} ({self.log}).")
 
 
 def end_all(kept: Sequence[ServiceProcess], patience_s: float = 7.0) -> None:
-    """Ends processes and all that they started, the first ones first: each is given time to end what it began.
+    """Ends processes and all that they started, in order; each gets time to finish its work.
 
-    What is left after that is killed.
+    The remaining ones are killed afterwards.
     """
     started = [(one, _below(one)) for one in kept]
     for one, below in started:

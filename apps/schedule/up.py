@@ -1,4 +1,4 @@
-"""`flywheel up`: a Prefect server, a worker, all deployments and the pages, for as long as this command runs."""
+"""Implement `flywheel up`: run a Prefect server, a worker, all deployments and the pages while the command runs."""
 
 import fcntl
 import json
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 
 HOST = "127.0.0.1"
 POLL_S = 0.5
-"""From one look at the parts to the next."""
+"""Seconds between two checks of the parts."""
 
 
 def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -> None:
-    """Starts all of it, says where each part is, and keeps it until a signal comes.
+    """Starts all parts, prints the address of each, and keeps them until a signal comes.
 
     Args:
         config: the resolved config.
-        file: where it was read from, if it was named.
+        file: the file it was read from, if it was named.
         overrides: of its keys.
         port: of the Prefect server, if none is configured.
 
@@ -50,19 +50,19 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
         ends.enter_context(_alone(parts.folder))
         ends.callback(lambda: end_all(parts.kept))
         _say("prefect", parts.server(port))
-        lake = Lake.open(config.lake)  # the pages are of one that is there
+        lake = Lake.open(config.lake)  # the pages need an existing lake
         with connected() as client:
             deployed = deploy(client, place_of(file, overrides, lake))
             automations.put(client)
-        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` says when each runs")
+        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` shows when each runs")
         _say("worker", parts.worker())
         _say("pages", parts.pages(file, overrides))
         _say("report", str(build_report(config)))
-        _say("logs", f"{parts.folder}; runs say there and on Prefect's page what they do")
+        _say("logs", f"{parts.folder}; runs log there and on Prefect's page")
         _say("", f"Runs of other terminals are on that page, too, after: export PREFECT_API_URL={parts.api}")
         _say(
             "",
-            "Ctrl-C ends all of it; what was under way goes on from its last finished stage when it is started again.",
+            "Ctrl-C ends all of it; interrupted runs continue from their last finished stage at the next start.",
         )
         while True:
             for part in parts.kept:
@@ -71,7 +71,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
 
 
 class _Parts:
-    """What was started, the last to be ended first."""
+    """The started processes; the last one ends first."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ class _Parts:
         self.api = ""
 
     def server(self, port: int) -> str:
-        """Finds or starts it, and notes where it is; its page's address."""
+        """Finds or starts it, and writes its address to the note; returns its page's address."""
         from apps.schedule.connection import NOTE, found_server, use_server
         from tasks.running.answering import answers
 
@@ -105,7 +105,7 @@ class _Parts:
             "PREFECT__SERVER_FINAL": "1",
             "PREFECT_SERVER_API_HOST": HOST,
             "PREFECT_SERVER_API_PORT": str(port),
-            # it asks nobody who they are: no page of another site may use it through a browser that is here
+            # the server has no authentication: no page of another site may use it through a local browser
             "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": f"http://{HOST}:{port}",
             "PREFECT_SERVER_CSRF_PROTECTION_ENABLED": "true",
         }
@@ -114,7 +114,7 @@ class _Parts:
         server.wait(lambda: answers(self.api))
 
     def worker(self) -> str:
-        """Starts it; where its runs work."""
+        """Starts it; returns the folder of its runs."""
         from apps.schedule.deployments import POOL
 
         words = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]
@@ -123,7 +123,7 @@ class _Parts:
         return f"pool {POOL}, in {Path.cwd()}"
 
     def pages(self, file: Path | None, overrides: Sequence[str]) -> str:
-        """Starts what serves them; where."""
+        """Starts the server of the pages; returns its address."""
         words = ["apps.cli", "serve", *overrides, *(["--config", str(file)] if file else [])]
         pages = self._keep("dashboard", words)
         pages.wait(lambda: "http" in pages.log.read_text())
@@ -151,7 +151,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _import_ahead() -> None:
-    """Imports the flows while the server starts: to deploy one is to look at its parameters."""
+    """Imports the flows while the server starts, since deploying reads their parameters."""
     import flows.deployed  # noqa: F401
 
 

@@ -1,4 +1,5 @@
-"""`flywheel schedule`: when deployments run on the Prefect server that is configured, or that `flywheel up` started."""
+"""Implement `flywheel schedule`: schedules of deployments on the configured Prefect server, or that of `flywheel
+up`."""
 
 import json
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
-    """A deployment as it is shown."""
+    """A deployment in a listing."""
 
     name: str
     schedules: list[When]
@@ -37,7 +38,7 @@ class Deployed:
 
 
 def list_(as_json: AsJson = False) -> None:
-    """Show every deployment, when it runs, and whether that is switched on."""
+    """Show every deployment, its schedule, and whether that is switched on."""
     make_prefect_home()
     from apps.schedule.connection import connected
     from apps.schedule.deployments import deployments, in_words, lake_of
@@ -122,7 +123,7 @@ def deploy(
     replace: Annotated[bool, typer.Option("--replace", help="Take over those of another lake that are there.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put all deployments on the server, without `flywheel up`; schedules that are there stay."""
+    """Put all deployments on the server, without `flywheel up`; existing schedules stay."""
     make_prefect_home()
     from apps.options import resolve
     from apps.schedule.connection import connected
@@ -139,7 +140,7 @@ def deploy(
 
 
 def automations(as_json: AsJson = False) -> None:
-    """Put what the server does by itself there: retrain on enough new data, end runs whose process died."""
+    """Put the server's automations there: retrain on enough new data, end runs whose process died."""
     make_prefect_home()
     from apps.schedule import automations
     from apps.schedule.connection import connected
@@ -154,11 +155,11 @@ def automations(as_json: AsJson = False) -> None:
 
 
 def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
-    """Raises what a run of these parameters would, where the config that it reads is on this machine, too.
+    """Raises the error that a run of these parameters would, if its config is on this machine.
 
     Args:
-        parameters: all that it is given.
-        folder: that it works in, as far as that is known.
+        parameters: all of its parameters.
+        folder: the folder that it works in, if known.
     """
     from schemas.config import load_config
     from schemas.config.profiles import OWN, config_file
@@ -176,7 +177,7 @@ def _require_config(parameters: dict[str, Any], folder: str | None) -> None:
 
 
 def _require_project(client: "SyncPrefectClient") -> None:
-    """Raises UsageError where what is deployed on the server is another project's."""
+    """Raises UsageError if the server's deployments are another project's."""
     from apps.options import resolve
     from apps.schedule.deployments import require_project
 

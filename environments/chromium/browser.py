@@ -1,10 +1,10 @@
-"""A headless Chromium that draws only when asked, driven over a pipe.
+"""Run a headless Chromium that draws only when asked, driven over a pipe.
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
-display's clock; only the headless shell has them. The browser keeps to itself: no network, no telemetry, a profile
-that is deleted, and both go with us even if we are killed outright (`environments.watchdog`).
+display's clock; only the headless shell has them. The browser has no network, no telemetry and a temporary profile. The
+process and the profile are removed when we end, even if we are killed outright (`environments.watchdog`).
 
-One frame at a time per browser: a second request in flight ends the whole browser, so a lock guards it.
+A browser draws one frame at a time: a second request in flight ends the whole browser, so a lock guards it.
 """
 
 import asyncio
@@ -71,24 +71,24 @@ FLAGS = (
 
 
 def resolver_rules(reachable: Mapping[str, str]) -> str:
-    """Which hosts a browser finds: none but those that are named, each at one port.
+    """Builds the rules that let a browser reach only the named hosts, each at one port.
 
     Args:
-        reachable: by `name:port` as a page writes it, the `address:port` where that is.
+        reachable: the `address:port` of each host, by `name:port` as a page writes it.
     """
     named = [f"MAP {name} {address}" for name, address in reachable.items()]
     return ",".join([*named, "MAP * ~NOTFOUND"])
 
 
 def find_browser(path: str | None = None, key: str = "environments.miniwob.browser") -> Path:
-    """The headless shell to use: `path`, else `FLYWHEEL_BROWSER`, else an installed one, else Playwright's own.
+    """Finds the headless shell: `path`, else `FLYWHEEL_BROWSER`, else an installed one, else Playwright's own.
 
     Args:
-        path: where it is, if that is known.
-        key: the config key that says so, for the error.
+        path: path of the program, if known.
+        key: the config key of that path, for the error.
 
     Raises:
-        FlywheelError: there is none, or `path` is not a program; says how to install one.
+        FlywheelError: there is none, or `path` is not a program; the hint explains how to install one.
     """
     asked = path or os.environ.get(VARIABLE)
     if asked:
@@ -108,7 +108,8 @@ _INSTALL = (
 
 
 def browser_version(path: Path) -> str:
-    """What the browser calls itself, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not run."""
+    """The browser's own version string, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not
+    run."""
     try:
         return asked((str(path), "--version"), VERSION_TIMEOUT_S).strip()
     except (OSError, subprocess.SubprocessError) as error:
@@ -135,15 +136,15 @@ class Browser:
         self.frames = asyncio.Lock()
         """Held while a frame is drawn: one at a time in the whole browser."""
         self.idle: list[Page] = []
-        """Pages that no trajectory holds."""
+        """Pages without a trajectory."""
 
     @classmethod
     async def launch(cls, path: Path, reachable: Mapping[str, str] = NOBODY) -> "Browser":
-        """Starts a browser; where that is cancelled, nothing is left of it.
+        """Starts a browser; a cancelled start leaves no process behind.
 
         Args:
             path: the program.
-            reachable: what its pages find (`resolver_rules`); nothing, unless it is named here.
+            reachable: the hosts that its pages can reach (`resolver_rules`); none by default.
 
         Raises:
             SandboxFailure: it did not start within a minute.
@@ -157,7 +158,7 @@ class Browser:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 await connection.send("Browser.getVersion")
         except BaseException as error:
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
             if spawning.exception() is None:
                 await cls(spawning.result(), connection, profile).close()
             shutil.rmtree(profile, ignore_errors=True)
@@ -177,7 +178,7 @@ class Browser:
         return self._process.pid
 
     def kill(self, why: str = "the browser is closed") -> None:
-        """Ends it at once; whatever is pending in it fails, and says why."""
+        """Kills it at once; each pending request fails with the reason `why`."""
         self.connection.close(why)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)

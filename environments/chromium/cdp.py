@@ -1,7 +1,7 @@
-"""The Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
+"""Speak the Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
 
-A pipe needs no port, no handshake and no web socket library, and its end is the browser's end: when the browser
-goes, every pending call fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
+A pipe needs no port, no handshake and no web socket library. It closes when the browser ends, so every pending call
+fails at once instead of waiting for a timeout. One pipe carries many flat sessions.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Connection(asyncio.Protocol):
         self._writer, _ = await loop.connect_write_pipe(lambda: _Outlet(self), os.fdopen(write_fd, "wb", 0))
 
     def close(self, why: str = "the browser is closed") -> None:
-        """Closes both ends; whatever is pending fails, and so does what is asked later, and says why."""
+        """Closes both ends; pending and later requests fail with the reason `why`."""
         for transport in (self._reader, self._writer):
             if transport is not None:
                 transport.close()
@@ -46,7 +46,7 @@ class Connection(asyncio.Protocol):
     def send(self, method: str, params: Reply | None = None, session: str = "") -> "asyncio.Future[Reply]":
         """Sends a command and returns the future of its result, so that commands can be sent without waiting.
 
-        The future raises SandboxFailure if the browser or the session goes, or if the command is refused.
+        The future raises SandboxFailure if the browser or the session ends, or if the command is refused.
         """
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         lost = self._why if self.gone else self._lost.get(session)
@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         return reply
 
     def _flush(self) -> None:
-        """Commands sent without waiting go out together: each write wakes the browser's reader."""
+        """Writes queued commands together, since each write wakes the browser's reader."""
         unsent, self._unsent = bytes(self._unsent), bytearray()
         if self._writer is not None:
             self._writer.write(unsent)
@@ -129,4 +129,4 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
 def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
     if not future.done():
         future.set_exception(SandboxFailure(why))
-        future.exception()  # marks it as heard: it is raised to whoever waits, and nobody may be waiting any more
+        future.exception()  # marks the exception as retrieved: its waiter gets it, but may have gone

@@ -1,4 +1,4 @@
-"""Documents that others wrote as tasks: a sandbox that reads a verdict from one, and what `doctor` asks of each."""
+"""Run documents written by others as tasks: a sandbox that reads a verdict from one, and the checks of `doctor`."""
 
 import asyncio
 from abc import abstractmethod
@@ -21,9 +21,10 @@ from schemas.observation import Observation
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ChromiumConfig)
 SCRIPT = IN_PAGE + Path(__file__).with_name("document.js").read_text()
-"""Runs before anything of the document; an environment's own, which brings `__page.verdict`, comes after it."""
+"""Script that runs before the document's own scripts; an environment's own, which defines `__page.verdict`, follows
+it."""
 SEEDS = (1, 2, 3, 4)
-"""That `doctor` starts a page with; a page that draws one of two may do it alike a few times."""
+"""Seeds with which `doctor` starts a page; a page with two variants may repeat one a few times."""
 _ADVANCE = """(async () => {
   const turn = () => new Promise((done) => setTimeout(done, 0));
   const page = () => { try { return world.__page; } catch { return undefined; } };
@@ -32,15 +33,15 @@ _ADVANCE = """(async () => {
   await turn();
   return page()?.verdict() ?? null;
 })()"""
-"""Of the stage, which stays when the page goes elsewhere. The browser's own turns, before and after the page's time,
-bring the events that it has queued, such as `hashchange`."""
+"""Script of the stage, which stays when the page navigates. It waits one event loop turn before and after the page's
+time, so that queued events of the browser, such as `hashchange`, are delivered."""
 
 
 class DocumentSandbox(InPageSandbox):
     """One document that is a task.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
     """
 
@@ -49,12 +50,13 @@ class DocumentSandbox(InPageSandbox):
         self._file = Path()
 
     async def _opened_at(self, file: Path, seed: int, start: str) -> Any:
-        """Opens a file, whose chance as it loads is of the seed, and returns what the JavaScript `start` is in it."""
+        """Opens a file, with its randomness seeded by `seed` while it loads, and evaluates the JavaScript `start` in
+        it."""
         self._file = file
         return await self._read_reward(self._open(file.as_uri(), start, f"world.__page.load({seed})"))
 
     def _judged(self, answer: Any) -> tuple[bool, Any]:
-        """Whether the task is done, and its raw reward, from what the page's `verdict` says."""
+        """Converts the answer of the page's `verdict` to whether the task is done, and its raw reward."""
         return answer
 
     async def _advance(self, passed_ms: int) -> None:
@@ -64,7 +66,8 @@ class DocumentSandbox(InPageSandbox):
         self.verdict = self._judged(answer)
 
     async def _read_reward(self, answer: Awaitable[T]) -> T:
-        """What the page answers; where it throws, the box is well and the task, its own verifier, is not."""
+        """Awaits an answer of the page. An exception in it is a failure of the task, its own verifier, not of the
+        box."""
         try:
             return await answer
         except ScriptFailure as failure:
@@ -76,7 +79,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
     """Documents that the config or a catalog names as tasks."""
 
     reward: Verifier = InPageReward()
-    """Who reads their rewards."""
+    """The verifier that reads their rewards."""
 
     @property
     @abstractmethod
@@ -85,11 +88,11 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
 
     @property
     def page_key(self) -> str:
-        """The config key that says where the pages are."""
+        """The config key of the pages' folder."""
         return f"environments.{self.name}.folder"
 
     def probes(self) -> Sequence[Probe]:
-        """Whether every task has a page, and whether each starts, looks the same twice and has a reward; says which
+        """Checks that every task has a page that starts, looks the same twice and has a reward; reports the pages that
         are the same for every seed."""
         return (
             Probe("pages", self._files),
@@ -109,7 +112,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return f"{len(self.pages)} there"
 
     async def _starts(self) -> str:
-        """Raises FlywheelError that says of every page what is wrong with it."""
+        """Starts every page; raises FlywheelError that lists the problem of each."""
         still: list[str] = []
         wrong: list[FlywheelError] = []
         browser = await Browser.launch(self._path())
@@ -119,7 +122,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
                     still += [template] if await self._starts_alike(browser, template) else []
                 except FlywheelError as error:
                     wrong.append(error)
-                    await browser.close()  # what a page did to its browser is not the next one's fault
+                    await browser.close()  # one page must not damage the next one
                     browser = await Browser.launch(self._path())
         finally:
             await browser.close()
@@ -129,7 +132,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return f"each starts, and looks the same twice{note}"
 
     async def _starts_alike(self, browser: Browser, template: str) -> bool:
-        """Whether it is the same for several seeds too; raises FlywheelError where it differs for one of them."""
+        """Whether it is the same for several seeds; raises FlywheelError if two starts with one seed differ."""
         first = await self._seen(browser, template, SEEDS[0])
         if first != await self._seen(browser, template, SEEDS[0]):
             raise FlywheelError(
@@ -142,7 +145,8 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return True
 
     async def _seen(self, browser: Browser, template: str, seed: int) -> Observation:
-        """What it shows and asks at first, once it has told its reward before an action and after one."""
+        """The first screen and instruction of a page, after its reward was read once before an action and once after
+        one."""
         sandbox, file = self.sandbox(browser), self.pages[template]
         try:
             await sandbox.start(self.task(template), seed)

@@ -1,4 +1,4 @@
-"""What all environments in a browser have in common: their keys, their hosts, and what they need of this machine."""
+"""Define the common parts of all browser environments: config keys, hosts, and requirements on this machine."""
 
 import asyncio
 from abc import abstractmethod
@@ -21,15 +21,15 @@ class ChromiumConfig(EnvironmentConfig):
     """Pages of headless browsers."""
 
     browser: str | None = None
-    """Path of a headless Chromium; found by itself if not set."""
+    """Path of a headless Chromium; searched for if not set."""
     browsers: Count = 2
     """Browsers, each a process of its own: one that dies takes only its pages along."""
     pages: Count = 4
     """Pages per browser: how many trajectories run in it at the same time."""
     spares: Whole = 0
-    """Browsers that are kept warm to take the place of one that dies; each costs some 100 MB."""
+    """Browsers that are kept warm to replace one that dies; each costs some 100 MB."""
     browser_idle_s: Positive = 300.0
-    """A browser in which no page was leased for so long is ended until there is need of it again."""
+    """Seconds without a leased page after which a browser is ended until it is needed again."""
 
 
 Options = TypeVar("Options", bound=ChromiumConfig)
@@ -54,12 +54,12 @@ class ChromiumEnvironment(Environment[Options]):
 
     @property
     def spares(self) -> int:
-        """Browsers kept warm."""
+        """Number of browsers kept warm."""
         return self.config.spares
 
     @property
     def host_idle_s(self) -> float:
-        """As the config has it."""
+        """Seconds from the config."""
         return self.config.browser_idle_s
 
     def host(self) -> Host:
@@ -67,7 +67,7 @@ class ChromiumEnvironment(Environment[Options]):
         return BrowserHost(self._path(), self.sandbox)
 
     def probes(self) -> Sequence[Probe]:
-        """Whether a browser is installed and, for `doctor`, whether it starts."""
+        """Checks that a browser is installed and, for `doctor`, that it starts."""
         return (
             Probe("browser", lambda: f"{browser_version(self._path())} at {self._path()}"),
             Probe("browser starts", self._start, required=False),
@@ -84,5 +84,5 @@ class ChromiumEnvironment(Environment[Options]):
         try:
             asyncio.run(start())
         except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run it by hand to see what it says.") from error
+            raise FlywheelError(error.reason, "Run it by hand to see its output.") from error
         return "it started and answered"

@@ -1,4 +1,4 @@
-"""One browser that sandboxes live in as pages, and the next one when it dies."""
+"""Host sandboxes as pages of one browser, and replace it when it dies."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -11,7 +11,7 @@ from environments.sandbox import Sandbox
 from schemas.failure import SandboxFailure
 
 ANSWERS_S = 10.0
-"""A browser that is asked its version answers within milliseconds, also while it is busy."""
+"""Seconds for the version request, which a healthy browser answers within milliseconds even while it is busy."""
 
 
 class BrowserHost(Host):
@@ -19,7 +19,7 @@ class BrowserHost(Host):
 
     Args:
         path: the program.
-        make: a sandbox in a running browser.
+        make: makes a sandbox in a running browser.
     """
 
     def __init__(self, path: Path, make: Callable[[Browser], Sandbox]) -> None:
@@ -29,7 +29,7 @@ class BrowserHost(Host):
 
     @property
     def reachable(self) -> Mapping[str, str]:
-        """What its pages find, as `environments.chromium.browser.resolver_rules` has it: nothing."""
+        """The hosts that its pages can reach, as `environments.chromium.browser.resolver_rules` takes them: none."""
         return NOBODY
 
     @property
@@ -39,11 +39,11 @@ class BrowserHost(Host):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of all its processes."""
+        """Memory of all its processes."""
         return memory_mb(self._browser.pid) if self._browser is not None else None
 
     async def healthy(self) -> bool:
-        """Whether it tells its version; a browser that is stopped or hangs is alive and does not."""
+        """Whether it reports its version; a stopped or hanging browser is alive and does not."""
         if self._browser is None:
             return False
         try:
@@ -54,7 +54,7 @@ class BrowserHost(Host):
         return True
 
     async def revive(self) -> bool:
-        """Launches a browser where none runs."""
+        """Launches a browser if none runs."""
         async with self._reviving:
             if self.alive:
                 return False

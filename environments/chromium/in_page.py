@@ -1,8 +1,8 @@
-"""Tasks that are a page by themselves: the page says what is asked, and what has been reached.
+"""Run tasks that are a page by themselves: the page gives the instruction and computes the reward.
 
-The page's time, timers and chance are replaced before anything of it runs (`in_page.js`): each action takes a quarter
-of a second of the page's time however long anybody thinks, so a reward depends on the seed and the actions alone.
-Drop-down lists open inside the page, because a headless screenshot shows no native ones.
+The page's time, timers and randomness are replaced before its own scripts run (`in_page.js`): each action takes a
+quarter of a second of the page's time however long the policy takes, so a reward depends on the seed and the actions
+alone. Drop-down lists open inside the page, because a headless screenshot shows no native ones.
 """
 
 from abc import abstractmethod
@@ -19,24 +19,24 @@ from schemas.observation import Element, Observation, Outcome
 
 ACTION_MS, WAIT_MS = 250, 1000
 SCRIPT = Path(__file__).with_name("in_page.js").read_text()
-"""Runs before anything of the page; an environment's own comes after it."""
+"""Script that runs before the page's own scripts; an environment's own follows it."""
 
 
 class InPageSandbox(BrowserSandbox):
     """One task in one page."""
 
     action_ms = ACTION_MS
-    """How much of the page's time an action takes."""
+    """Milliseconds of the page's time that an action takes."""
     wait_ms = WAIT_MS
-    """How much `wait` takes."""
+    """Milliseconds of the page's time that `wait` takes."""
 
     def __init__(self, browser: Browser, config: EnvironmentConfig) -> None:
         super().__init__(browser, config)
         self._instruction = ""
         self._passed_ms = 0
-        """Of the page's time, since the action began."""
+        """Milliseconds of the page's time since the action began."""
         self.verdict: tuple[bool, Any] = (False, 0.0)
-        """What the page says after the last action: whether the task is done, and its raw reward."""
+        """The page's verdict after the last action: whether the task is done, and its raw reward."""
 
     @abstractmethod
     async def _advance(self, passed_ms: int) -> None:
@@ -48,7 +48,7 @@ class InPageSandbox(BrowserSandbox):
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _pass_time(self, ms: int) -> None:
-        """As any drag, and counts: it takes no longer than another action."""
+        """Lets time pass during a drag, and counts it: a drag takes no longer than another action."""
         await super()._pass_time(ms)
         self._passed_ms += ms
 
@@ -64,7 +64,7 @@ class InPageReward(Verifier):
     reads: ClassVar[type] = InPageSandbox
 
     async def outcome(self, sandbox: InPageSandbox) -> Outcome:
-        """The raw reward once the task is done, 0 before; raises TrajectoryFailure if it is none."""
+        """The raw reward once the task is done, 0 before; raises TrajectoryFailure for an invalid one."""
         done, reward = sandbox.verdict
         if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
             raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")

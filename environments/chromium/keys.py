@@ -1,4 +1,4 @@
-"""Keys of the keyboard as Chromium takes them."""
+"""Translate keys to Chromium's key events."""
 
 from typing import Any
 
@@ -13,9 +13,9 @@ def event_of(key: Key, kind: str, modifiers: int) -> dict[str, Any]:
     """The parameters of `Input.dispatchKeyEvent` for a key that goes down or up.
 
     Args:
-        key: which.
+        key: the key.
         kind: `keyDown` or `keyUp`.
-        modifiers: the bits of those that are held. With shift a key writes its other character; with any other one
+        modifiers: the bits of the held modifiers. With shift a key writes its other character; with any other modifier
             it writes nothing.
     """
     shown = key.shifted if key.shifted and modifiers & MODIFIERS["Shift"] else key.key
@@ -35,5 +35,5 @@ def key_writing(character: str) -> Key:
 
 
 def modifier_of(key: Key) -> int:
-    """The modifier bit of a key, 0 for keys that modify nothing."""
+    """The modifier bit of a key; 0 for a key that is no modifier."""
     return MODIFIERS.get(key.key, 0)

@@ -1,7 +1,7 @@
-"""One page of a browser: its own target and session, evaluated, fed with input, and drawn on demand.
+"""Drive one page of a browser: its own target and session, evaluated, given input, and drawn on demand.
 
-Every trajectory gets a document freshly written, with a JavaScript world of its own: a document that is seeded again
-instead keeps enough of its past to change rewards. The target around it stays, and the document is opened in a frame
+Every trajectory gets a freshly written document, with a JavaScript world of its own: a document that is only seeded
+again keeps enough of its past to change rewards. The target around it is reused, and the document is opened in a frame
 (`stage.js`): a navigation of the whole target would cost twice as much, most of it in the browser's own process.
 """
 
@@ -20,10 +20,10 @@ from schemas.failure import SandboxFailure
 
 PUMP_S = 0.005
 OPENINGS = 120
-"""Documents opened in one target before it is closed, so that what is left of them stays under about 300 MB."""
+"""Documents opened in one target before it is closed, so that their leftover memory stays under about 300 MB."""
 AGAIN_S = 0.001
 END_S = 2.0
-"""How long a page that hangs may take to close before its browser is ended; it is mostly a few milliseconds."""
+"""Seconds that a hanging page may take to close before its browser is ended; most take a few milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
     "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
@@ -33,22 +33,22 @@ SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """What a page is made for; it serves only trajectories that ask for the same."""
+    """The settings of a page; it is reused only for trajectories that ask for the same."""
 
     width: int
     """Pixels."""
     height: int
     ground: str
-    """The address that relative ones in the documents start from; something in which nothing runs."""
+    """Base address for relative ones in the documents; a page without scripts."""
     script: str
-    """What runs before anything of a document."""
+    """The script that runs before a document's own."""
 
 
 class ScriptFailure(SandboxFailure):
-    """A script in the page threw; the box itself is well.
+    """A script in the page threw an exception; the box itself works.
 
     Args:
-        said: what it threw, with where.
+        said: the exception and its location.
     """
 
     def __init__(self, said: str) -> None:
@@ -108,12 +108,12 @@ class Page:
         """Opens the document at `url` in place of the last one.
 
         Args:
-            url: where it is; it is read once and kept.
+            url: its address; it is read once and cached.
             start: a JavaScript expression of its `world` (the window) and of the `notes` kept about it.
-            before: one of its `world`, before anything of the document.
+            before: an expression of its `world` that is evaluated before the document's own scripts.
 
         Returns:
-            What `start` is, or what its promise comes to.
+            The value of `start`, or of its promise.
         """
         self._openings += 1
         self._drawn = False
@@ -131,12 +131,13 @@ class Page:
         return answer["result"].get("value")
 
     async def ready(self) -> None:
-        """Draws the document's first frame if nobody has: before it, input is acknowledged and lost."""
+        """Draws the document's first frame if it has none yet: before it, input is acknowledged and lost."""
         if not self._drawn:
             await self.frame()
 
     async def input(self, events: Sequence["asyncio.Future[Reply]"]) -> None:
-        """Waits until sent input has been taken; some input is only taken with a frame, so frames are drawn."""
+        """Waits until the page has processed sent input; draws frames meanwhile, since some input is processed only
+        with a frame."""
         pending = set(events)
         while pending:
             pending = (await asyncio.wait(pending, timeout=PUMP_S))[1]
@@ -158,7 +159,10 @@ class Page:
         raise SandboxFailure("the browser draws no screenshots")
 
     async def _draw(self, params: Reply) -> Reply:
-        """Draws to the end even if nobody waits any more: the next frame must not begin before this one is done."""
+        """Draws a frame to the end even if its caller is cancelled.
+
+        The next frame must not begin before this one is done.
+        """
         drawing = asyncio.ensure_future(self._draw_alone(params))
         _heard(drawing)
         return await asyncio.shield(drawing)
@@ -176,8 +180,12 @@ class Page:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
 
     async def end(self) -> bool:
-        """Closes the page though it hangs, and breaks off what it runs, again where input that waits hangs it again;
-        whether that worked, within `END_S`."""
+        """Closes the page even if it hangs. It terminates the running script, repeatedly, since queued input may hang
+        the page again.
+
+        Returns:
+            Whether the page closed within `END_S` and the browser is alive.
+        """
         closing = asyncio.ensure_future(self.close())
         try:
             async with asyncio.timeout(END_S):
@@ -186,11 +194,11 @@ class Page:
                     await asyncio.wait((closing,), timeout=AGAIN_S)
         except TimeoutError:
             return False
-        except SandboxFailure:  # the page is gone, or all is
+        except SandboxFailure:  # the page has ended, or the whole browser
             pass
         return self._browser.alive
 
 
 def _heard(work: "asyncio.Future[Any]") -> None:
-    """Marks a failure as heard: it is raised to whoever waits, and nobody may be waiting any more."""
+    """Marks a failure as retrieved: its waiter gets it, but may have gone."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())

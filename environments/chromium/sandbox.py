@@ -1,4 +1,4 @@
-"""A sandbox in a page of a browser: the page it holds, and the hands that bring actions to it as real input."""
+"""Implement a sandbox in a page of a browser, with actions performed as real input."""
 
 import asyncio
 from abc import abstractmethod
@@ -16,16 +16,16 @@ from schemas.failure import ActionFailure, SandboxFailure
 from schemas.keyboard import Key
 
 DRAG_MOVES = 4
-"""Moves of a drag to its end. One more follows there: without it a native drag enters its target and is not taken."""
+"""Moves of a drag to its end. One more follows there: without it a native drag enters its target but is not dropped."""
 HELD_MS, MOMENT_MS = 120, 20
-"""How much of the page's time passes before a drag's first move, and with each move. Lists that are also scrolled by a
-finger take a shorter press for a scroll."""
+"""Milliseconds of the page's time before a drag's first move, and for each move. Lists with touch scrolling take a
+shorter press for a scroll."""
 _PASSED = """((ms) => {
   try { if (world.__page?.advance) return world.__page.advance(ms); } catch { return null; }
   return new Promise((resolve) => setTimeout(resolve, ms));
 })(%d)"""
 TYPED_AT_ONCE = 400
-"""Events of keys that are sent before they are waited for: the browser's other pages have their turn in between."""
+"""Key events sent before they are awaited, so that the browser's other pages run in between."""
 SCROLL_PIXELS = 5 * 53
 """One scroll is five notches of the wheel, as UI-TARS's own parser performs it; a notch is 53 pixels on Linux."""
 _WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -45,16 +45,16 @@ class BrowserSandbox(Sandbox):
         self._opened: Page | None = None
         self._held: dict[str, int] = {}
         self._acting = False
-        """Whether an action was begun and not brought to its end."""
+        """Whether an action was started and is not finished."""
 
     @property
     @abstractmethod
     def kind(self) -> PageKind:
-        """What its page is made for."""
+        """The settings of its page."""
 
     @abstractmethod
     async def _react(self, action: act.Action) -> None:
-        """Lets the page react to an action that was brought to it."""
+        """Lets the page react to a performed action."""
 
     @property
     def _page(self) -> Page:
@@ -63,8 +63,10 @@ class BrowserSandbox(Sandbox):
         return self._opened
 
     async def _open(self, url: str, start: str, before: str = "null") -> Any:
-        """Opens a document in a page of its kind and returns what the JavaScript expression `start` is in it; `before`
-        is one that comes before anything of the document."""
+        """Opens a document in a page of its kind and evaluates the JavaScript expression `start` in it.
+
+        `before` is an expression that is evaluated before the document's own scripts.
+        """
         if self._opened is None:
             self._opened = await self.page.acquire(self._browser, self.kind)
         return await self._opened.open(url, start, before)
@@ -145,7 +147,7 @@ class BrowserSandbox(Sandbox):
     async def _pass_time(self, ms: int) -> None:
         """Let the page's time pass during a drag, for lists that set timers when one begins.
 
-        Where the page's time is not held, wait.
+        If the page's time is real, wait.
         """
         await self._page.evaluate(_PASSED % ms)
 

@@ -1,4 +1,4 @@
-"""A desktop from outside: starts it, asks it, ends it. What runs inside is `environments.desktop.box`."""
+"""Start, query and end a desktop from outside. `environments.desktop.box` runs inside."""
 
 import asyncio
 import base64
@@ -21,15 +21,15 @@ from schemas.failure import SandboxFailure
 Isolation = Literal["namespaces", "none"]
 PREFIX = "flywheel-desktop-"
 MOST_BYTES = 64 << 20
-"""Of one line of an answer."""
+"""Maximum bytes of one line of an answer."""
 HOME_MB = 64
 END_S = 2.0
-"""How long a desktop may take to end by itself."""
+"""Seconds that a desktop may take to end by itself."""
 _MODULE = "environments.desktop.box"
 
 
 class AskFailed(Exception):
-    """The desktop could not do what it was asked; it goes on."""
+    """The desktop could not fulfil a request; it continues."""
 
 
 class RunningDesktop:
@@ -44,11 +44,11 @@ class RunningDesktop:
 
     @classmethod
     async def start(cls, width: int, height: int, kind: Isolation, settings: Mapping[str, bytes]) -> "RunningDesktop":
-        """A desktop with an X server and a window manager, and nothing else but settings in its home.
+        """Starts a desktop with an X server and a window manager, and only settings in its home.
 
         Raises:
-            SandboxFailure: it does not start; says what it wrote.
-            FlywheelError: there is no bubblewrap.
+            SandboxFailure: it does not start; with its output.
+            FlywheelError: bubblewrap is missing.
         """
         _sweep()
         sweep()
@@ -58,7 +58,7 @@ class RunningDesktop:
             box = cls(await asyncio.shield(spawning), folder)
             await box._begin(settings)
         except BaseException:
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
             if spawning.exception() is None:
                 await cls(spawning.result(), folder).close()
             elif folder:
@@ -80,34 +80,34 @@ class RunningDesktop:
 
     async def _complaint(self) -> str:
         assert self._process.stderr is not None
-        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "it says nothing"
+        return (await self._process.stderr.read())[-400:].decode(errors="replace").strip() or "no output"
 
     @property
     def home(self) -> str:
-        """Where its home is, as its programs see it."""
+        """Path of its home, inside of the desktop."""
         return isolation.HOME if self._folder is None else f"{self._folder}/home"
 
     @property
     def pid(self) -> int:
-        """Its outermost process."""
+        """Id of its outermost process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it can be asked."""
+        """Whether it accepts requests."""
         return self._process.returncode is None and self._reader is not None and not self._reader.done()
 
     async def ask(self, what: str, **fields: Any) -> dict[str, Any]:
-        """Its answer to a question of `environments.desktop.box`, as JSON.
+        """Sends a request to `environments.desktop.box` and returns the answer's JSON fields.
 
         Raises:
-            AskFailed: it could not do that.
-            SandboxFailure: it is gone.
+            AskFailed: it could not fulfil the request.
+            SandboxFailure: it has ended.
         """
         return (await self._asked(what, fields))[0]
 
     async def content(self, what: str, **fields: Any) -> tuple[dict[str, Any], bytes]:
-        """The same with the bytes that follow; raises as `ask` does."""
+        """Sends a request and returns the answer's fields and the bytes that follow; raises as `ask` does."""
         return await self._asked(what, fields)
 
     async def set_out(self, files: Mapping[str, bytes]) -> None:
@@ -141,14 +141,14 @@ class RunningDesktop:
                 if (waiting := self._waiting.get(output["id"])) is not None and not waiting.done():
                     waiting.set_result((output, content))
         except (asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
-            self.kill()  # what it says cannot be read any more
+            self.kill()  # the rest of its output cannot be parsed any more
         finally:
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(SandboxFailure("the desktop died"))
 
     def kill(self) -> None:
-        """Ends it at once; whatever is asked of it fails."""
+        """Kills it at once; each pending request fails."""
         with contextlib.suppress(ProcessLookupError):
             if self._folder is None:
                 end(self._process.pid)
@@ -156,7 +156,7 @@ class RunningDesktop:
                 self._process.terminate()  # without namespaces it has to end its own itself
 
     async def close(self) -> None:
-        """Ends it, and waits until nothing of it is left: it ends its own when its input does, or is killed."""
+        """Ends it, and waits until no process is left: it ends its processes at the end of its input, or is killed."""
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()

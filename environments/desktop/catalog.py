@@ -1,4 +1,4 @@
-"""The desktop's tasks, and the programs that they and the desktop itself need."""
+"""List the desktop's tasks, and the programs that they and the desktop itself need."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ TASKS: Mapping[str, DesktopTask] = {
     **pictures.TASKS,
     **windows.TASKS,
 }
-"""By template."""
+"""The tasks by template."""
 PACKAGES: Mapping[str, str] = {
     "Xvfb": "xvfb",
     "openbox": "openbox",
@@ -25,5 +25,5 @@ PACKAGES: Mapping[str, str] = {
 }
 """Debian's packages by the program that each is installed for."""
 FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")
-"""What programs write in, so that desktops look alike everywhere, and its package."""
+"""The programs' font, so that desktops look alike everywhere, and its package."""
 EXTRA = "pip install 'flywheel[desktop]'"

@@ -1,4 +1,4 @@
-"""A desktop as an environment: real programs on a real X server, which real input events drive."""
+"""Run a desktop as an environment: real programs on a real X server, with real input events."""
 
 import asyncio
 import shutil
@@ -29,14 +29,15 @@ class DesktopConfig(EnvironmentConfig):
     """A desktop with a terminal, an editor, a file manager and the like (docs/desktop.md)."""
 
     desktops: Count = 2
-    """How many trajectories run at the same time, each on a desktop of its own (100 to 270 MB, by what is open)."""
+    """Trajectories that run at the same time, each on its own desktop (100 to 270 MB, by the programs that are
+    open)."""
     width: Side = 1024
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Side = 768
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     isolation: Isolation = "namespaces"
-    """`namespaces`: a desktop sees no file, no process and no network of this machine; needs bubblewrap. `none`: it
-    sees and can change all that you can, for whoever acts in it has a terminal."""
+    """`namespaces`: a desktop sees no file, process or network of this machine; needs bubblewrap. `none`: the policy's
+    terminal can see and change everything that you can."""
 
 
 class DesktopEnvironment(Environment[DesktopConfig]):
@@ -54,7 +55,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Of the templates."""
+        """The entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
 
     @property
@@ -68,14 +69,14 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         return self.config.desktops
 
     def host(self) -> Host:
-        """None that is shared: each lease starts its own; raises FlywheelError if a program is missing."""
+        """No shared host, since each lease starts its own desktop; raises FlywheelError if a program is missing."""
         require_programs()
         if self.config.isolation == "namespaces":
             require_walls()
         return NoHost(lambda: DesktopSandbox(self.config, self.templates))
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the programs are installed and namespaces can be made; for `doctor`, whether a desktop starts."""
+        """Checks that the programs are installed and namespaces can be made; for `doctor`, that a desktop starts."""
         walls = () if self.config.isolation == "none" else (Probe("desktop namespaces", require_walls),)
         return (
             Probe("desktop programs", require_programs),
@@ -91,7 +92,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
         try:
             asyncio.run(start())
         except SandboxFailure as error:
-            raise FlywheelError(error.reason, "Run Xvfb by hand to see what it says.") from error
+            raise FlywheelError(error.reason, "Run Xvfb by hand to see its output.") from error
         return "it started and answered"
 
 
@@ -102,10 +103,11 @@ def missing_packages() -> list[str]:
 
 
 def require_programs() -> str:
-    """Says that all programs are there; raises FlywheelError naming the packages that are missing."""
+    """Checks that all programs are installed; raises FlywheelError naming the missing packages."""
     if missing := missing_packages():
         raise FlywheelError(
-            f"The desktop has no {', '.join(missing)}.", f"`apt install {' '.join(missing)}` installs what is missing."
+            f"The desktop has no {', '.join(missing)}.",
+            f"`apt install {' '.join(missing)}` installs them.",
         )
     if absent := [name for name in ("Xlib", "cv2") if find_spec(name) is None]:
         raise FlywheelError(f"The desktop has no Python package {' and '.join(absent)}.", f"`{EXTRA}` installs it.")

@@ -1,4 +1,4 @@
-"""What an action is as input events of an X display: where the pointer goes, which button or key goes down and up."""
+"""Translate an action to input events of an X display: pointer moves, buttons and keys down and up."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -13,14 +13,15 @@ Event = list[Any]
 LEFT, RIGHT = 1, 3
 WHEEL = {"up": 4, "down": 5, "left": 6, "right": 7}
 NOTCHES = 5
-"""Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
+"""Wheel notches of one scroll, as UI-TARS's own parser performs it."""
 DRAG_MOVES = 8
 DRAG_PAUSE_S = 0.012
-"""Between two moves of a drag: programs that take a thing up look at several."""
+"""Seconds between two moves of a drag: programs start a drag only after several."""
 HELD_S = 0.03
-"""How long keys are held together: a window manager that takes the keyboard for `alt tab` must see alt go up."""
+"""Seconds for which keys are held together: a window manager that grabs the keyboard for `alt tab` must see alt go
+up."""
 LONG_S = 1.0
-"""How long a long press lasts."""
+"""Seconds of a long press."""
 WAIT_S = 1.0
 
 

@@ -1,7 +1,7 @@
-"""What a desktop's task wants to be there in the end, and what of it is not: a comparison of states, not of pictures.
+"""Compare a desktop's final state with its task's goal: a comparison of states, not of pictures.
 
-A goal names what is to change. Files that it does not name must be as they were at the start, so whoever destroys
-something on the way has no reward; what is hidden (names that begin with a dot) belongs to the programs.
+A goal names the changes. Files that it does not name must be as they were at the start, so a policy that destroys a
+file on the way gets no reward. Hidden files (names that begin with a dot) belong to the programs and are ignored.
 """
 
 import io
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Want = Literal["closed", "open", "shown", "active", "maximised", "minimised", "left half", "right half"]
-"""`shown` is open, and neither maximised nor minimised."""
+"""Goal states of a window; `shown` means open, and neither maximised nor minimised."""
 SLACK = 0.06
-"""Of the screen's side: how far a window may stand out of the half that it is to be in."""
+"""Share of the screen's side by which a window may exceed its half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +36,16 @@ class File:
     """A file or, with no content and a name that ends with a slash, a folder."""
 
     content: bytes | None = None
-    """None of a file that is too large or cannot be read, too."""
+    """Also None for a file that is too large or cannot be read."""
     executable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What verifiers read of a desktop."""
+    """The state of a desktop that verifiers read."""
 
     files: Mapping[str, File]
-    """By path below the home."""
+    """Files by path below the home."""
     windows: tuple[Window, ...] = ()
     clipboard: str = ""
     width: int = 0
@@ -54,30 +54,31 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class DesktopGoal:
-    """What is to be there in the end."""
+    """The goal state of a desktop."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """What is to be in a file; nothing for a folder, whose path ends with a slash; None for what is to be gone."""
+    """The goal content of each file: empty for a folder, whose path ends with a slash; None for a path that must not
+    exist."""
     executable: tuple[str, ...] = ()
     """Files that can be run; no other may be."""
     windows: Mapping[str, Want] = field(default_factory=dict)
-    """What is to become of the window whose title begins so."""
+    """The goal of the window whose title begins so."""
     clipboard: str | None = None
 
 
 def unmet(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> list[str]:
-    """What a state lacks of a goal, in words; nothing if it is reached.
+    """Describes each part of a goal that a state does not meet; empty if it meets all.
 
     Args:
-        goal: of the task.
+        goal: goal of the task.
         start: the files that the task began with, by path; folders end with a slash.
-        state: what is there.
+        state: the current state.
     """
     return [*_files(goal, start, state), *_windows(goal, state), *_clipboard(goal, state)]
 
 
 def expected(goal: DesktopGoal, start: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files that are to be there in the end, with all of their folders."""
+    """The expected files at the end, with all of their folders."""
     wanted = {**start, **{path: content for path, content in goal.files.items() if content is not None}}
     gone = [path for path, content in goal.files.items() if content is None]
     kept = {path: content for path, content in wanted.items() if path not in gone and not _below(path, gone)}
@@ -100,14 +101,14 @@ def _files(goal: DesktopGoal, start: Mapping[str, bytes], state: State) -> Itera
     for path in sorted(wanted.keys() & state.files.keys()):
         found = state.files[path]
         if not path.endswith("/") and not same(wanted[path], found.content):
-            yield f"{path} does not hold what it is to hold"
+            yield f"{path} does not have the expected content"
         if not path.endswith("/") and found.executable != (path in goal.executable):
             yield f"{path} {'cannot' if path in goal.executable else 'can'} be run"
 
 
 def same(wanted: bytes, found: bytes | None) -> bool:
-    """Whether two files hold the same: pictures the same pixels, all else the same text but for the end of the last
-    line, which some programs add."""
+    """Whether two files are equal: pictures by pixels, other files by text, ignoring a final line end, which some
+    programs add."""
     if found is None:
         return False
     if wanted.startswith(b"\x89PNG"):
@@ -146,7 +147,7 @@ def _is(window: Window, want: Want, state: State) -> bool:
 
 
 def _in_half(window: Window, right: bool, state: State) -> bool:
-    """Whether it is shown, and within half of the screen but for a little."""
+    """Whether it is shown, and within half of the screen up to `SLACK`."""
     middle, slack = state.width / 2, SLACK * state.width
     left_edge, right_edge = (middle, state.width) if right else (0, middle)
     inside = window.x >= left_edge - slack and window.x + window.width <= right_edge + slack
@@ -155,4 +156,4 @@ def _in_half(window: Window, right: bool, state: State) -> bool:
 
 def _clipboard(goal: DesktopGoal, state: State) -> Iterator[str]:
     if goal.clipboard is not None and state.clipboard.strip() != goal.clipboard.strip():
-        yield "the clipboard does not hold what it is to hold"
+        yield "the clipboard does not have the expected content"

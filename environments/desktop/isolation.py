@@ -1,7 +1,8 @@
-"""What a desktop may see of this machine: programs and fonts to read, no network, no process and no file of anybody's.
+"""Isolate a desktop from this machine: read-only programs and fonts, no network, no processes and no files of its
+users.
 
-A desktop has a terminal, so whoever acts in it can run what is installed. `bubblewrap` gives it namespaces of its own:
-its home and its temporary files are in memory and gone with it, and so are all of its processes, even after everything
+A desktop has a terminal, so a policy can run every installed program. `bubblewrap` gives it its own namespaces: its
+home and its temporary files are in memory and disappear with it, and so do all of its processes, even after everything
 here was killed.
 """
 
@@ -17,10 +18,10 @@ from environments.seccomp import sockets
 from schemas.failure import FlywheelError
 
 HOME = "/home/user"
-"""Of a desktop in namespaces."""
+"""Home folder of a desktop in namespaces."""
 USER = 1000
 ROOT = Path(__file__).parents[2]
-"""What the box's own modules are imported from."""
+"""Folder from which the box's own modules are imported."""
 _ETC = (
     "alternatives", "fonts", "gtk-2.0", "gtk-3.0", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "mailcap",
     "mime.types", "pango", "pcmanfm", "ssl/openssl.cnf", "X11", "xdg",
@@ -35,7 +36,7 @@ _OPEN = "Set environments.NAME.isolation=none to let desktops see this machine, 
 
 
 def environment(home: str, temporary: str) -> dict[str, str]:
-    """The variables of a desktop's programs: nothing that starts a service of its own beside them."""
+    """The environment variables of a desktop's programs; they keep programs from starting further services."""
     return {
         "HOME": home,
         "TMPDIR": temporary,
@@ -58,10 +59,10 @@ def environment(home: str, temporary: str) -> dict[str, str]:
 
 
 def walls(megabytes: int, files: dict[str, int]) -> list[str]:
-    """The command that a desktop's own follows, with its namespaces.
+    """The command prefix that runs a desktop's command in its namespaces.
 
     Args:
-        megabytes: what its home may hold, and as much its temporary files.
+        megabytes: size of its home, and of its temporary files.
         files: open files of `memory_files`, by name.
     """
     size = ["--size", str(megabytes << 20), "--tmpfs"]
@@ -81,8 +82,8 @@ def walls(megabytes: int, files: dict[str, int]) -> list[str]:
 
 
 def memory_files() -> dict[str, int]:
-    """Files in memory with the names of the users, hosts and groups of a desktop, and the filter of its system calls
-    where there is one for this machine; to be closed by the caller."""
+    """Opens files in memory with the users, hosts and groups of a desktop, and the filter of its system calls if there
+    is one for this machine. The caller closes them."""
     contents = {name: content.encode() for name, content in _ACCOUNTS.items()}
     found: dict[str, int] = {}
     for name, content in (contents | ({_FILTER: sockets()} if sockets() else {})).items():
@@ -93,7 +94,7 @@ def memory_files() -> dict[str, int]:
 
 
 def _seen() -> Iterator[tuple[str, str]]:
-    """What is there to be read: the file and where it is in the desktop."""
+    """The readable files and folders, each with its path in the desktop."""
     wanted = [Path("/usr"), *(Path("/etc", name) for name in _ETC), Path("/var/cache/fontconfig")]
     wanted += [Path(sys.prefix), Path(sys.base_prefix), ROOT / "environments"]
     wanted += [Path(place) for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
@@ -104,7 +105,7 @@ def _seen() -> Iterator[tuple[str, str]]:
 
 @cache
 def require_walls() -> str:
-    """Says that namespaces can be made here; raises FlywheelError where they cannot."""
+    """Checks that namespaces can be made here; raises FlywheelError if they cannot."""
     files = memory_files()
     try:
         command = [*walls(1, files), "/bin/true"]

@@ -1,4 +1,4 @@
-"""A desktop of its own for one trajectory: an X server, a window manager and the task's programs."""
+"""Run one trajectory on its own desktop: an X server, a window manager and the task's programs."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from environments.desktop.environment import DesktopConfig
 
 WINDOW_S = 10.0
-"""How long a program of a task may take to open its window."""
+"""Seconds that a program of a task may take to open its window."""
 FIRST_REST_S, REST_S = 2.0, 1.0
-"""How long is waited at most for the desktop to come to rest, at the start and after an action."""
+"""Maximum seconds to wait for the desktop to settle, at the start and after an action."""
 _PLACES = {
     "bashrc": ".bashrc",
     "Xdefaults": ".Xdefaults",
@@ -32,7 +32,7 @@ _PLACES = {
     "gtkrc-2.0": ".gtkrc-2.0",
     "pcmanfm.conf": ".config/pcmanfm/default/pcmanfm.conf",
 }
-"""Settings beside this module, and where programs look for them: nothing blinks, and nothing asks the clock."""
+"""Settings files of this package and their paths in the home; they turn off blinking and clocks."""
 
 
 class DesktopSandbox(Sandbox):
@@ -40,7 +40,7 @@ class DesktopSandbox(Sandbox):
 
     Args:
         config: the section.
-        templates: the tasks that there are, by name.
+        templates: the available tasks, by name.
     """
 
     def __init__(self, config: "DesktopConfig", templates: Mapping[str, DesktopTask]) -> None:
@@ -59,7 +59,7 @@ class DesktopSandbox(Sandbox):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of all of the desktop's processes."""
+        """Memory of all of the desktop's processes."""
         return None if self._opened is None else memory_mb(self._opened.pid)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
@@ -78,7 +78,7 @@ class DesktopSandbox(Sandbox):
         await self.box.ask("input", events=events, rest_s=REST_S)
 
     async def state(self) -> State:
-        """What verifiers read; raises SandboxFailure."""
+        """The state that verifiers read; raises SandboxFailure."""
         goal = self.instance.goal
         listed = (await self.box.ask("windows"))["windows"] if goal.windows else []
         clipboard = (await self.box.ask("clipboard"))["text"] if goal.clipboard is not None else ""
@@ -100,13 +100,13 @@ class DesktopSandbox(Sandbox):
 
 
 class DesktopReward(Verifier):
-    """1 as soon as what the task wants is there, and all else is as it was."""
+    """Rewards 1 as soon as the state meets the task's goal and everything else is unchanged."""
 
     each_step = True
     reads = DesktopSandbox
 
     async def outcome(self, sandbox: DesktopSandbox) -> Outcome:
-        """From files, windows and the clipboard."""
+        """Scores files, windows and the clipboard."""
         reached = not unmet(sandbox.instance.goal, sandbox.instance.files, await sandbox.state())
         return Outcome(done=reached, reward=float(reached))
 

@@ -1,4 +1,4 @@
-"""The fake environment: tasks for tests that need neither a browser nor a second."""
+"""Define the fake environment: fast tasks for tests, without a browser."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +15,7 @@ class FakeConfig(EnvironmentConfig):
     """Coloured buttons drawn in this process, for tests."""
 
     sandboxes: Count = 8
-    """How many trajectories run at the same time."""
+    """Trajectories that run at the same time."""
 
 
 class FakeEnvironment(Environment[FakeConfig]):
@@ -37,11 +37,11 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     @property
     def sandboxes(self) -> int:
-        """As the config says."""
+        """Number of sandboxes, from the config."""
         return self.config.sandboxes
 
     def host(self) -> Host:
-        """None is needed."""
+        """No host is needed."""
         return NoHost(lambda: FakeSandbox(self.config))
 
 

@@ -1,4 +1,4 @@
-"""A pure Python GUI for tests: coloured buttons drawn with PIL, no browser, the same pixels for the same seed.
+"""Draw a pure Python GUI for tests: coloured buttons, no browser, the same pixels for the same seed.
 
 `click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
 `click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed
@@ -27,21 +27,21 @@ _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
 _CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
-"""Buttons on the screen and how many of them are to be clicked; else one of two."""
+"""Buttons on the screen and the number of them to click; one of two for other templates."""
 
 Box = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
 class _Scene:
-    """What is on the screen."""
+    """The state of the screen."""
 
     instruction: str
     order: list[str]
     """The buttons to click, in order."""
     buttons: dict[str, Box]
     word: str | None = None
-    """What the text field is to hold, if there is one."""
+    """The goal text of the text field, if there is one."""
     typed: str = ""
     focused: bool = False
     clicked: list[str] = field(default_factory=list)
@@ -58,7 +58,7 @@ class FakeSandbox(Sandbox):
 
     @property
     def scored(self) -> Outcome:
-        """What the clicks so far are worth."""
+        """The outcome of the clicks so far."""
         return self._scene.outcome
 
     async def _observe(self, elements: bool) -> Observation:
@@ -81,7 +81,7 @@ class FakeSandbox(Sandbox):
 
 
 class FakeVerifier(Verifier):
-    """What the clicks are worth; the first wrong one ends the task."""
+    """Scores the clicks; the first wrong one ends the task."""
 
     each_step = True
     reads = FakeSandbox

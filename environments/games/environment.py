@@ -1,4 +1,4 @@
-"""Games as an environment: pages whose score says how well they are played, the built-in ones and the user's own."""
+"""Run games as an environment: pages with a score, the built-in ones and the user's own."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ class GamesConfig(ChromiumConfig):
     """Games in pages (docs/games.md)."""
 
     tasks: dict[str, GameTask] = {}  # noqa: RUF012  (pydantic copies it)
-    """Games of one's own by template, beside the built-in ones; one of the same name stands in its place."""
+    """Your own games by template, added to the built-in ones; one of the same name replaces a built-in game."""
 
 
 class GamesEnvironment(DocumentEnvironment[GamesConfig]):
@@ -28,12 +28,12 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
 
     @property
     def entries(self) -> Mapping[str, GameTask]:
-        """By template; a built-in game's ends with its level."""
+        """Tasks by template; a built-in game's template ends with its level."""
         return {**built_in(), **self.config.tasks}
 
     @property
     def pages(self) -> Mapping[str, Path]:
-        """Those of the user's own games, which `doctor` opens."""
+        """Pages of the user's own games, which `doctor` opens."""
         return {template: entry.file for template, entry in self.config.tasks.items()}
 
     @property
@@ -42,7 +42,7 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
         return f"environments.{self.name}.tasks.NAME.page"
 
     def probes(self) -> Sequence[Probe]:
-        """A browser, and whether games of one's own start, look the same twice and have a score."""
+        """Checks the browser, and that the user's own games start, look the same twice and have a score."""
         return super().probes() if self.config.tasks else ChromiumEnvironment.probes(self)
 
     def sandbox(self, browser: Browser) -> GameSandbox:

@@ -1,4 +1,4 @@
-"""What is known of a game before it is opened: its page, how it is read, and what its score is measured against."""
+"""Define a game's settings: its page, the expressions that read it, and the reference of its score."""
 
 import tomllib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from schemas.config.section import Count, Positive, Section
 from schemas.tables.task import TaskEntry
 
 PAGES = Path(__file__).with_name("pages")
-"""Of the built-in games."""
+"""Folder of the built-in games."""
 DIFFICULTIES = ("easy", "medium", "hard")
 """Tags of the levels."""
 
@@ -21,38 +21,39 @@ class Reads(Section):
     """JavaScript expressions over the page's own globals."""
 
     start: str = "game.start(seed, level)"
-    """Sets the game up, with `seed` and `level` in sight; may be a promise. A string that it comes to is the
-    instruction. `null` for a page that starts by itself."""
+    """Sets the game up from the variables `seed` and `level`; may be a promise. A string result is the instruction.
+    `null` for a page that starts by itself."""
     score: str = "game.score"
     """A number, in the game's own points."""
     level: str = "game.level"
-    """The level that is being played; `null` where there is none."""
+    """The current level; `null` if there is none."""
     over: str = "game.over"
-    """Whether nothing can change the score any more: exactly true, or anything else."""
+    """Whether the score is final: exactly true, or anything else."""
     hint: str = "game.hint?.()"
-    """One of our actions as an object: what a scripted player would do now; `null` where there is none."""
+    """A scripted player's next action, as an object; `null` if there is none."""
 
 
 class GameTask(TaskEntry):
     """One game at one level."""
 
     page: Annotated[str, Field(min_length=1)]
-    """Its HTML file; relative to where the command is started. What it loads must be in the same folder."""
+    """Its HTML file, relative to the working directory of the command. All files that it loads must be in the same
+    folder."""
     level: Count = 1
-    """What `reads.start` is given: a harder one is another task."""
+    """The level passed to `reads.start`: a harder one is another task."""
     reference: Positive
-    """The score that is a reward of 1."""
+    """The score with a reward of 1."""
     source: Annotated[str, Field(min_length=1)]
-    """Where the reference comes from, such as whose score it is and over how many games."""
+    """Source of the reference, such as the player and the number of games."""
     graded: bool = True
-    """Whether the reward itself is learnt from in groups, or success alone."""
+    """Whether groups learn from the reward itself, or from success alone."""
     width: Count = 240
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 280
     action_ms: Count = 250
-    """How much of the game's time an action takes."""
+    """Milliseconds of the game's time that an action takes."""
     wait_ms: Count = 250
-    """How much `wait` takes."""
+    """Milliseconds of the game's time that `wait` takes."""
     reads: Reads = Reads()
 
     @property

@@ -1,4 +1,4 @@
-"""A game in a page: started by a seed and a level; its score, level and end are read from its own JavaScript."""
+"""Run a game in a page: a seed and a level start it; its own JavaScript gives its score, level and end."""
 
 import json
 from collections.abc import Mapping
@@ -25,20 +25,20 @@ _ACTIONS: TypeAdapter[Action] = TypeAdapter(Action)
 
 @dataclass(frozen=True, slots=True)
 class GameState:
-    """What a game says of itself."""
+    """The state that a game reports."""
 
     over: bool
     score: float
-    """In the game's own points."""
+    """Score in the game's own points."""
     level: Any
-    """The level that is being played, as the game names it; None where it has none."""
+    """The current level, as the game names it; None if it has none."""
 
 
 class GameSandbox(DocumentSandbox):
     """One game.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
         games: by template.
     """
@@ -68,7 +68,7 @@ class GameSandbox(DocumentSandbox):
         return min(1.0, max(0.0, self.reading.score / self.game.reference))
 
     async def hint(self) -> Action | None:
-        """What a scripted player would do now; None where the game brings none, or where there is nothing to do."""
+        """A scripted player's next action; None if the game has no such player or nothing is to be done."""
         answer = await self._read_reward(self._page.evaluate("world.__page.hint()"))
         return None if answer is None else _ACTIONS.validate_python(answer)
 
@@ -90,13 +90,13 @@ class GameSandbox(DocumentSandbox):
 
 
 class GameScore(Verifier):
-    """The score in parts of the reference. It counts as it stands: a game that is not played to its end has one too."""
+    """Rewards the score as a fraction of the reference. An unfinished game's score counts, too."""
 
     each_step = True
     reads = GameSandbox
 
     async def outcome(self, sandbox: GameSandbox) -> Outcome:
-        """From what the game said after the last action."""
+        """The outcome from the game's report after the last action."""
         return Outcome(done=sandbox.reading.over, reward=sandbox.reward, stands=True)
 
 

@@ -1,4 +1,4 @@
-"""HTML pages of the user's own as an environment: a file is a task, which sets itself up and verifies itself."""
+"""Run the user's own HTML pages as an environment: a file is a task, which sets itself up and verifies itself."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,16 +15,16 @@ from schemas.text import counted
 
 
 class HtmlConfig(ChromiumConfig):
-    """HTML pages of one's own (docs/your-task.md)."""
+    """Your own HTML pages (docs/your-task.md)."""
 
     folder: str = "pages"
-    """Where they are; relative to where the command is started."""
+    """Their folder, relative to the working directory of the command."""
     width: Count = 160
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 210
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     tasks: dict[str, TaskEntry] = {}  # noqa: RUF012  (pydantic copies it)
-    """By template: `NAME` is the page `NAME.html`."""
+    """Tasks by template: `NAME` is the page `NAME.html`."""
 
 
 class HtmlEnvironment(DocumentEnvironment[HtmlConfig]):
@@ -36,7 +36,7 @@ class HtmlEnvironment(DocumentEnvironment[HtmlConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """As the config says."""
+        """The tasks of the config."""
         return self.config.tasks
 
     @property

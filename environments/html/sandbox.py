@@ -1,4 +1,4 @@
-"""A page of the user's in a sandbox: the page sets itself up by a seed and says what reward it has come to."""
+"""Run a user's page in a sandbox: the page sets itself up from a seed and reports its reward."""
 
 from functools import cache
 from pathlib import Path
@@ -14,9 +14,9 @@ class HtmlSandbox(DocumentSandbox):
     """One page of a folder.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
-        folder: where the pages are, absolute; a task is the file of its template's name.
+        folder: absolute folder of the pages; a task is the file of its template's name.
         size: width and height of the screen in pixels.
     """
 

@@ -1,11 +1,11 @@
-"""A jail: processes with a root, a process table, a network and a disk of their own, made by bubblewrap.
+"""Isolate processes in a bubblewrap sandbox: their own root, process table, network and disks.
 
-It sees the system's programs (`/usr`, read-only), a few empty folders and nothing else of the machine; it can write to
-three small file systems in memory (`/work`, `/tmp`, `/dev/shm`), which end with it. No network but its own loopback, no
-capabilities, no new ones, no further user namespaces, few system calls (`seccomp`). As root the processes are nobody's,
-so nothing here is ever more than an ordinary user. The kernel holds each process to its limits, `warden` all of them
-together. Nothing outlives it: its first process ends with bubblewrap, which ends with this one even if we are killed
-outright (`--die-with-parent`).
+The sandbox sees the system's programs (`/usr`, read-only) and a few empty folders, and no other file of the machine. It
+can write to three small file systems in memory (`/work`, `/tmp`, `/dev/shm`), which end with it. It has no network but
+its own loopback, no capabilities and no way to new ones, no further user namespaces, and few system calls (`seccomp`).
+If we are root, its processes run as `nobody`, so they never have more rights than an ordinary user. The kernel limits
+each process; `supervisor` limits all of them together. No process outlives it: its first process ends with bubblewrap,
+which ends with this process even if we are killed outright (`--die-with-parent`).
 
 The host reads and writes its files through a descriptor of `/work` (`files`), never by a path that leads through it.
 """
@@ -30,7 +30,7 @@ START_S = 15.0
 WORK = "/work"
 DISKS = (WORK, "/tmp", "/dev/shm")
 HIDDEN = Path(__file__).parents[1]
-"""Our own code is no part of the jail, wherever it is installed."""
+"""Folder of our own code, which the sandbox does not see, wherever it is installed."""
 _USER, _GROUP = 1000, 1000
 _PASSWD = f"user:x:{_USER}:{_GROUP}:user:{WORK}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
 _CHILDREN = "/proc/{0}/task/{0}/children"
@@ -40,12 +40,12 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """What one jail may use."""
+    """Limits of one sandbox."""
 
     memory_mib: int = 256
-    """Of all its processes together; of address space, each may have twice that."""
+    """Memory of all its processes together; each may have twice that of address space."""
     disk_mib: int = 32
-    """Of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
+    """Size of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
     files: int = 4000
     """Files and folders on the three together."""
     processes: int = 32
@@ -56,7 +56,7 @@ class SandboxLimits:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the jail's processes use together."""
+    """Resources that the sandbox's processes use together."""
 
     processes: int
     memory: int
@@ -66,7 +66,8 @@ class Usage:
 
 
 def owner() -> tuple[int, int] | None:
-    """Who the jail's processes are to the host, as user and group, where that is not who we are: nobody, for root."""
+    """User and group of the sandbox's processes on the host, if they are not ours: `nobody` if we are root, else
+    None."""
     if os.geteuid() != 0:
         return None
     nobody = pwd.getpwnam("nobody")
@@ -74,32 +75,32 @@ def owner() -> tuple[int, int] | None:
 
 
 class Bubblewrap:
-    """One running jail. Made by `start`, ended by `close`."""
+    """One running sandbox. Made by `start`, ended by `close`."""
 
     def __init__(self, process: asyncio.subprocess.Process, limits: SandboxLimits, stdin: int, stdout: int) -> None:
         self._process = process
         self._init = 0
         self.limits = limits
         self.stdin, self.stdout = stdin, stdout
-        """The script's; what it prints, errors too, comes from `stdout`. Neither blocks."""
+        """Standard input and output of the script; `stdout` carries its errors, too. Neither blocks."""
         for descriptor in (stdin, stdout):
             os.set_blocking(descriptor, False)
         self.ended = ""
-        """Why it was ended before its time, if it was."""
+        """The reason that it was ended early, if it was."""
         self.disks: tuple[int, ...] = ()
         """Descriptors of `DISKS`."""
         self._own_cpu: dict[tuple[int, str], float] = {}
-        """Seconds that each process (its number, when it began) had computed for itself when it was looked at."""
+        """Processor seconds of each process (its number, its start time) when it was last measured."""
         self._gone_cpu = 0.0
-        """The same of those that are gone."""
+        """Processor seconds of ended processes."""
 
     @classmethod
     async def start(cls, limits: SandboxLimits, script: str, *arguments: str) -> "Bubblewrap":
-        """Starts a jail in which bash runs a script.
+        """Starts a sandbox in which bash runs a script.
 
         Raises:
             FlywheelError: bubblewrap is not installed.
-            SandboxFailure: it did not start; says what it said.
+            SandboxFailure: it did not start; with its output.
         """
         bwrap = bubblewrap(INSTALL)
         sweep()
@@ -119,7 +120,7 @@ class Bubblewrap:
             await asyncio.shield(asyncio.wait((spawning,)))
         except asyncio.CancelledError as error:
             cancelled = error
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
         for descriptor in (inside_in, inside_out, *passed):
             os.close(descriptor)
         if (error := spawning.exception()) is not None:
@@ -149,21 +150,21 @@ class Bubblewrap:
 
     @property
     def killed(self) -> bool:
-        """Whether somebody on this machine killed bubblewrap itself, which nothing in the jail can."""
+        """Whether bubblewrap itself was killed from outside; no process in the sandbox can do that."""
         return self._process.returncode == -signal.SIGKILL and not self.ended
 
     @property
     def pid(self) -> int:
-        """Of bubblewrap, outside."""
+        """Process id of bubblewrap on the host."""
         return self._process.pid
 
     def enter(self) -> None:
-        """Takes hold of its disks; to be called once the script runs, before anything of a policy does."""
+        """Opens its disks; call it once the script runs, before any process of a policy does."""
         root = f"/proc/{self.pids()[1]}/root"
         self.disks = tuple(os.open(f"{root}{disk}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for disk in DISKS)
 
     def pids(self) -> list[int]:
-        """Its processes as the host numbers them: the first one (bubblewrap's), the script's shell, all others."""
+        """Its process ids on the host: the first one (bubblewrap's), the script's shell, all others."""
         found, waiting = [], [self._init]
         while waiting:
             pid = waiting.pop(0)
@@ -179,10 +180,10 @@ class Bubblewrap:
                 os.kill(pid, number)
 
     def usage(self) -> Usage:
-        """What is used now; to be asked again and again, since what a process computed can go with it.
+        """Measures the current usage. Call it repeatedly, since the processor time of a process can disappear with it.
 
-        A process that is waited for leaves its time to its parent. One whose parent ignores its end leaves it to
-        nobody, so what was last seen of each is kept, too, and the larger of the two sums is what was computed.
+        A parent that waits for a process inherits its time. A parent that ignores the exit does not, so the last
+        measured time of each process is also kept, and the larger of the two sums counts.
         """
         pids = self.pids()
         memory, handed_on, own = 0, 0.0, dict[tuple[int, str], float]()
@@ -205,7 +206,7 @@ class Bubblewrap:
         return Usage(len(pids), memory, cpu, files)
 
     def end(self, reason: str) -> None:
-        """Ends all its processes at once, from whatever thread; `reason` is what is said of it if nothing was yet."""
+        """Kills all its processes at once, from any thread; `reason` is reported unless an earlier one was given."""
         self.ended = self.ended or reason
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -214,7 +215,7 @@ class Bubblewrap:
             end(self._process.pid)
 
     async def gone(self) -> None:
-        """Waits until it has ended; ends it where it does not by itself."""
+        """Waits until it has ended; kills it if it does not end by itself."""
         try:
             async with asyncio.timeout(1.0):
                 await self._process.wait()
@@ -222,7 +223,7 @@ class Bubblewrap:
             self.end("it did not end")
 
     async def close(self) -> None:
-        """Ends it, waits for it, and lets go of it."""
+        """Ends it, waits for it, and closes its descriptors."""
         self.end("it was closed")
         await self._process.wait()
         ends, self.disks = (self.stdin, self.stdout, *self.disks), ()
@@ -255,7 +256,8 @@ async def ready(end: int, to_write: bool = False) -> None:
 
 
 async def _child(message: int) -> int:
-    """The first process of the jail, as bubblewrap tells it; raises an error of any kind if it does not."""
+    """The process id of the sandbox's first process, as bubblewrap reports it; raises an error of any kind if it does
+    not."""
     text = b""
     async with asyncio.timeout(START_S):
         while not text.rstrip().endswith(b"}"):
@@ -275,7 +277,7 @@ def _left(stdout: int) -> bytes | None:
 
 
 def _arguments(limits: SandboxLimits, tell: int, filter_: int, passwd: int) -> Iterator[str]:
-    """bubblewrap's options; what it mounts is made in this order."""
+    """bubblewrap's options; mounts are made in this order."""
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
     yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
     yield from ("--info-fd", str(tell))
@@ -312,7 +314,7 @@ _ENVIRONMENT = {
 
 
 def _limited(limits: SandboxLimits) -> str:
-    """The limits of each process, taken on before the script."""
+    """The shell commands that set the limits of each process, before the script."""
     kib = limits.memory_mib << 10
     bounds = {
         "c": 0, "u": limits.processes, "v": 2 * kib, "t": limits.cpu_s, "f": limits.disk_mib << 10,

@@ -1,4 +1,4 @@
-"""The hybrid environment (UI-TARS-2's GUI-SDK, arXiv 2509.02544): a browser and a shell over one file system."""
+"""Run the hybrid environment (UI-TARS-2's GUI-SDK, arXiv 2509.02544): a browser and a shell over one file system."""
 
 import asyncio
 import subprocess
@@ -23,20 +23,20 @@ from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0
-"""Beside a command's own time, what it may take until a step is given up: to stop the command, or to try a program."""
+"""Seconds added to a command's own limit before a step is given up, to stop the command or to try a program."""
 
 
 class HybridConfig(ChromiumConfig):
     """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
 
     command_s: Positive = 5.0
-    """How long a command of the shell may take before it is stopped."""
+    """Seconds that a command of the shell may take before it is stopped."""
     memory_mib: Annotated[int, Field(ge=64)] = 256
-    """Of all of a shell's processes together; one that goes beyond it ends its trajectory."""
+    """Memory of all of a shell's processes together; a shell that exceeds it ends its trajectory."""
     disk_mib: Annotated[int, Field(ge=4)] = 32
-    """Of the files that a shell may write, in memory; `/tmp` and `/dev/shm` have a quarter of it each."""
+    """Size of the files that a shell may write, in memory; `/tmp` and `/dev/shm` have a quarter of it each."""
     processes: Annotated[int, Field(ge=8)] = 32
-    """At the same time in a shell."""
+    """Maximum processes of a shell at the same time."""
     cpu_s: Count = 60
     """Processor time of all of a shell's processes together."""
 
@@ -48,7 +48,7 @@ class HybridConfig(ChromiumConfig):
 
     @property
     def limits(self) -> SandboxLimits:
-        """Of each jail."""
+        """Limits of each shell's sandbox."""
         return SandboxLimits(self.memory_mib, self.disk_mib, processes=self.processes, cpu_s=self.cpu_s)
 
 
@@ -66,7 +66,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Of the templates."""
+        """The entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
 
     @property
@@ -75,11 +75,11 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
         return "flywheel hybrid 1"
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """A page and a jail."""
+        """A page and a sandboxed shell."""
         return HybridSandbox(browser, self.config, self.templates, self.config.limits, self.config.command_s)
 
     def probes(self) -> Sequence[Probe]:
-        """A browser, and whether a shell can be isolated; without, nothing is started."""
+        """Checks the browser, and that a shell can be isolated; otherwise nothing is started."""
         return (Probe("shell isolation", self._isolates), *super().probes())
 
     def _isolates(self) -> str:

@@ -1,9 +1,9 @@
-"""The files of a jail as the host reads and writes them: below one descriptor, and never through a link.
+"""Read and write the files of a sandbox from the host, below one descriptor, without following links.
 
-What is there was made by a policy. So every name is opened from the folder before it, links are not followed, only
-plain files are read, and no more of them than asked for. What a reward asks (`seen`) is answered whatever the rights of
-a file, so that what cannot be read is not taken for what is not there. As root all of it is done as the user of the
-jail, so that nothing is read or written there that the jail itself could not.
+A policy made these files. So each name is opened from its folder, links are not followed, and only plain files are
+read, up to the requested size. Reads for a reward (`seen`) work whatever the rights of a file, so that an unreadable
+file does not count as missing. If we are root, all operations run as the sandbox's user, so that they reach no file
+that the sandbox itself could not.
 """
 
 import ctypes
@@ -28,24 +28,24 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What stands in a folder."""
+    """An entry of a folder."""
 
     name: str
     folder: bool
     size: int
-    """Bytes of a file; 0 of anything else."""
+    """Bytes of a file; 0 for anything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What stands at a path."""
+    """The file, folder or link at a path."""
 
     content: bytes | None = None
-    """Of a plain file; None of one that is too large, and of anything else."""
+    """Content of a plain file; None if it is too large, and for anything else."""
     folder: bool = False
     executable: bool = False
     link: str | None = None
-    """Where it leads, if it is a link."""
+    """Target of a link; None for anything else."""
 
 
 class Files:
@@ -60,8 +60,8 @@ class Files:
         self._root, self._owner = root, owner
 
     def listed(self, path: str = "") -> list[Entry]:
-        """What a folder holds, folders first, by name; names that are no text and what lies beyond `MOST_ENTRIES` are
-        left out. Raises OSError if there is no such folder."""
+        """Lists a folder, folders first, by name; leaves out names that are no text and entries beyond `MOST_ENTRIES`.
+        Raises OSError if there is no such folder."""
         with self._acting(), self._opened(path, _FOLDER) as folder:
             found = [self._entry(folder, name) for name in sorted(os.listdir(folder))[:MOST_ENTRIES] if _plain(name)]
         return sorted((one for one in found if one), key=lambda one: (not one.folder, one.name))
@@ -83,8 +83,13 @@ class Files:
         return content
 
     def seen(self, path: str, most: int = MOST_BYTES) -> Seen | None:
-        """What stands at a path, even if the jail's user has taken the rights to it from himself: they are given for as
-        long as this takes, and taken again. None only if nothing stands there, and no link above it leads elsewhere."""
+        """Reads the file, folder or link at a path, whatever its rights.
+
+        Rights that the sandbox's user lacks are added for the read and then removed.
+
+        Returns:
+            None only if the path does not exist and none of its folders is a link.
+        """
         *above, name = _parts(path)
         with self._acting(), ExitStack() as stack:
             folder = self._root
@@ -108,8 +113,12 @@ class Files:
             return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
 
     def paths(self) -> list[str] | None:
-        """Of all that stands here, at any depth, folders and their inside too, whatever the rights to it; None where it
-        cannot be told: it is more than `MOST_ENTRIES`, or deeper than a path may be, or changes meanwhile."""
+        """Lists all paths at any depth, including folders, whatever the rights to them.
+
+        Returns:
+            None if the list is unknown: there are more than `MOST_ENTRIES`, a path is too deep, or files change
+            meanwhile.
+        """
         found: list[str] = []
         with self._acting(), suppress(OSError), closing(_below(self._root)) as below:
             for path in below:
@@ -120,7 +129,7 @@ class Files:
         return None
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
-        """Writes a file, with the folders that it needs; raises OSError if that is not possible."""
+        """Writes a file, and makes its missing folders; raises OSError if that is not possible."""
         *above, name = _parts(path)
         with self._acting():
             self._within(above, True, lambda folder: _written(folder, name, content, mode))
@@ -152,7 +161,7 @@ class Files:
             os.close(file)
 
     def _within(self, parts: list[str], make: bool, do: Callable[[int], T]) -> T:
-        """What `do` makes of the folder at these parts, made where they are not there and are to be."""
+        """Calls `do` on the folder at these parts; makes missing folders if `make`."""
         folder = os.dup(self._root)
         try:
             for part in parts:
@@ -175,7 +184,7 @@ class Files:
 
     @contextmanager
     def _acting(self) -> Iterator[None]:
-        """As the jail's user, in this thread, for as long as it takes: `setfsuid` is a thread's own."""
+        """Acts as the sandbox's user in this thread while the context lasts; `setfsuid` applies to one thread."""
         if self._owner is None:
             yield
             return
@@ -190,7 +199,7 @@ class Files:
 
 
 def relative(path: str, folder: str = "") -> str:
-    """A path below `/work`, as a policy writes it, from there; one that is not absolute begins at `folder`.
+    """Converts a policy's path below `/work` to one relative to it; a relative path starts at `folder`.
 
     Raises:
         ValueError: it leads elsewhere.
@@ -217,7 +226,7 @@ def _parts(path: str, empty: bool = False) -> list[str]:
 
 
 def _below(folder: int, above: str = "") -> Generator[str]:
-    """The paths of all that stands in a folder, and in those in it."""
+    """Yields the paths of all entries of a folder, recursively."""
     with _lent(folder, stat.S_IRUSR | stat.S_IXUSR):
         for name in os.listdir(f"/proc/self/fd/{folder}"):
             yield f"{above}{name}"
@@ -228,7 +237,7 @@ def _below(folder: int, above: str = "") -> Generator[str]:
 
 @contextmanager
 def _handle(name: str, folder: int, rights: int) -> Iterator[int]:
-    """A handle of what stands in a folder, to be had without any right to it, and lent these rights."""
+    """Opens a handle of a folder's entry, which needs no right to it, and adds these rights meanwhile."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with _lent(handle, rights):
@@ -239,7 +248,7 @@ def _handle(name: str, folder: int, rights: int) -> Iterator[int]:
 
 @contextmanager
 def _lent(handle: int, rights: int) -> Iterator[None]:
-    """The owner of a file or folder has these rights to it meanwhile."""
+    """Gives the owner of a file or folder these rights while the context lasts."""
     about, itself = os.fstat(handle), f"/proc/self/fd/{handle}"
     mode = stat.S_IMODE(about.st_mode)
     if mode & rights == rights or not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode)):
@@ -261,7 +270,7 @@ def _content(handle: int, most: int) -> bytes | None:
 
 
 def _read(file: int, most: int) -> bytes | None:
-    """What is left to be read; None if it is more than so many bytes."""
+    """Reads the rest of a file; None if it is more than `most` bytes."""
     content = b""
     while len(content) <= most and (part := os.read(file, most + 1 - len(content))):
         content += part

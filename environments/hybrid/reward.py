@@ -1,4 +1,4 @@
-"""The reward of a hybrid task: 1 as soon as all that it asks for holds, 0 once the policy has ended without."""
+"""Reward a hybrid task: 1 as soon as its whole goal holds, 0 once the policy has ended before that."""
 
 from typing import ClassVar
 
@@ -9,13 +9,13 @@ from schemas.observation import Outcome
 
 
 class HybridReward(Verifier):
-    """From the files, the uploads and the answer; never from what the policy or a page says of a reward."""
+    """Scores the files, the uploads and the answer; never a claim of the policy or a page about a reward."""
 
     each_step = True
     reads: ClassVar[type] = HybridSandbox
 
     async def outcome(self, sandbox: HybridSandbox) -> Outcome:
-        """What the sandbox has come to."""
+        """Scores the current state of the sandbox."""
         instance = sandbox.instance
         reached = not any(True for _ in misses(instance.goal, instance.contents, await sandbox.snapshot()))
         return Outcome(done=reached or sandbox.concluded is not None, reward=float(reached))

@@ -1,9 +1,9 @@
-"""A hybrid sandbox: a page that shows the workspace, and a jail that holds its files and its shell, in one lease.
+"""Lease a hybrid sandbox: a page that shows the workspace, and a bubblewrap sandbox with its files and its shell.
 
-It acts in both ways: by the screen (clicks and keys on the page, also in its terminal and editor), and by tools
+A policy acts in both ways: by the screen (clicks and keys on the page, also in its terminal and editor), and by tools
 (`terminal`, `read_file`, `write_file`, `navigate`), whose effects the next screenshot shows. The page holds no state
-but the text of its fields and says what was clicked, which is then done here. A download and an upload are such clicks
-too: the browser itself takes no part in them, so nothing hangs on how a headless one downloads.
+but the text of its fields and reports each click, which is then carried out here. A download and an upload are such
+clicks, too: the browser itself takes no part in them, so they do not depend on its download support.
 """
 
 import asyncio
@@ -35,18 +35,18 @@ from schemas.tables.task import GuiTask
 
 WIDTH, HEIGHT = 640, 480
 MOST_LINKS = 8
-"""From link to link, until a file is not looked for any more."""
+"""Maximum length of a chain of links that is followed."""
 HERE = Path(__file__).parent
 
 
 class HybridSandbox(BrowserSandbox):
-    """One task in one page and one jail.
+    """One task in one page and one sandboxed shell.
 
     Args:
-        browser: where the page is opened.
+        browser: the browser that opens the page.
         config: time limits.
-        templates: the tasks that there are, by name.
-        limits: of the jail.
+        templates: the available tasks, by name.
+        limits: limits of the shell's sandbox.
         command_s: seconds that a command may take.
     """
 
@@ -66,17 +66,17 @@ class HybridSandbox(BrowserSandbox):
         self._terminal: TerminalSession | None = None
         self._workspace: Workspace | None = None
         self._disks: dict[str, Files] = {}
-        """By their place in the jail."""
+        """By their path in the sandbox."""
         self._instruction = ""
         self._instance: HybridInstance | None = None
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
-        """By path of a program, what was tried with it, and what it answered."""
+        """The tried sources of each program, by its path, and its answers."""
         self.concluded: act.Finished | act.CallUser | None = None
-        """How the policy ended the trajectory, if it did."""
+        """The policy's final action, if it had one."""
 
     @property
     def memory_mb(self) -> float | None:
-        """Of the jail's processes."""
+        """Memory of the sandboxed shell's processes."""
         terminal = self._terminal  # another thread asks, while the sandbox may end
         return None if terminal is None else memory_mb(terminal.jail.pid)
 
@@ -94,13 +94,13 @@ class HybridSandbox(BrowserSandbox):
 
     @property
     def workspace(self) -> Workspace:
-        """What is done in it; raises SandboxFailure if it is not started."""
+        """Its workspace; raises SandboxFailure if it is not started."""
         if self._workspace is None:
             raise SandboxFailure("the sandbox is not started")
         return self._workspace
 
     async def snapshot(self) -> Snapshot:
-        """What it holds now, as far as the task asks; programs are asked once for each of their versions."""
+        """Captures the current state, as far as the task needs it; runs each version of a program once."""
         workspace, goal, begun = self.workspace, self.instance.goal, self.instance.contents
         files, programs = workspace.files, [trial.path for trial in goal.trials]
         named = {*goal.files, *begun, *programs, *goal.folders, *goal.executable}
@@ -130,7 +130,7 @@ class HybridSandbox(BrowserSandbox):
         )
 
     def _linked(self, at: str) -> bytes | None:
-        """What is in the file that a link leads to, where that is on the jail's disks; the system follows none."""
+        """Reads the file at the end of a chain of links on the sandbox's disks; the system itself follows no link."""
         for _ in range(MOST_LINKS):
             disk = next((disk for disk in self._disks if at.startswith(f"{disk}/")), None)
             try:
@@ -143,12 +143,12 @@ class HybridSandbox(BrowserSandbox):
         return None
 
     def _sources(self, trial: Trial) -> dict[str, bytes]:
-        """A program, what stands beside it now, and its test as it was at first."""
+        """The sources of a trial: the program, the current Python files in its folder, and the original test."""
         files, found, names = self.workspace.files, dict[str, bytes](), {trial.path}
         with suppress(OSError):
             names |= {one.name for one in files.listed() if one.name.endswith(".py")}
         for name in names:
-            with suppress(OSError, ValueError):  # nor can the program import what cannot be read
+            with suppress(OSError, ValueError):  # the program cannot import an unreadable file either
                 found[name] = files.read(name)
         return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
@@ -159,7 +159,7 @@ class HybridSandbox(BrowserSandbox):
         try:
             await opening
         finally:
-            self._terminal = await shell  # what is half begun cannot be ended
+            self._terminal = await shell  # a shell that is still being started cannot be ended
         self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, self._terminal.jail.disks, strict=True)}
         files = self._disks[WORK]
         for path, content in instance.contents.items():
@@ -181,7 +181,7 @@ class HybridSandbox(BrowserSandbox):
         return error
 
     async def _react(self, action: act.Action) -> None:
-        """Does what was clicked or entered on the page, and shows what came of it."""
+        """Carries out the clicks and entries on the page, and shows the result."""
         for event in await self._page.evaluate("world.__workspace.events()"):
             await self.workspace.do([str(part) for part in event])
         await self._show()

@@ -1,4 +1,4 @@
-"""Plays the way of a hybrid task's instance: what shows that it can be solved."""
+"""Play the script of a hybrid task's instance, which shows that the task can be solved."""
 
 from environments.hybrid.reward import HybridReward
 from environments.hybrid.sandbox import HybridSandbox
@@ -11,10 +11,10 @@ REWARD = HybridReward()
 
 
 async def solve(sandbox: HybridSandbox) -> Outcome:
-    """Plays it until the task is done, and returns what it came to.
+    """Plays the script until the task is done, and returns the outcome.
 
     Raises:
-        TrajectoryFailure: of boundary `policy`, where a move finds nothing to be made on, or comes to nothing.
+        TrajectoryFailure: of boundary `policy`, if a move finds no target, or has no effect.
     """
     outcome = await sandbox.verify(REWARD)
     for move in sandbox.instance.script:

@@ -1,5 +1,5 @@
-"""What a sandbox holds at one moment, and what of a task's goal is missing in it. Nothing runs here: what a program
-answers was asked in a jail of its own (`environments.hybrid.trial`)."""
+"""Compare the state of a sandbox with a task's goal. No program runs here: its answers come from a sandbox of its own
+(`environments.hybrid.trial`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ from environments.hybrid.tasks.task import HybridGoal
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What is there."""
+    """The state of a sandbox at one time."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """By path, all that stands where a goal or the beginning name a file, and anywhere at all if the goal wants one to
-    be gone: what is in it, or None of what is no plain file, or too large. What is not in here is not there."""
+    """Contents by path, of each file that a goal or the initial state names, and of all files if the goal wants one
+    removed. None for a path that is no plain file, or too large. A path that is not listed does not exist."""
     whole: bool = True
-    """Whether all that was to be looked at could be."""
+    """Whether all files could be listed."""
     folders: frozenset[str] = frozenset()
     executable: frozenset[str] = frozenset()
     """Files of the goal or of the beginning that may be run."""
@@ -25,16 +25,16 @@ class Snapshot:
     opened: str | None = None
     answer: str | None = None
     answers: Mapping[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
-    """By path of a program, what its function answered to the cases of its trial."""
+    """The answers of a program's function to the cases of its trial, by path of the program."""
 
 
 def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Iterator[str]:
-    """What is not as the goal says, one by one; nothing where all of it is.
+    """Yields each difference between the state and the goal.
 
     Args:
-        goal: of the task.
-        begun: the files at first.
-        now: what is there.
+        goal: goal of the task.
+        begun: the initial files.
+        now: the current state.
     """
     for path, wanted in goal.files.items():
         if wanted is None and path in now.files:
@@ -44,9 +44,9 @@ def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Itera
     gone = {begun[path] for path, wanted in goal.files.items() if wanted is None and path in begun}
     for path in now.files.keys() - begun.keys() - goal.files.keys():
         if now.files[path] in gone:
-            yield f"{path} is what was to be gone"
+            yield f"{path} has the content that was to be removed"
     if gone and not now.whole:
-        yield "there is too much to tell whether it is gone"
+        yield "too many files to check that it is gone"
     programs = {trial.path for trial in goal.trials}
     for path, content in begun.items():
         if path not in goal.files and path not in goal.free and path not in programs and now.files.get(path) != content:
@@ -61,7 +61,7 @@ def misses(goal: HybridGoal, begun: Mapping[str, bytes], now: Snapshot) -> Itera
         yield from (f"{path} can be run, too" for path in begun if path in now.executable - {*goal.executable})
     for form, wanted in goal.uploads.items():
         if not _same(wanted, now.uploads.get(form)):
-            yield f"{form} was not given what it asks for"
+            yield f"{form} did not get the expected file"
     if goal.page is not None and now.page != goal.page:
         yield f"the page is {now.page}"
     if goal.opened is not None and now.opened != goal.opened:

@@ -1,6 +1,7 @@
-"""Holds the processes of each jail to their limits together, where the kernel only holds each one by itself.
+"""Hold the processes of each sandbox to their limits together, since the kernel limits each only by itself.
 
-A thread of its own, since a policy that computes may keep the event loop busy while a jail takes all there is.
+It runs in a thread of its own, since a policy's computation may block the event loop while a sandbox exceeds its
+limits.
 """
 
 import threading
@@ -12,7 +13,7 @@ CHECK_S = 0.1
 
 
 def breach(jail: Bubblewrap) -> str:
-    """Which limit its processes are over together; empty if none."""
+    """Describes a limit that its processes exceed together; empty if none."""
     used, limits = jail.usage(), jail.limits
     if used.memory > limits.memory_mib << 20:
         return f"its processes held {used.memory >> 20} MiB, and {limits.memory_mib} are allowed"
@@ -25,7 +26,7 @@ def breach(jail: Bubblewrap) -> str:
 
 @final
 class Supervisor:
-    """All jails of this process; the thread ends with the last one."""
+    """All sandboxes of this process; the thread ends with the last one."""
 
     def __init__(self) -> None:
         self._jails: set[Bubblewrap] = set()
@@ -33,7 +34,7 @@ class Supervisor:
         self._thread: threading.Thread | None = None
 
     def watch(self, jail: Bubblewrap) -> None:
-        """From now on until `leave`."""
+        """Watches a sandbox until `leave`."""
         with self._changed:
             self._jails.add(jail)
             if self._thread is None:
@@ -41,7 +42,7 @@ class Supervisor:
                 self._thread.start()
 
     def leave(self, jail: Bubblewrap) -> None:
-        """It is about to be closed; not looked at any more once this returns."""
+        """Removes a sandbox before it is closed; it is not read any more once this returns."""
         with self._changed:
             self._jails.discard(jail)
             self._changed.notify()

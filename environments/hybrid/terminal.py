@@ -1,13 +1,13 @@
-"""A terminal in a jail: one bash that keeps its folder and variables from command to command.
+"""Run commands in a sandbox's terminal: one bash that keeps its folder and variables from command to command.
 
-Each command goes in as one line that ends with a print of ours: a mark with a word, made up for this line, that no
-process is given; what comes out before the mark is the command's. A command has no keyboard (its input is empty), a
-time and an amount of output. One that uses them up is interrupted as by ctrl-c, then killed with the shell, which
-starts anew in the same files; if even that does not help, the jail is ended, and so is the trajectory.
+Each command is sent as one line that ends with our own print of a mark. The mark contains a word made up for this line,
+which no process gets; the output before the mark is the command's. A command has no keyboard (its input is empty), a
+time limit and an output limit. A command that exceeds one is interrupted as by ctrl-c, then killed with the shell,
+which is started again with the same files. If even that does not help, the sandbox and the trajectory end.
 
-The shell is the policy's own, so a command that takes it to pieces may learn the word of its mark and print it first.
-That gains it a wrong status, folder or end of its own command and nothing else: no reward reads them, a mark has few
-digits and letters whoever prints it, and new shells are counted.
+The shell belongs to the policy, so a command that takes it apart may learn the word of its mark and print it first.
+That fakes the status, folder or end of its own command and nothing else: no reward reads them, a mark is short and
+alphanumeric whichever process prints it, and new shells are counted.
 """
 
 import asyncio
@@ -27,15 +27,15 @@ from schemas.text import harmless
 LONGEST = 32_768
 """Characters of a command."""
 MOST_OUTPUT = 65_536
-"""Bytes of its output that are kept; a command that writes more is stopped."""
+"""Maximum bytes of a command's output; a command that writes more is stopped."""
 GRACE_S = 1.0
-"""How long an interrupted command has to end, and a killed shell to start again."""
+"""Seconds for an interrupted command to end, and for a killed shell to start again."""
 QUIET_S = 0.05
-"""How long nothing may come out of a shell whose command was stopped; else all that runs in it is killed."""
+"""Seconds without output that a shell needs after a stopped command; else all of its processes are killed."""
 KILLS = 5
-"""Rounds in which everything of the jail is killed before it is given up."""
+"""Rounds of killing all processes before the sandbox is ended."""
 RESTARTS = 20
-"""New shells in a row, none of which takes a line, until the jail is given up."""
+"""Shells in a row that accept no line before the sandbox is ended."""
 _SCRIPT = r"""
 IFS= read -r word
 exec 9>&1
@@ -51,17 +51,17 @@ _LONGEST_MARK = 8192
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What a command came to."""
+    """The result of a command."""
 
     output: str
     status: int | None
-    """Its exit status; None where it was stopped."""
+    """Its exit status; None if it was stopped."""
     note: str = ""
-    """Why it was stopped."""
+    """The reason that it was stopped."""
 
 
 class _Gone(Exception):
-    """The jail's end of the pipe is closed."""
+    """The sandbox's end of the pipe is closed."""
 
 
 class _TooMuch(Exception):
@@ -74,7 +74,7 @@ class TerminalSession:
     def __init__(self, jail: Bubblewrap, command_s: float) -> None:
         self.jail = jail
         self.folder = WORK
-        """Where it is now."""
+        """Current folder of the shell."""
         self._command_s = command_s
         self._restarted = _word()
         """The word of the mark before a new shell."""
@@ -82,7 +82,7 @@ class TerminalSession:
 
     @classmethod
     async def open(cls, limits: SandboxLimits, command_s: float) -> "TerminalSession":
-        """A shell in a jail of its own, whose commands have `command_s` seconds each.
+        """Starts a shell in a sandbox of its own, whose commands have `command_s` seconds each.
 
         Raises:
             FlywheelError: bubblewrap is not installed.
@@ -106,11 +106,11 @@ class TerminalSession:
         return terminal
 
     async def run(self, command: str) -> Ran:
-        """Runs a command to its end, or to the end of its time or of its output.
+        """Runs a command until it ends, or reaches its time or output limit.
 
         Raises:
-            ActionFailure: the command ended the jail, or would not let itself be ended.
-            SandboxFailure: somebody else ended it.
+            ActionFailure: the command ended the sandbox, or could not be ended.
+            SandboxFailure: the sandbox was ended from outside.
         """
         if len(command) > LONGEST or "\0" in command:
             return Ran("", None, f"a command has at most {LONGEST:,} characters and no zero byte")
@@ -132,12 +132,13 @@ class TerminalSession:
         return Ran(output, None, note + ("" if await self._stopped() else "; the shell is a new one"))
 
     async def close(self) -> None:
-        """Ends the jail and all that runs in it."""
+        """Ends the sandbox and all of its processes."""
         SUPERVISOR.leave(self.jail)
         await self.jail.close()
 
     async def _asked(self, line: str) -> int | None:
-        """Sends a line and reads to the mark behind it: the status, or None where the shell had to start again."""
+        """Sends a line and reads to the mark behind it; returns the status, or None if the shell had to be
+        restarted."""
         found = await self._marked(line)
         if found is not None:
             self.folder = harmless(found[3].decode(errors="replace")) or WORK
@@ -148,7 +149,7 @@ class TerminalSession:
         return None
 
     async def _sync(self) -> None:
-        """Reads away what a shell says as it starts or is interrupted."""
+        """Discards the output of a shell at its start or after an interrupt."""
         for _ in range(RESTARTS):
             if await self._marked("", discard=True) is not None:
                 return
@@ -156,7 +157,7 @@ class TerminalSession:
         raise _Gone
 
     async def _marked(self, line: str, discard: bool = False) -> re.Match[bytes] | None:
-        """The mark behind a line; None if the shell was started anew instead."""
+        """The mark behind a line; None if the shell was restarted instead."""
         word = _word()
         folder = "${PWD//[[:cntrl:]]/?}"
         mark = f"builtin printf '\\036%s %d %.1000s\\037' {word} $? \"{folder}\" >&9\n"
@@ -164,7 +165,7 @@ class TerminalSession:
         return await self._read_to(word, discard)
 
     async def _stopped(self) -> bool:
-        """Ends what runs: by ctrl-c (True), or else with the shell (False)."""
+        """Ends the running command: by ctrl-c (True), or else with the shell (False)."""
         try:
             self.jail.signal(signal.SIGINT)
             with contextlib.suppress(TimeoutError):
@@ -184,7 +185,7 @@ class TerminalSession:
         raise await self._death()
 
     async def _floods(self) -> bool:
-        """Whether something in the background writes on, though nothing was asked."""
+        """Whether a background process keeps writing although no command runs."""
         await asyncio.sleep(QUIET_S)
         try:
             return bool(self._unread or os.read(self.jail.stdout, MOST_OUTPUT))
@@ -201,8 +202,8 @@ class TerminalSession:
                 raise _Gone from None
 
     async def _read_to(self, word: str, discard: bool = False) -> re.Match[bytes] | None:
-        """Reads output up to the mark with this word; None if the shell was started anew instead. Other marks (one of
-        a line that was interrupted) are left out of it."""
+        """Reads output up to the mark with this word; None if the shell was restarted instead. Marks of interrupted
+        lines are dropped from the output."""
         self._output = bytearray()
         while True:
             while found := _MARK.search(self._unread):
@@ -226,16 +227,16 @@ class TerminalSession:
             if not part:
                 raise _Gone
             self._unread += part
-            await asyncio.sleep(0)  # who writes without end must not keep the time from passing
+            await asyncio.sleep(0)  # a process that writes without end must not block the timeout
 
     def _text(self) -> str:
-        """What was written, as text that a page can show."""
+        """The output, as text that a page can show."""
         text = self._output[:MOST_OUTPUT].decode(errors="replace").replace("\r\n", "\n")
         self._output = bytearray()
         return harmless(text)
 
     async def _death(self) -> TrajectoryFailure:
-        """Why the jail is no more: the policy's doing, unless it was killed from outside."""
+        """The failure for a sandbox that has ended: the policy's, unless it was killed from outside."""
         await self.jail.gone()
         if self.jail.killed:
             return SandboxFailure("the shell's jail was killed")

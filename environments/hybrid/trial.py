@@ -1,5 +1,5 @@
-"""Runs the test of a program that a policy wrote, and asks the program for more than the test does, in a fresh jail in
-which nothing else of the policy runs."""
+"""Run the test of a program that a policy wrote, and further cases, in a fresh sandbox without other processes of the
+policy."""
 
 import json
 import shlex
@@ -13,7 +13,7 @@ from environments.hybrid.terminal import TerminalSession
 from schemas.failure import ActionFailure
 
 TRIAL_S = 5.0
-"""For the test and all cases together."""
+"""Seconds for the test and all cases together."""
 _ASK = """
 import importlib.util, json, sys
 cases = json.load(open("/tmp/cases.json"))
@@ -30,20 +30,22 @@ def plain(answer):
 answers = [plain(getattr(program, sys.argv[2])(*case)) for case in cases]
 json.dump(answers, open("/tmp/answers.json", "w"))
 """
-"""JSON writes a tuple as a list, which it is not equal to, so it is told apart before."""
+"""JSON writes a tuple as a list, which is not equal to it, so the type is checked before."""
 
 
 async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: SandboxLimits) -> tuple[Any, ...]:
-    """What the program's function answers to the trial's cases; nothing where its test fails, or where it has no answer
-    to all of them.
+    """Runs the program's function on the trial's cases.
 
     Args:
-        trial: what is asked.
-        sources: by path, the program, the test as it was at first, and what stands beside them.
-        limits: of the jail.
+        trial: the program and its cases.
+        sources: by path, the program, the original test, and the other Python files of the folder.
+        limits: limits of the sandbox.
+
+    Returns:
+        The answers; empty if its test fails, or a case has no answer.
 
     Raises:
-        SandboxFailure: no jail starts, or it is killed.
+        SandboxFailure: no sandbox starts, or it is killed.
     """
     terminal = await TerminalSession.open(limits, TRIAL_S)
     try:

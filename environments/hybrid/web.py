@@ -1,13 +1,13 @@
-"""The local pages that a hybrid task brings: what they say, where they lead, what they give and what they take.
+"""Define the local pages of a hybrid task: their texts, links, downloads and upload forms.
 
-They are data and no HTML: the workspace's page draws them, so nothing that a task or a policy writes becomes markup.
+They are data and no HTML: the workspace's page draws them, so no text of a task or a policy becomes markup.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 HOME = "home"
-"""The page that is open at first."""
+"""The first page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Takes the file that is selected; a second one replaces the first."""
+    """A form that takes the selected file; a second file replaces the first."""
 
     form: str
 
 
 Block = str | Link | Download | Upload | tuple[str, ...]
-"""What stands on a page: a text, a link, a file to download, a form to upload to, or a row of a table."""
+"""A part of a page: a text, a link, a file to download, a form to upload to, or a row of a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +56,5 @@ def address(page: str) -> str:
 
 
 def page_of(text: str) -> str:
-    """The page that an address, as somebody types it, stands for."""
+    """The page of a typed address."""
     return text.strip().removeprefix("local://").strip("/") or HOME

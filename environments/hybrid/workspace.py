@@ -1,6 +1,5 @@
-"""The workspace that a hybrid task is done in: files, a browser of local pages, an editor and a terminal, over one file
-system. What the page shows and what a click does there is decided here; the page itself only draws.
-"""
+"""Implement the workspace of a hybrid task: files, a browser of local pages, an editor and a terminal over one file
+system. This module decides the page's content and the effect of a click; the page itself only draws."""
 
 from typing import Any
 
@@ -17,8 +16,7 @@ View = dict[str, Any]
 
 
 class Workspace:
-    """The state of one, and what can be done in it; every method that does something returns why it came to nothing,
-    or None."""
+    """The state of a workspace and its operations; each operation returns the reason that it had no effect, or None."""
 
     def __init__(self, files: Files, terminal: TerminalSession, web: Web) -> None:
         self.files, self.terminal, self.web = files, terminal, web
@@ -26,7 +24,7 @@ class Workspace:
         self.opened: str | None = None
         """The file in the editor."""
         self.uploads: dict[str, bytes] = {}
-        """By form, what was uploaded last."""
+        """The last upload by form."""
         self._names: dict[str, str] = {}
         self._visited: list[str] = []
         self._tab = "browser"
@@ -37,7 +35,7 @@ class Workspace:
         self._status = ""
 
     async def do(self, event: list[str]) -> None:
-        """What was done on the page; what came to nothing is said in the status line."""
+        """Handles an event of the page; the status line shows the reason of one that had no effect."""
         match event:
             case ["go", page]:
                 error = self.go(page)
@@ -113,7 +111,7 @@ class Workspace:
         return self.read(path)
 
     def view(self) -> View:
-        """What the page is to show."""
+        """The content of the page."""
         rows: list[View] = []
         try:
             for one in self.files.listed(self._folder):

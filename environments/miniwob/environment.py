@@ -1,4 +1,4 @@
-"""MiniWoB++ as an environment: its 130 tasks that need no server, our practice page, and where they come from."""
+"""Run MiniWoB++ as an environment: its 130 tasks that need no server, and our practice page."""
 
 import tomllib
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
 
     @property
     def world(self) -> World:
-        """Its tasks one after the other; what is on their pages is decided by a seed, so nothing else can be set."""
+        """Its tasks as a sequence; a seed decides the content of their pages, so no other state can be set."""
         parts = {name: entry.instruction for name, entry in self.entries.items()}
         return World(fields=FIELDS, start={"parts": "", "rewards": []}, parts=parts)
 

@@ -1,6 +1,6 @@
-"""MiniWoB++ (Liu et al., ICLR 2018) in a browser page of its own, on a clock that only actions move.
+"""Run MiniWoB++ (Liu et al., ICLR 2018) in a browser page of its own, on a clock that only actions move.
 
-Drop-down lists open inside the page: the tasks that have some look a little different from the published MiniWoB++.
+Drop-down lists open inside the page, so tasks that have some look a little different from the published MiniWoB++.
 """
 
 from functools import cache
@@ -23,7 +23,7 @@ PRACTICE = "practice"
 
 @cache
 def html_folder() -> Path:
-    """Where the installed MiniWoB++ keeps its pages; raises FlywheelError if it is not installed."""
+    """Folder of the installed MiniWoB++'s pages; raises FlywheelError if it is not installed."""
     spec = find_spec("miniwob")
     if spec is None or spec.origin is None:
         raise FlywheelError("MiniWoB++ is not installed.", "Run `pip install miniwob`.")
@@ -61,12 +61,12 @@ class MiniwobSandbox(InPageSandbox, StatefulSandbox):
 
     @property
     def state(self) -> State:
-        """Of tasks one after the other: their names, and the rewards of those that are done."""
+        """The names of a task sequence, and the rewards of its finished tasks."""
         return {"parts": " ".join(self._parts), "rewards": list(self._rewards)}
 
     @property
     def over(self) -> bool:
-        """Whether all of them are done, or one was not done well."""
+        """Whether all tasks of the sequence are done, or one failed."""
         return len(self._rewards) == len(self._parts) or any(reward < 1.0 for reward in self._rewards)
 
     async def _start(self, task: GuiTask, seed: int) -> None:

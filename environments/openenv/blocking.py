@@ -1,6 +1,6 @@
-"""The wire's client for code that waits: gymnasium's loops, TRL's tools, a notebook.
+"""Wrap the wire's client for blocking code: gymnasium's loops, TRL's tools, a notebook.
 
-Its loop runs in a thread of its own, so that the server's pings are answered while a model is asked.
+Its event loop runs in a thread of its own, so that the server's pings are answered while a model generates.
 """
 
 import asyncio
@@ -12,16 +12,16 @@ from environments.openenv.client import Fields, ServerLost, StepResponse, WireCl
 
 T = TypeVar("T")
 WAIT_S = 60.0
-"""How long an answer is waited for, if nothing else is given."""
+"""Default seconds to wait for an answer."""
 
 
 class BlockingClient:
-    """Episodes one after the other. A connection that was lost is made anew by the next `reset`, and by nothing else.
+    """Runs episodes one after the other. Only the next `reset` reopens a lost connection.
 
     Args:
         url: the server's base URL.
-        token: what it asks for, if anything.
-        wait_s: how long an answer is waited for; what comes later is never taken for another one.
+        token: token that the server requires, if any.
+        wait_s: limit of one answer, in seconds; a later answer is never taken for another one.
     """
 
     def __init__(self, url: str, token: str | None = None, wait_s: float = WAIT_S) -> None:
@@ -32,7 +32,7 @@ class BlockingClient:
         self._thread.start()
 
     def reset(self, **fields: Any) -> StepResponse:
-        """Begins an episode; raises Refused, or Lost, also where `close` came before."""
+        """Begins an episode; raises Refused or Lost, the latter also after `close`."""
         if self._loop.is_closed():
             raise ServerLost("the client is closed: make another one")
         if self._client is None or not self._client.is_open:
@@ -42,7 +42,7 @@ class BlockingClient:
         return self._waited("reset", self._client.reset(fields))
 
     def step(self, action: Fields) -> StepResponse:
-        """Performs an action; raises Refused, or Lost, also where no episode has begun."""
+        """Performs an action; raises Refused or Lost, the latter also if no episode has begun."""
         if self._client is None:
             raise ServerLost("no episode has begun, or its connection was lost: reset first")
         return self._waited("step", self._client.step(action))

@@ -1,8 +1,8 @@
-"""One session on an OpenEnv server: JSON messages over its WebSocket `/ws`, an answer for each before the next.
+"""Hold one session on an OpenEnv server: JSON messages over its WebSocket `/ws`, each answered before the next.
 
-A session is an episode after another in one connection, and the connection is never made anew: a server gives whoever
-comes again another environment, in which nothing was reset. What breaks or comes late ends the session for good. Frames
-are not compressed: of a screenshot, which is, that costs ten times what it saves (docs/sandboxes.md).
+A session is a sequence of episodes in one connection, which is never reopened: a server gives each new connection
+another environment, in which nothing was reset. An error or a late answer ends the session for good. Frames are not
+compressed: a screenshot already is, so compression would cost ten times the time that it saves (docs/sandboxes.md).
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from schemas.text import restored
 
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
-"""Of one answer."""
+"""Maximum bytes of one answer."""
 PING_S, PONG_S = 20.0, 60.0
-"""How often a quiet server is asked whether it is there, and how long that may take: it may be busy."""
+"""Seconds between pings of a quiet server, and seconds that a busy server may take to answer one."""
 CAPACITY = "CAPACITY_REACHED"
 INVALID = "VALIDATION_ERROR"
 ENDS = (CAPACITY, "FACTORY_ERROR", "SESSION_ERROR")
@@ -45,12 +45,12 @@ class ServerRefused(Exception):
 
 
 class ServerLost(Exception):
-    """There is no such server, it is gone, or what it sends is not OpenEnv's wire."""
+    """There is no such server, it is gone, or its messages are not OpenEnv's."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepResponse:
-    """What a server answers to `reset` and `step`."""
+    """A server's answer to `reset` and `step`."""
 
     observation: dict[str, Any]
     reward: float | None
@@ -59,14 +59,14 @@ class StepResponse:
 
 
 def as_written(action: Any) -> Any:
-    """An action with its texts as they are meant by a model that is shown broken tokens (`schemas.text`)."""
+    """Restores the texts of an action of a model that was shown broken tokens (`schemas.text`)."""
     if not isinstance(action, dict):
         return action
     return {name: restored(value) if isinstance(value, str) else value for name, value in cast(Fields, action).items()}
 
 
 def address_of(url: str) -> str:
-    """The WebSocket of a server's base URL; raises ValueError for what is none."""
+    """The WebSocket address for a server's base URL; raises ValueError for an invalid one."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise ValueError(f"{url!r} is no address: write, for example, http://127.0.0.1:8000")
@@ -74,11 +74,10 @@ def address_of(url: str) -> str:
 
 
 class OpenEnvSession(ABC):
-    """Episodes one after the other, whatever carries the messages. Its methods are called one after the other, in one
-    event loop.
+    """Episodes one after the other, over any transport. Its methods are called one after the other, in one event loop.
 
     Args:
-        place: who answers, for messages to people.
+        place: name of the server, for messages.
     """
 
     def __init__(self, place: str) -> None:
@@ -88,7 +87,7 @@ class OpenEnvSession(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether more can be asked of it."""
+        """Whether it accepts further requests."""
 
     @abstractmethod
     async def open(self) -> None:
@@ -103,7 +102,7 @@ class OpenEnvSession(ABC):
         return self._answered("step", await self._call("step", "observation", action))
 
     async def state(self) -> dict[str, Any]:
-        """What is said of the episode; raises Refused or Lost."""
+        """Requests the state of the episode; raises Refused or Lost."""
         return await self._call("state", "state", None)
 
     @abstractmethod
@@ -112,11 +111,12 @@ class OpenEnvSession(ABC):
 
     @abstractmethod
     def drop(self) -> None:
-        """Ends it at once, whatever it is busy with."""
+        """Ends it at once, even during a request."""
 
     @abstractmethod
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
-        """The answer to a message, and whether it is one, or came before the message was sent; raises Lost."""
+        """Sends a message and returns the answer, and whether it answers this message or arrived before it; raises
+        Lost."""
 
     def _answered(self, kind: str, data: dict[str, Any]) -> StepResponse:
         try:
@@ -221,8 +221,8 @@ def _message(kind: str, data: Fields | None) -> dict[str, Any]:
 
 
 async def _early(connection: ClientConnection) -> str | bytes | None:
-    """What came without being asked for; None if nothing did. Messages carry no number, so a second answer to one
-    message would be taken for the answer to the next."""
+    """Reads a message that was not requested; None if there is none. Messages carry no number, so a second answer to
+    one message would be taken for the answer to the next."""
     try:
         async with asyncio.timeout(0):
             return await connection.recv()
@@ -231,7 +231,8 @@ async def _early(connection: ClientConnection) -> str | bytes | None:
 
 
 async def _sent(connection: ClientConnection, message: str) -> bool:
-    """Whether a message could be sent: a server that has no room says so, and hangs up, before it is asked."""
+    """Sends a message; False if the connection is closed. A full server sends its reason and closes before any
+    request."""
     try:
         await connection.send(message)
     except ConnectionClosed:
@@ -244,10 +245,11 @@ def _said(error: Exception) -> str:
 
 
 def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
-    """What a frame holds; raises Refused for an error, and Lost for another message than the one that is wanted."""
+    """The content of a frame; raises Refused for an error, and Lost for a message of another type than the expected
+    one."""
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError) as error:  # or JSON that is nested deeper than Python can read
+    except (ValueError, RecursionError) as error:  # RecursionError: JSON that is nested deeper than Python can read
         raise ServerLost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):
@@ -260,7 +262,8 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _unasked(kind: str, text: str | bytes) -> NoReturn:
-    """Raises Refused where a server says, before it is asked, why it hangs up; Lost for anything else."""
+    """Raises Refused for a server's reason to close the connection, sent without a request; Lost for any other
+    message."""
     try:
         _data(kind, "error", text)
     except ServerRefused as error:
@@ -272,7 +275,7 @@ def _unasked(kind: str, text: str | bytes) -> NoReturn:
 
 
 def _reason(data: dict[str, Any]) -> str:
-    """What an error says, with the fields that it is about."""
+    """The message of an error, with the fields that it concerns."""
     message = _text(data.get("message", "no reason given"), 400)
     errors = data.get("errors")
     if not isinstance(errors, list):
@@ -282,12 +285,13 @@ def _reason(data: dict[str, Any]) -> str:
 
 
 def _place(given: Any) -> str:
-    """Where an error is, as pydantic writes it: the keys on the way there."""
+    """Location of an error, as pydantic writes it: the keys on its path."""
     return ".".join(map(_text, given)) if isinstance(given, list) else _text(given or "")
 
 
 def _text(given: Any, most: int = 40) -> str:
-    """What a server sent, for a message: of what is no plain value, its kind, for it may be of any size and depth."""
+    """Shortens a value from the server for a message; only its type is named unless it is plain, since it may be of any
+    size and depth."""
     plain = given is None or isinstance(given, str | bool | int | float)
     return str(given)[:most] if plain else f"a {type(given).__name__}"
 
@@ -307,7 +311,7 @@ def _answer(kind: str, data: dict[str, Any]) -> StepResponse:
 
 
 def _number(given: Any) -> float | None:
-    """A finite number; None for what is none, or a whole number that is too large for one."""
+    """Converts to a finite number; None for other values, and for whole numbers that are too large."""
     try:
         value = float(given) if isinstance(given, bool | int | float) else math.nan
     except OverflowError:

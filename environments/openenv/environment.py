@@ -1,4 +1,4 @@
-"""Any OpenEnv server as an environment: where it is, and whether it is one that is played here."""
+"""Run any OpenEnv server as an environment, and check that its tasks can be played here."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ from schemas.failure import FlywheelError
 from schemas.observation import Observation
 
 ASK_S = 5.0
-"""How long a server may take to say whether it is there."""
+"""Seconds that a server may take to answer the check that it is reachable."""
 TOOLS = ("CallToolAction", "ListToolsAction")
 """Titles of the actions of environments that are played by calling tools, and show no screen."""
 
@@ -29,9 +29,9 @@ class OpenEnvConfig(ForeignConfig):
     url: Annotated[str, Field(min_length=1)]
     """The server's base URL."""
     token_variable: str | None = None
-    """The environment variable that holds the token that it asks for."""
+    """The environment variable with the token that the server requires."""
     sessions: Count = 4
-    """How many trajectories run at the same time; the server must have as many."""
+    """Trajectories that run at the same time; the server must have as many sessions."""
 
     @field_validator("url")
     @classmethod
@@ -56,20 +56,20 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         return self.config.sessions
 
     def host(self) -> Host:
-        """None of ours; raises FlywheelError if the token is not in the environment."""
+        """No host of ours; raises FlywheelError if the token is not in the environment."""
         token = self._token()
         return NoHost(lambda: self._sandbox(token))
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the server answers and shows what the config reads; for `doctor`, whether its tasks start, and look
-        the same twice where they are to."""
+        """Checks that the server answers and its observations have the fields of the config. For `doctor`: that its
+        tasks start, and look the same twice if they are deterministic."""
         return (
             Probe("openenv server", self._answers),
             Probe("openenv starts", lambda: asyncio.run(self.starts()), required=False),
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """In a session of its own."""
+        """The first observation of a task, in a session of its own."""
         return await first_of(self._sandbox(self._token()), self.task(template), seed)
 
     def _sandbox(self, token: str | None) -> OpenEnvSandbox:
@@ -92,7 +92,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         health, schema = self._asked("health", token), self._asked("schema", token)
         if health.get("status") != "healthy":
             status = str(health.get("status"))[:60]
-            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} says that it is {status!r}.")
+            raise FlywheelError(f"`environments.{self.name}.url`: {self.config.url} reports the status {status!r}.")
         self._require_screen(schema)
         return f"{self.config.url} is healthy"
 

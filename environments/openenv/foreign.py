@@ -1,4 +1,4 @@
-"""Others' environments as environments here: which tasks and seeds they have, and how they are read and written."""
+"""Define external environments: the config of their tasks and seeds, and of the mapping of their messages."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -21,10 +21,10 @@ from schemas.text import counted
 
 
 class ForeignTask(TaskEntry):
-    """One task of another's environment."""
+    """One task of an external environment."""
 
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """What `reset` is sent for it, such as `{task_id = "..."}`."""
+    """Fields of `reset` for this task, such as `{task_id = "..."}`."""
 
 
 class SeedRange(Section):
@@ -32,36 +32,37 @@ class SeedRange(Section):
 
     first: Whole = 0
     count: Count
-    """Training seeds go round in them; a held-out seed beyond them is refused, for it would be one of them again."""
+    """Number of these seeds. Training seeds wrap around; a held-out seed beyond them is refused, since it would repeat
+    one."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """What else `reset` is sent with them, such as its name of the split."""
+    """Further fields of `reset` with these seeds, such as the server's name of the split."""
 
 
 class ForeignConfig(EnvironmentConfig):
     """An environment that answers OpenEnv's messages (docs/sandboxes.md)."""
 
     screenshot: str = "screenshot"
-    """Where in an observation the picture is, as a dotted path: base64 of a PNG or JPEG, or rows of pixels."""
+    """Path of the screenshot in an observation, dotted: base64 of a PNG or JPEG, or rows of pixels."""
     instruction: str = "instruction"
-    """Where the instruction is; the task's own where there is none."""
+    """Path of the instruction; the task's own is used if there is none."""
     action_error: str = "metadata.action_error"
-    """Where it says why an action came to nothing, if it goes on then."""
+    """Path of the reason that an action had no effect, if the episode continues."""
     truncated: str = "metadata.truncated"
-    """Where it says that `done` is a limit of its own and no verdict."""
+    """Path of the flag that `done` is a limit of its own and no verdict."""
     rewards: Literal["last", "summed"] = "last"
-    """Whether the last step's reward is the trajectory's, or the sum over its steps."""
+    """Whether the trajectory's reward is the last step's, or the sum over its steps."""
     full_reward: Positive = 1.0
-    """What a full success is worth there; rewards are divided by it and must be in [-1, 1] then."""
+    """Its reward for a full success; rewards are divided by it and must then be in [-1, 1]."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """What every `reset` is sent."""
+    """Fields of every `reset`."""
     seed_field: str = "seed"
-    """The field of `reset` that the seed goes into, such as `index` where the server counts instances."""
+    """The field of `reset` for the seed, such as `index` if the server counts instances."""
     seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
-    """Which of its seeds are which of ours; of a split that is not named the seeds are ours as they are."""
+    """The environment's seeds for each of our splits; seeds of a split that is not named are sent unchanged."""
     actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """What is sent for each type of action, with `{x}` and the like in braces; ours as they are, if none is named."""
+    """Message for each type of action, with `{x}` and the like in braces; if none is named, our own format is sent."""
     tasks: dict[str, ForeignTask] = {}  # noqa: RUF012  (pydantic copies it)
-    """By template."""
+    """Tasks by template."""
 
     @field_validator("actions")
     @classmethod
@@ -78,19 +79,19 @@ class ForeignConfig(EnvironmentConfig):
         for (one, ours), (other, theirs) in combinations(self.seeds.items(), 2):
             apart = ours.first + ours.count <= theirs.first or theirs.first + theirs.count <= ours.first
             if not apart and ours.reset == theirs.reset:
-                raise ValueError(f"seeds.{one} and seeds.{other} overlap: what is measured would be trained on")
+                raise ValueError(f"seeds.{one} and seeds.{other} overlap: evaluation seeds would be trained on")
         return self
 
     def takes(self, template: str) -> frozenset[str]:
-        """The types of action that a task takes; none where that is not known."""
+        """The types of action that a task takes; empty if unknown."""
         return frozenset(self.actions)
 
     def fields_of(self, template: str) -> dict[str, Any]:
-        """What `reset` is sent for a task, whatever the seed."""
+        """Fields of `reset` for a task, whatever the seed."""
         return {**self.reset, **self.tasks[template].reset}
 
     def reset_of(self, template: str, seed: int) -> dict[str, Any]:
-        """What `reset` is sent for a task and one of our seeds; raises SandboxFailure for a seed that there is not."""
+        """Fields of `reset` for a task and one of our seeds; raises SandboxFailure for a seed beyond the range."""
         split = split_of(seed)
         fields = self.fields_of(template)
         if (theirs := self.seeds.get(split)) is None:
@@ -105,7 +106,7 @@ Options = TypeVar("Options", bound=ForeignConfig)
 
 
 class ForeignEnvironment(Environment[Options]):
-    """The tasks that the config names, in another's environment."""
+    """The config's tasks in an external environment."""
 
     verifier = "openenv"
     sandbox_class = OpenEnvSandbox
@@ -113,15 +114,15 @@ class ForeignEnvironment(Environment[Options]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """As the config says."""
+        """The tasks of the config."""
         return self.config.tasks
 
     @abstractmethod
     async def seen(self, template: str, seed: int) -> Observation:
-        """What a task shows first in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
+        """The first observation of a task in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
 
     async def starts(self) -> str:
-        """How many tasks start with a seed of each split, and look the same twice where they are to; raises one
+        """Checks that tasks start with a seed of each split, and look the same twice if deterministic; raises one
         FlywheelError for all that do not."""
         errors = []
         for template, entry in self.entries.items():
@@ -150,7 +151,7 @@ class ForeignEnvironment(Environment[Options]):
 
 
 async def first_of(sandbox: OpenEnvSandbox, task: GuiTask, seed: int) -> Observation:
-    """What a task shows first in a new sandbox, which is stopped; raises TrajectoryFailure."""
+    """The first observation of a task in a new sandbox, which is stopped; raises TrajectoryFailure."""
     try:
         await sandbox.start(task, seed)
         shown = await sandbox.observe()

@@ -1,4 +1,4 @@
-"""`flywheel/Gui-v0` of gymnasium: a served sandbox as an environment of its kind, a thin face of the wire's client.
+"""Register `flywheel/Gui-v0` in gymnasium: a served sandbox as an environment, over the wire's client.
 
 `gymnasium.make("environments.openenv.gym:flywheel/Gui-v0", url="http://127.0.0.1:8000", task_id="miniwob/click-test")`
 registers it and makes one. It needs gymnasium (the extra `gym`) and a server (`flywheel serve-sandboxes`).
@@ -27,22 +27,22 @@ _FIELDS = ("content", "key", "app_name", "command")
 
 
 class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
-    """One session on a server.
+    """One session on a server, as a gymnasium environment.
 
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
-    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, `text` is all
-    else that is written, and fields that the type has no use for are not read. `terminated` is the verdict or the
-    policy's own end. A step's reward is what it added to the standing one, so that an episode's sum is its reward. What
-    the server calls a limit or a failure is `truncated`, and a failure has its boundary in `info["failure"]`: an outage
-    is no reward of 0 and is to be masked. An action that the server does not take changes nothing and is in
-    `info["action_error"]`.
+    its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, and `text` is
+    any other text. Fields that the type does not use are ignored. `terminated` is the verdict or the policy's own end.
+    A step's reward is the change of the episode's reward, so that the steps' sum is the episode's reward. A limit or a
+    failure that the server reports is `truncated`, and a failure has its boundary in `info["failure"]`: mask an outage,
+    since it is no reward of 0. An action that the server refuses changes nothing and is in `info["action_error"]`.
 
     Args:
         url: the server's base URL.
         task_id: the task; `reset(options={"task_id": ...})` may name another.
-        token: what the server asks for, if anything.
-        size: width and height of the screenshots; others are scaled to it. If not given, a first episode tells.
-        wait_s: how long an answer is waited for.
+        token: token that the server requires, if any.
+        size: width and height of the screenshots, in pixels; others are scaled to it. If not given, it is read from a
+            first episode.
+        wait_s: limit of one answer, in seconds.
         render_mode: None or `rgb_array`.
     """
 
@@ -99,7 +99,7 @@ class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
         return self._observation(answer), answer.metadata
 
     def step(self, action: dict[str, Any]) -> tuple[dict[str, Any], float, bool, bool, dict[str, Any]]:
-        """Performs an action; see the class for what ends an episode."""
+        """Performs an action; the class describes the ends of an episode."""
         try:
             answer = self._client.step(written(action))
         except ServerRefused as error:

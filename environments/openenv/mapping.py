@@ -1,4 +1,4 @@
-"""How another's environment is read and written: where its picture is, and which of its actions is which of ours."""
+"""Map another environment's messages to ours: the path of its screenshot, and the form of its actions."""
 
 import base64
 import binascii
@@ -16,14 +16,14 @@ from schemas.picture import png_of as png_of_rgb
 LARGEST = 16_384
 """Pixels of a side that a screen may have."""
 MOST_PIXELS = 2**25
-"""Of a screen: 8K has fewer."""
+"""Maximum pixels of a screen: 8K has fewer."""
 _SIGNATURE, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _POINTS = ("x", "y", "to_x", "to_y")
 _AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 
 
 def found(data: Mapping[str, Any], path: str) -> Any:
-    """What is at a dotted path such as `metadata.error`; None where nothing is."""
+    """The value at a dotted path such as `metadata.error`; None if there is none."""
     here: Any = data
     for name in path.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None
@@ -31,14 +31,14 @@ def found(data: Mapping[str, Any], path: str) -> Any:
 
 
 def picture_of(value: Any) -> tuple[bytes, int, int]:
-    """A screenshot as PNG with its width and height in pixels.
+    """Converts a screenshot to PNG, with its width and height in pixels.
 
     Args:
         value: base64 of a PNG or JPEG, with or without `data:...;base64,` before it, or rows of pixels (height, width,
             3) of whole numbers from 0 to 255.
 
     Raises:
-        ValueError: it is none of these; says what is wrong.
+        ValueError: it is none of these; names the problem.
     """
     if isinstance(value, list):
         return _drawn(value)
@@ -52,12 +52,12 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
 
 
 def png_of(content: bytes) -> tuple[bytes, int, int]:
-    """The bytes of a picture as a plain PNG (`schemas.picture`) with its width and height in pixels.
+    """Converts the bytes of a picture to a plain PNG (`schemas.picture`), with its width and height in pixels.
 
-    A plain PNG is checked by its sums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
+    A plain PNG is checked by its checksums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
 
     Raises:
-        ValueError: it is no picture; says what is wrong.
+        ValueError: it is no picture; names the problem.
     """
     if not content.startswith(_SIGNATURE):
         return _as_png(content, ("JPEG", "WEBP", "GIF", "BMP"))
@@ -71,7 +71,7 @@ def png_of(content: bytes) -> tuple[bytes, int, int]:
 
 
 def decode(png: bytes) -> None:
-    """Decodes a PNG; raises ValueError where that cannot be done."""
+    """Decodes a PNG; raises ValueError if that fails."""
     _open(png, whole=True)
 
 
@@ -110,7 +110,7 @@ def _as_png(content: bytes, formats: tuple[str, ...]) -> tuple[bytes, int, int]:
 
 
 def names_for(kind: str) -> frozenset[str]:
-    """What stands between braces in the fields of an action of this type (see `values_of`)."""
+    """The valid names in braces for the fields of an action of this type (see `values_of`)."""
     fields = set(act.TYPES[kind].model_fields)
     fields |= {f"{name}_px" for name in _POINTS if name in fields} | {"width", "height"}
     fields |= {"across", "down"} if "direction" in fields else set()
@@ -118,8 +118,9 @@ def names_for(kind: str) -> frozenset[str]:
 
 
 def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
-    """An action's own fields; its points in whole pixels of the screen as `x_px` and so on; where a scroll goes as
-    `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the screen's `width` and `height`."""
+    """The values for an action's template: its own fields; its points in whole pixels of the screen as `x_px` and so
+    on; the direction of a scroll as `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the
+    screen's `width` and `height`."""
     values: dict[str, Any] = {**action.model_dump(), "width": width, "height": height}
     for name in _POINTS:
         if name in values:
@@ -133,8 +134,8 @@ def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """A template with its braces filled: a text that is nothing but `{name}` becomes the value, as a number or a list
-    too; others become text, with `{name!r}` for a Python literal."""
+    """Fills the braces of a template: a text that is only `{name}` becomes the value, including numbers and lists;
+    others become text, with `{name!r}` for a Python literal."""
     if isinstance(template, Mapping):
         return {key: filled(one, values) for key, one in template.items()}
     if isinstance(template, list | tuple):
@@ -147,7 +148,7 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def unknown_names(kind: str, template: Any) -> list[str]:
-    """What stands between braces in a template and is no name for this type; raises ValueError for odd braces."""
+    """The names in braces that are invalid for this type of action; raises ValueError for unbalanced braces."""
     return sorted({name for text in _texts(template) for name in _named(text)} - names_for(kind))
 
 

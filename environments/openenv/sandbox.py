@@ -1,4 +1,4 @@
-"""An episode on an OpenEnv server as a sandbox: each step's answer brings the screen, the reward and the end."""
+"""Run an episode on an OpenEnv server as a sandbox: each step's answer has the screen, the reward and the end."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from environments.openenv.foreign import ForeignConfig
 
 AGAIN_S = 0.2
-"""How long a server that has no session left is waited for before it is asked again."""
+"""Seconds between two requests to a server without a free session."""
 WAITED = 0.9
-"""The part of `start_timeout_s` after which it is given up."""
+"""The share of `start_timeout_s` after which no session is waited for any more."""
 
 
 class OpenEnvSandbox(Sandbox):
-    """One episode in a session of its own; nothing of it outlives the lease.
+    """One episode in a session of its own, which ends with the lease.
 
     Args:
         config: the section, with how its environment is read and written.
-        session: the session, and another one where it is asked again.
+        session: makes a session, a new one for each call.
     """
 
     def __init__(self, config: "ForeignConfig", session: Callable[[], OpenEnvSession]) -> None:
@@ -42,7 +42,7 @@ class OpenEnvSandbox(Sandbox):
 
     @property
     def outcome(self) -> Outcome:
-        """What the last answer says; raises TrajectoryFailure of boundary `verifier` for what is no reward."""
+        """The outcome in the last answer; raises TrajectoryFailure of boundary `verifier` for an invalid reward."""
         answer = self._answer
         assert answer is not None
         summed = self._config.rewards == "summed"
@@ -50,7 +50,7 @@ class OpenEnvSandbox(Sandbox):
             raise TrajectoryFailure("verifier", "the episode is done, and its `reward` is null")
         reward = (self._rewards if summed else answer.reward or 0.0) / self._config.full_reward
         if not -1.0 <= reward <= 1.0:
-            problem = f"a reward of {reward:g}, and rewards are in [-1, 1] (`full_reward` is what a success is worth)"
+            problem = f"a reward of {reward:g}, and rewards are in [-1, 1] (`full_reward` is the reward of a success)"
             raise TrajectoryFailure("verifier", problem)
         truncated = answer.done and found(_data(answer), self._config.truncated) is True
         ended_by_us = answer.metadata.get("ended") in ("finished", "call_user")
@@ -116,13 +116,13 @@ class OpenEnvSandbox(Sandbox):
         return filled(template, values_of(action, self._seen.width, self._seen.height))
 
     async def _take(self, what: str, answer: StepResponse) -> None:
-        """Takes an answer in; raises TrajectoryFailure for one that says so itself, or whose screen cannot be read."""
+        """Takes an answer in; raises TrajectoryFailure if it reports a failure or its screen cannot be read."""
         if (boundary := answer.metadata.get("failure")) is not None:
             reason = str(answer.metadata.get("reason") or "no reason given")[:400]
             raise _failure(str(boundary), reason)
         try:
             png, width, height = picture_of(found(answer.observation, self._config.screenshot))
-            if what == "reset" or answer.done:  # whoever acts decodes the others
+            if what == "reset" or answer.done:  # the rollout decodes the other screens
                 await asyncio.to_thread(decode, png)
         except ValueError as error:
             has = ", ".join(sorted(answer.observation)[:12]) or "nothing"
@@ -148,7 +148,7 @@ class OpenEnvReward(Verifier):
     reads = OpenEnvSandbox
 
     async def outcome(self, sandbox: OpenEnvSandbox) -> Outcome:
-        """From the answer that is there already."""
+        """The outcome in the last answer."""
         return sandbox.outcome
 
 
@@ -158,7 +158,8 @@ def _data(answer: StepResponse) -> dict[str, Any]:
 
 
 def _failure(boundary: str, reason: str) -> TrajectoryFailure:
-    """What a server blames on the action or its verifier; whatever else it names, the policy here is not to blame."""
+    """Converts a server's failure: boundaries `action` and `verifier` stay, any other becomes a failure of the
+    sandbox."""
     if boundary == "action":
         return ActionFailure(reason)
     return TrajectoryFailure("verifier", reason) if boundary == "verifier" else SandboxFailure(reason)

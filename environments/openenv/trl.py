@@ -1,11 +1,11 @@
-"""An `environment_factory` for TRL's GRPOTrainer: its tools act in a served sandbox, over the wire's client.
+"""Define an `environment_factory` for TRL's GRPOTrainer: its tools act in a served sandbox, over the wire's client.
 
 TRL makes objects without arguments, resets each with a row of the dataset, offers its public methods to the model as
-tools, and asks for no end. A tool's answer is a picture and a text. TRL is not needed to import this.
+tools, and never closes them. A tool's answer is a picture and a text. This module can be imported without TRL.
 
 TRL counts the tokens of a tool's answer as the completion's, and silently ends a rollout before an answer that would
-go beyond `max_completion_length`. So that value has to hold the replies and screenshots of a whole episode, and a first
-reset that sees that it does not is an error.
+exceed `max_completion_length`. So that value must allow for the replies and screenshots of a whole episode; the first
+reset raises an error if it does not.
 """
 
 import base64
@@ -23,7 +23,7 @@ from schemas.text import broken
 
 Shown = list[dict[str, Any]]
 REPLY = 128
-"""Tokens of one reply and of the text beside its screenshot, for which a completion needs room."""
+"""Tokens reserved in a completion for one reply and the text next to its screenshot."""
 _CALL = [
     {"role": "user", "content": [{"type": "text", "text": "Go."}]},
     {
@@ -38,14 +38,14 @@ _CALL = [
 def trl_environment(
     url: str, args: Any, processor: Any, token: str | None = None, wait_s: float = 60.0
 ) -> Callable[[], "GuiTools"]:
-    """The class to hand to `environment_factory`.
+    """Makes the class for `environment_factory`.
 
     Args:
         url: the server's base URL.
         args: the trainer's `GRPOConfig`.
         processor: the trainer's `processing_class`.
-        token: what it asks for, if anything.
-        wait_s: how long an answer is waited for.
+        token: token that the server requires, if any.
+        wait_s: limit of one answer, in seconds.
 
     Raises:
         UsageError: the processor's chat template writes no tool calls.
@@ -73,14 +73,14 @@ def require_tools(processor: Any) -> None:
 
 @dataclass
 class Room:
-    """Whether a completion of TRL's trainer has room for whole episodes.
+    """Checks that a completion of TRL's trainer has room for whole episodes.
 
     Args:
         tokens: `max_completion_length`.
         actions: `max_tool_calling_iterations`, or None for as many as the task allows.
         processor: counts the tokens of a screenshot and of the prompt.
-        length: `vllm_max_model_length` where TRL runs vLLM in its own process, which also bounds prompt and completion
-            together; None where the model's own length does.
+        length: `vllm_max_model_length` if TRL runs vLLM in its own process, which also bounds prompt and completion
+            together; None if the model's own length does.
     """
 
     tokens: int
@@ -96,13 +96,13 @@ class Room:
         prompt: Sequence[dict[str, Any]] = (),
         tools: Sequence[Callable[..., Any]] = (),
     ) -> None:
-        """Checks an episode of these screenshots.
+        """Checks that an episode of these screenshots fits.
 
         Args:
             picture: the first screenshot.
-            max_steps: of the task.
+            max_steps: step limit of the task.
             prompt: the turns before the first reply, without pictures.
-            tools: what the model may call, whose schemas the chat template writes into the prompt.
+            tools: the model's tools, whose schemas the chat template writes into the prompt.
 
         Raises:
             UsageError: it does not fit; names the value to set.
@@ -120,7 +120,7 @@ class Room:
         if self.length is None:
             return
         begun = self._begun(picture, prompt, tools)
-        needed = begun + actions * each + 1  # TRL drops what reaches the length
+        needed = begun + actions * each + 1  # TRL drops a completion that reaches the length
         if self.length < needed:
             raise UsageError(
                 f"`vllm_max_model_length` is {self.length}: TRL would end this episode before its {actions} actions, "
@@ -131,7 +131,7 @@ class Room:
     def _begun(
         self, picture: Image.Image, prompt: Sequence[dict[str, Any]], tools: Sequence[Callable[..., Any]]
     ) -> int:
-        """The tokens of what a model reads before its first reply."""
+        """Counts the tokens of the prompt before the model's first reply."""
         turns = [*prompt, {"role": "user", "content": [{"type": "image", "image": picture}]}]
         given = {"tools": list(tools)} if tools else {}
         told = {"tokenize": True, "return_dict": True, "add_generation_prompt": True}
@@ -151,7 +151,7 @@ class Room:
 
 
 def _texts(prompt: Any) -> list[dict[str, Any]]:
-    """The turns of a dataset's prompt, their texts alone."""
+    """The turns of a dataset's prompt, with their texts only."""
     turns = list[dict[str, Any]]()
     for turn in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or ():
         parts = turn["content"]
@@ -196,7 +196,7 @@ class GuiTools:
         return [getattr(self, name) for name in names]
 
     def get_reward(self) -> float | None:
-        """What the episode has come to; 0 while it is not over, None where an outage ended it, which TRL leaves out."""
+        """The reward of the episode; 0 while it is not over, None after an outage, which TRL leaves out."""
         return self._reward
 
     def click(self, x: float, y: float) -> Shown:
@@ -289,7 +289,7 @@ class GuiTools:
             answer = self._client.step(as_written(action))
         except (ServerLost, ServerRefused) as error:
             if isinstance(error, ServerRefused) and error.code == INVALID:
-                raise ValueError(broken(error.message)) from error  # TRL tells the model, and goes on
+                raise ValueError(broken(error.message)) from error  # TRL shows the model the error, and continues
             self._over, self._reward = True, None  # TRL catches this, and asks for the reward all the same
             raise
         failure = answer.metadata.get("failure")

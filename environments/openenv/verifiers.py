@@ -1,7 +1,7 @@
-"""A taskset and an environment for verifiers (prime-rl): a model plays a served sandbox, over the wire's client.
+"""Define a taskset and an environment for verifiers (prime-rl): a model plays a served sandbox, over the wire's client.
 
-A turn shows the screen as a picture, with what was asked or what came of the last action; the reply is one of our
-actions as JSON. An outage of the sandbox fails the episode, which verifiers tries again, and is no reward of 0.
+A turn shows the screen as a picture, with the instruction or the result of the last action; the reply is one of our
+actions as JSON. An outage of the sandbox fails the episode, which verifiers retries, and is no reward of 0.
 """
 
 import json
@@ -24,7 +24,7 @@ SYSTEM = f"""You act on a screen. Reply with one action as JSON and nothing else
 
 
 class GuiData(vf.TaskData):
-    """What is reset."""
+    """The fields of `reset`."""
 
     url: str
     token_variable: str
@@ -32,7 +32,7 @@ class GuiData(vf.TaskData):
 
 
 class GuiConfig(vf.TasksetConfig):
-    """`--env.taskset.*`: the server, the variable that holds its token, and for each task what is reset."""
+    """`--env.taskset.*`: the server, the variable that holds its token, and the `reset` fields of each task."""
 
     url: str = "http://127.0.0.1:8000"
     token_variable: str = "FLYWHEEL_SANDBOXES_TOKEN"
@@ -55,7 +55,7 @@ class GuiTaskset(vf.Taskset[VerifiersGuiTask, GuiConfig]):
 
 
 class GuiEnvConfig(vf.EnvConfig):
-    """Who plays: chat turns alone, for there is nothing to run but the actions."""
+    """The player's settings: chat turns alone, since only actions are run."""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
@@ -85,7 +85,8 @@ def _turn(answer: StepResponse, said: str) -> list[dict[str, Any]]:
 
 
 async def _performed(client: WireClient, before: StepResponse, reply: str) -> tuple[StepResponse, str]:
-    """What a reply came to, and what is said of it; nothing is performed of one that is no action."""
+    """Performs the action of a reply; returns the answer and the text for the next turn. A reply that is no action has
+    no effect."""
     try:
         action = json.loads(reply.strip().removeprefix("```json").strip("`\n "))
         answer = await client.step(as_written(action) if isinstance(action, dict) else {})

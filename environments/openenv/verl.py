@@ -1,9 +1,9 @@
-"""A tool for verl's agent loop: one function that acts in a served sandbox, over the wire's client, and its reward.
+"""Define a tool for verl's agent loop: one function that acts in a served sandbox, and its reward.
 
-verl makes, executes and releases a tool for each call, may make several calls of a turn at once, and sends all that is
-in a trajectory's `extra_fields` to other processes. So an episode is kept here beside its trajectory: its first call
-begins it with the `create_kwargs` of the dataset's `tools_kwargs`, its calls act one after the other, and it ends by
-itself or with the trajectory. verl is imported where the tool is made.
+verl makes, executes and releases a tool for each call, may make several calls of a turn at once, and sends everything
+in a trajectory's `extra_fields` to other processes. So an episode is kept here, apart from its trajectory: its first
+call begins it with the `create_kwargs` of the dataset's `tools_kwargs`, its calls act one after the other, and it ends
+by itself or with the trajectory. verl is imported where the tool is made.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from schemas.text import broken
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")
 Called = tuple[str, Image.Image | None, float | None, dict[str, Any]]
-"""What is said, the screen, what the call has earned, None where nothing was done, and the episode's facts."""
+"""The reply's text, the screen, the reward of the call (None without one), and the episode's facts."""
 logger = logging.getLogger(__name__)
 
 
 def schema() -> dict[str, Any]:
-    """The function as OpenAI writes it: an action of ours, whose fields are those of its type."""
+    """The function's schema in OpenAI's form: an action of ours, with the fields of its type."""
     named = {name for kind in TYPES.values() for name in kind.model_fields} - {"type"}
     point = {"type": "number", "description": "A fraction of the screen."}
     fields = {name: point if name in POINTS else {"type": "string"} for name in sorted(named)}
@@ -73,17 +73,17 @@ def compute_score(
     outage: float | None = None,
     **_: Any,
 ) -> float:
-    """What a trajectory has earned, as verl's `custom_reward_function`; 0 for one that never acted.
+    """Sums a trajectory's rewards, as verl's `custom_reward_function`; 0 for one without actions.
 
     Args:
-        data_source: not read, as the two that follow.
-        solution_str: what the model wrote.
+        data_source: not used, like the next two.
+        solution_str: the model's text.
         ground_truth: of the dataset.
         extra_info: with the `tool_rewards` of the trajectory.
-        outage: what an outage counts as; if not given, it raises, and verl's trainer makes no sample of the trajectory.
+        outage: reward of an outage; if not given, it raises, and verl's trainer makes no sample of the trajectory.
 
     Raises:
-        RuntimeError: the sandbox was away, and there is no telling what the trajectory is worth.
+        RuntimeError: the sandbox was unreachable, so the trajectory has no reward.
     """
     rewards = (extra_info or {}).get("tool_rewards") or []
     if not any(map(math.isnan, rewards)):
@@ -94,13 +94,13 @@ def compute_score(
 
 
 class Episode:
-    """The episode of one trajectory. What cannot be begun is tried again by the next call; what has begun and is lost
-    stays so, for another sandbox would show another episode.
+    """The episode of one trajectory. The next call retries a failed begin. An episode that is lost after it began stays
+    lost, since another sandbox would show another episode.
 
     Args:
         url: the server's base URL.
-        token: what it asks for, if anything.
-        asked: what is reset: `task_id` and `seed` are read.
+        token: token that the server requires, if any.
+        asked: the fields of `reset`: `task_id` and `seed` are used.
     """
 
     def __init__(self, url: str, token: str | None, asked: Fields) -> None:
@@ -155,7 +155,7 @@ class Episode:
         return client
 
     async def _take(self, client: WireClient, answer: StepResponse) -> None:
-        """Gives the sandbox back where the episode is over; raises Lost where that is an outage."""
+        """Returns the sandbox if the episode is over; raises Lost if that is an outage."""
         if not answer.done:
             return
         self._over = True
@@ -164,6 +164,6 @@ class Episode:
             raise ServerLost(f"{failure}: {answer.metadata.get('reason')}")
 
     def drop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Gives the sandbox of a trajectory that is no more back."""
+        """Returns the sandbox of a trajectory that has ended."""
         if self._client is not None and not loop.is_closed():
             loop.call_soon_threadsafe(self._client.drop)

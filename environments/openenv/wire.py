@@ -1,4 +1,4 @@
-"""What our own sandboxes look like on OpenEnv's wire: the fields of their actions, observations and episodes."""
+"""Define our own sandboxes on OpenEnv's wire: the fields of their actions, observations and episodes."""
 
 import base64
 import json
@@ -12,23 +12,23 @@ from schemas.observation import Observation, elements_json
 
 
 class GuiObservation(BaseModel):
-    """What a step shows."""
+    """The observation of a step."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
     screenshot: str
     """A PNG in base64."""
     width: int
-    """Of the screenshot in pixels; it may change from step to step."""
+    """Width of the screenshot in pixels; it may change from step to step."""
     height: int
     instruction: str
     elements: list[tuple[str, str, tuple[float, float, float, float], int, str]] | None = None
-    """Name, kind, box in fractions of the screen, whether it is live, and value of what is on the screen, where `reset`
-    was sent `elements`: true."""
+    """Name, kind, box in fractions of the screen, whether it is live, and value of each screen element, if `reset` got
+    `elements`: true."""
 
 
 class GuiState(BaseModel):
-    """What is known of an episode besides what it shows."""
+    """Facts of an episode that its observations do not show."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -38,7 +38,7 @@ class GuiState(BaseModel):
     seed: int | None = None
     environment: str | None = None
     lease_s: float = 0.0
-    """How long the sandbox has been leased."""
+    """Seconds since the sandbox was leased."""
 
 
 def schemas() -> dict[str, Any]:
@@ -76,8 +76,8 @@ def refused(code: str, message: str, **more: Any) -> dict[str, Any]:
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """A message as JSON. A screenshot is put in as it stands: looking for what is to be escaped in base64, which has
-    nothing of the kind, would take a third of a large screen's step."""
+    """Encodes a message as JSON. The screenshot is inserted unescaped: base64 needs no escaping, and the search for
+    such characters would take a third of a large screen's step."""
     data = message["data"]
     observation = data.get("observation")
     if observation is None:

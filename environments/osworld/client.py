@@ -1,8 +1,8 @@
-"""A client of the server that runs in OSWorld's machines: screenshots, commands and files over HTTP.
+"""Talk to the server in OSWorld's machines: screenshots, commands and files over HTTP.
 
-Nothing is asked twice: a command that was lost on the way back has been run. What does not answer, or answers what it
-should not, ends the trajectory as a failure of the sandbox; a machine that says it is unable is told apart, for it may
-be what the policy made of it.
+No request is repeated: a command whose answer was lost has been run. A machine without an answer, or with an invalid
+one, ends the trajectory as a failure of the sandbox. A machine that reports that it is unable has its own error, since
+the policy may have caused that.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ import httpx
 from schemas.failure import SandboxFailure
 
 UNABLE = (400, 404, 500)
-"""How OSWorld's server says that it is unable; any other is of what stands before it: a gateway, a wrong token."""
+"""Status codes with which OSWorld's server reports that it is unable. Others come from in front of it: a gateway, a
+wrong token."""
 
 
 class MachineUnable(SandboxFailure):
-    """The machine answers, and says that it cannot do what was asked."""
+    """The machine answers that it cannot fulfil the request."""
 
 
 class VmClient:
     """One machine.
 
     Args:
-        url: where its server is, such as `http://10.0.0.7:5000`.
-        token: what the server asks for, if anything.
-        timeout_s: of one request.
+        url: address of its server, such as `http://10.0.0.7:5000`.
+        token: token that the server requires, if any.
+        timeout_s: limit of one request, in seconds.
     """
 
     def __init__(self, url: str, token: str | None, timeout_s: float) -> None:
@@ -35,14 +36,14 @@ class VmClient:
         self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
 
     async def ready(self) -> bool:
-        """Whether it shows a screen."""
+        """Whether it returns a screenshot."""
         try:
             return (await self._http.get("/screenshot")).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
     async def screenshot(self) -> bytes:
-        """A picture, as the server sends it; raises SandboxFailure."""
+        """A screenshot, as the server sends it; raises SandboxFailure."""
         return (await self._answered("GET", "/screenshot")).content
 
     async def execute(self, command: list[str] | str, shell: bool = False) -> dict[str, Any]:
@@ -51,7 +52,7 @@ class VmClient:
         return self._fields(answer)
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None where there is none, or none that can be read. Raises SandboxFailure."""
+        """The content of a file; None if it does not exist or cannot be read. Raises SandboxFailure."""
         try:
             return (await self._answered("POST", "/file", data={"file_path": path})).content
         except MachineUnable:
@@ -63,20 +64,19 @@ class VmClient:
         await self._answered("POST", "/setup/upload", data={"file_path": path}, files={"file_data": (name, content)})
 
     async def post(self, path: str, fields: Mapping[str, Any]) -> None:
-        """Sends fields as JSON, where the answer says nothing more; raises SandboxFailure."""
+        """Sends fields as JSON and ignores the content of the answer; raises SandboxFailure."""
         await self._answered("POST", path, json=dict(fields))
 
     async def asked(self, method: str, path: str, **more: Any) -> Any:
-        """What it answers as JSON; raises SandboxFailure."""
+        """Sends a request and returns its JSON answer; raises SandboxFailure."""
         answer = await self._answered(method, path, **more)
         try:
             return answer.json()
         except ValueError as error:
-            raise SandboxFailure(f"{self.url}{path} answers what is no JSON") from error
+            raise SandboxFailure(f"{self.url}{path} does not answer with JSON") from error
 
     async def fetch(self, url: str) -> bytes:
-        """A file of the web that a task names, for which nothing of the machine's token is sent; raises
-        SandboxFailure."""
+        """Downloads a file of the web that a task names, without sending the machine's token; raises SandboxFailure."""
         try:
             async with httpx.AsyncClient(follow_redirects=True, timeout=self._http.timeout) as web:
                 return (await web.get(url)).raise_for_status().content
@@ -101,9 +101,9 @@ class VmClient:
         try:
             fields = answer.json()
         except ValueError as error:
-            raise SandboxFailure(f"{self.url}/execute answers what is no JSON") from error
+            raise SandboxFailure(f"{self.url}/execute does not answer with JSON") from error
         if not isinstance(fields, dict) or fields.get("status") != "success" or "output" not in fields:
-            raise SandboxFailure(f"{self.url}/execute says no output: {str(fields)[:200]}")
+            raise SandboxFailure(f"{self.url}/execute returns no output: {str(fields)[:200]}")
         return fields
 
 

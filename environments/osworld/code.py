@@ -1,7 +1,8 @@
-"""What an action is as a line of Python with pyautogui, which is how OSWorld's machines are acted on.
+"""Translate an action to a line of Python with pyautogui, which OSWorld's machines run.
 
-The line is made of typed actions only: numbers, text as a Python literal, keys of a table; nothing that a model wrote
-is run. pyautogui leaves out in silence what it has no key for, and types `>` for `<`: such text goes by the clipboard.
+The line is built from typed actions only: numbers, text as a Python literal, keys of a table; no code of a model is
+run. pyautogui silently drops characters that it has no key for, and types `>` for `<`: such text is pasted from the
+clipboard.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -15,19 +16,19 @@ from schemas.keyboard import Key
 
 BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.PAUSE = 0.02; "
 NOTCHES = 5
-"""Of the wheel, that one scroll is, as UI-TARS's own parser performs it."""
+"""Wheel notches of one scroll, as UI-TARS's own parser performs it."""
 DRAG_S, LONG_S = 1.0, 1.0
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
 
 
 def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") -> str:
-    """The line for an action on a screen of so many pixels.
+    """The line for an action on a screen of this size.
 
     Args:
-        action: not `wait`, `finished` or `call_user`, which the machine takes no part in.
-        width: of the screen in pixels.
-        height: of the screen in pixels.
-        paste: the keys that paste what is in the clipboard, one space between two.
+        action: not `wait`, `finished` or `call_user`, which do not reach the machine.
+        width: width of the screen in pixels.
+        height: height of the screen in pixels.
+        paste: the keys that paste from the clipboard, separated by single spaces.
 
     Raises:
         ActionFailure: a machine of OSWorld does not have such an action, or no such key.
@@ -78,8 +79,8 @@ def _held(call: str, key: str) -> str:
 
 
 def _typed(action: act.Type, paste: str) -> Iterator[str]:
-    """Line ends and tabs as keys; what is between them is written, or goes by the clipboard where one of its characters
-    cannot be."""
+    """Line ends and tabs become keys; the text between them is typed, or pasted if pyautogui cannot type one of its
+    characters."""
     for key, run in groupby(action.content, lambda character: character in "\n\r\t"):
         text = "".join(run)
         if key:
@@ -96,8 +97,8 @@ _PASTED = (
     "any(subprocess.run(['xclip', '-selection', 'clipboard', '-o'], capture_output=True).stdout == {text}.encode() "
     "or time.sleep(0.05) for _ in range(40)); {paste}; time.sleep(0.3)"
 )
-"""xclip goes into the background before the clipboard is its own, so it is asked until it is; whoever pastes is given
-time to fetch it before the clipboard holds something else."""
+"""xclip goes into the background before it owns the clipboard, so the line polls it until it does. It then waits, so
+that the program can fetch the text before the clipboard changes."""
 _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _pointed("pyautogui.click(@, button='left')"),
     "left_double": _pointed("pyautogui.doubleClick(@)"),

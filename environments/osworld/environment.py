@@ -1,4 +1,4 @@
-"""OSWorld's machines as an environment: where they are, how they are brought back, and the folder of their tasks."""
+"""Run OSWorld's machines as an environment: their addresses, their reset, and the folder of their tasks."""
 
 import asyncio
 import itertools
@@ -26,7 +26,7 @@ from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 ASK_S = 5.0
-"""How long a machine may take to say whether it is there."""
+"""Seconds that a machine may take to answer the check that it is reachable."""
 
 
 class OsworldConfig(EnvironmentConfig):
@@ -39,29 +39,29 @@ class OsworldConfig(EnvironmentConfig):
     urls: Annotated[tuple[str, ...], Field(min_length=1)]
     """The machines' servers, such as `http://10.0.0.7:5000`: each plays one trajectory at a time."""
     folder: str
-    """OSWorld's task files, in folders of any depth; relative to where the command is started."""
+    """Folder of OSWorld's task files, at any depth; relative to the working directory of the command."""
     token_variable: str | None = None
-    """The environment variable that holds the token that the servers ask for; OSWorld's own ask for none."""
+    """The environment variable with the servers' token; OSWorld's own servers require none."""
     reset: Literal["command", "request", "none"]
-    """How a machine comes back to where tasks begin: by `reset_command`, by a POST to `reset_path`, or not at all, so
-    that what one trajectory leaves is there for the next."""
+    """How a machine returns to its initial state: by `reset_command`, by a POST to `reset_path`, or not at all, so that
+    one trajectory's changes remain for the next."""
     reset_command: tuple[str, ...] = ()
     """A command with its arguments, such as one that reverts to a snapshot; `{url}` is the machine's address."""
     reset_path: str = "/flywheel/reset"
-    """As our own server has it."""
+    """Path of a reset request; the default is our own server's."""
     max_steps: Count = 15
-    """Of every task, for the files say none."""
+    """Step limit of every task, since the files have none."""
     client_password: str = "password"
     """The password of the machines' user, which tasks give to `sudo`; `osworld-public-evaluation` in OSWorld's images
     for AWS."""
     python: str = "python"
     """The machines' Python that has pyautogui."""
     paste: str = "ctrl v"
-    """The keys that paste: text beyond ASCII goes by the clipboard."""
+    """The keys that paste; text beyond ASCII goes through the clipboard."""
     pause_s: Annotated[float, Field(ge=0)] = 1.0
-    """How long is waited after an action, before the screen is looked at."""
+    """Seconds to wait after an action before the screenshot."""
     wait_s: Positive = 2.0
-    """How long `wait` waits."""
+    """Seconds that `wait` takes."""
 
     @field_validator("urls")
     @classmethod
@@ -103,7 +103,7 @@ class OsworldEnvironment(Environment[OsworldConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Those of the folder that are known in full."""
+        """The supported tasks of the folder."""
         return {
             template: TaskEntry(
                 instruction=task.instruction, tags=("osworld", task.domain), max_steps=self.config.max_steps,
@@ -133,7 +133,7 @@ class OsworldEnvironment(Environment[OsworldConfig]):
         return NoHost(lambda: OsworldSandbox(self.config, url, token, self._files.known))
 
     def probes(self) -> Sequence[Probe]:
-        """Which tasks are known, and whether the machines answer."""
+        """Checks which tasks are supported, and that the machines answer."""
         return Probe("osworld tasks", self._tasks), Probe("osworld machines", lambda: asyncio.run(self._answer()))
 
     def _token(self) -> str | None:

@@ -1,6 +1,6 @@
-"""What OSWorld's tasks read from a machine in the end, as far as it is known here, and what they compare it with.
+"""Read the results of OSWorld's tasks from a machine, and the values to compare with, for the supported readings.
 
-What a machine is unable to say is None, as it is for OSWorld: a policy that broke it has not done its task.
+A reading that the machine is unable to provide is None, as in OSWorld: a policy that broke it has not done its task.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -67,13 +67,13 @@ READINGS: Mapping[str, Callable[[VmClient, Fields], Awaitable[Any]]] = {
     "vm_window_size": _window_size,
     "list_directory": _folder,
 }
-"""By OSWorld's name, without its `get_`."""
+"""Supported readings by OSWorld's name, without its `get_`."""
 FILES = frozenset({"vm_file", "cloud_file"})
-"""Those that read files."""
+"""Readings that return files."""
 
 
 async def read(vm: VmClient, given: Fields) -> Any:
-    """What a task reads, or compares with; raises SandboxFailure for a machine that does not answer."""
+    """Reads the result or the expected value of a task; raises SandboxFailure for a machine that does not answer."""
     try:
         return await READINGS[given["type"]](vm, given)
     except MachineUnable:

@@ -1,4 +1,4 @@
-"""A task of OSWorld on one of its machines: set up by its steps, acted on by pyautogui, scored by its evaluator."""
+"""Run an OSWorld task on one of its machines: its steps set it up, pyautogui acts, its evaluator scores."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from environments.osworld.environment import OsworldConfig
 
 READY_S = 0.5
-"""Between two looks at whether a machine is there."""
+"""Seconds between two checks that a machine is up."""
 
 
 class OsworldSandbox(Sandbox):
@@ -30,9 +30,9 @@ class OsworldSandbox(Sandbox):
 
     Args:
         config: the section.
-        url: the machine's server.
-        token: what it asks for, if anything.
-        tasks: all that are played, by template.
+        url: address of the machine's server.
+        token: token that the server requires, if any.
+        tasks: all playable tasks, by template.
     """
 
     def __init__(self, config: "OsworldConfig", url: str, token: str | None, tasks: dict[str, VmTask]) -> None:
@@ -53,7 +53,7 @@ class OsworldSandbox(Sandbox):
         await self._observe(False)
 
     async def _reset(self) -> None:
-        """Brings the machine back to where tasks begin, as the config says."""
+        """Returns the machine to its initial state, as the config sets it."""
         if self._config.reset == "request":
             await self._vm.post(self._config.reset_path, {})
         elif self._config.reset == "command":
@@ -75,9 +75,9 @@ class OsworldSandbox(Sandbox):
                 raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {answer}")
 
     async def _set_up(self, steps: tuple[Any, ...], played: bool = False) -> None:
-        """Takes steps. Before the policy has played, one that the machine is unable to take fails the lease, where
-        OSWorld may go on without it; afterwards it is passed over, for the policy may have closed or broken what it
-        needs."""
+        """Takes setup steps. Before the policy has played, a step that the machine is unable to take fails the lease,
+        where OSWorld may continue without it. Afterwards it is skipped, since the policy may have closed or broken the
+        program it needs."""
         words = words_of(self._config.client_password, *self._size)
         for step in steps:
             try:
@@ -89,7 +89,7 @@ class OsworldSandbox(Sandbox):
     async def _observe(self, elements: bool) -> Observation:
         try:
             png, *size = png_of(await self._vm.screenshot())
-            if self._size == (0, 0):  # whoever acts decodes the others
+            if self._size == (0, 0):  # the rollout decodes the later ones
                 await asyncio.to_thread(decode, png)
             self._size = size[0], size[1]
         except ValueError as error:
@@ -113,7 +113,7 @@ class OsworldSandbox(Sandbox):
         self._gave_up = isinstance(action, CallUser)
 
     async def outcome(self) -> Outcome:
-        """The task's score of the machine as it is now; it may run steps of its own first.
+        """Scores the current state of the machine; it may run steps of the evaluator first.
 
         Raises:
             TrajectoryFailure: of boundary `verifier`, for a task whose evaluator cannot be read.
@@ -151,5 +151,5 @@ class OsworldReward(Verifier):
     reads = OsworldSandbox
 
     async def outcome(self, sandbox: OsworldSandbox) -> Outcome:
-        """From the machine."""
+        """Scores the machine's current state."""
         return await sandbox.outcome()

@@ -1,8 +1,8 @@
-"""OSWorld's scores that are known here, each as its evaluator of that name says: from what was read to [0, 1].
+"""Compute the supported OSWorld scores, each as its evaluator of that name does: from a reading to [0, 1].
 
-What was read is the bytes of a file for the scores of `OF_FILES`, and for the others text or what was JSON; None where
-there is none of it. What is expected is the task's own `rules`, or a file. None of them raises for what a machine may
-answer, as some of OSWorld's do, so that an episode there has no score: here it is scored 0.
+A reading is the bytes of a file for the scores of `OF_FILES`, and text or parsed JSON for the others; None if there is
+none. The expected value is the task's own `rules`, or a file. No score raises for any answer of a machine. Some of
+OSWorld's do, so that an episode there has no score; here it is scored 0.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def _rows(read: Any) -> list[str] | None:
-    """The lines of a file as `open` gives them, each with its `\\n` whatever ended it; None for what is no text."""
+    """The lines of a file as `open` gives them, each with `\\n` for any line end; None if it is no text."""
     if not isinstance(read, bytes):
         return None
     try:
@@ -25,30 +25,30 @@ def _rows(read: Any) -> list[str] | None:
 
 
 def _texts(*read: Any) -> list[str] | None:
-    """The texts of files; None if one of them is none."""
+    """The texts of files; None if one of them is no text."""
     rows = [_rows(one) for one in read]
     return None if None in rows else ["".join(one or ()) for one in rows]
 
 
 def _holds(whole: Any, part: Any) -> bool:
-    """Whether something is in a text, a list, or the names of an object."""
+    """Whether a part is in a text, a list, or the names of an object."""
     if isinstance(whole, str):
         return isinstance(part, str) and part in whole
     return isinstance(whole, list | dict) and part in list(whole)
 
 
 def exact_match(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it is what is expected."""
+    """Whether the reading equals the expected value."""
     return float(read == rules["expected"])
 
 
 def match_in_list(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it is one of what is expected, or a part of the text that is."""
+    """Whether the reading is one of the expected values, or a part of the expected text."""
     return float(_holds(rules["expected"], read))
 
 
 def is_in_list(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether what is expected is in it."""
+    """Whether the reading contains the expected value."""
     return float(_holds(read, rules["expected"]))
 
 
@@ -68,7 +68,7 @@ def literal_match(read: Any, expected: Any, type: str = "str", ignore_case: bool
 
 
 def check_include_exclude(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether it holds everything of `include`, and nothing of `exclude`."""
+    """Whether the reading holds everything of `include`, and nothing of `exclude`."""
     if not isinstance(read, str | list | dict):
         return 0.0
     held = all(_holds(read, one) for one in rules.get("include", ()))
@@ -87,7 +87,7 @@ def check_list(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def file_contains(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether the file holds every expected text; of a text that stands for a list, every character."""
+    """Whether the file holds every expected text; every character, if a text is given instead of a list."""
     texts = _texts(read)
     return float(texts is not None and all(one in texts[0] for one in rules["expected"]))
 
@@ -106,7 +106,7 @@ def compare_text_file(
 
 
 def diff_text_file(read: Any, expected: Any) -> float:
-    """The part of two files' lines that is the same."""
+    """Ratio of equal lines of two files, from 0 to 1."""
     if (texts := _texts(read, expected)) is None:
         return 0.0
     return difflib.SequenceMatcher(a=texts[0].splitlines(), b=texts[1].splitlines()).ratio()
@@ -115,7 +115,7 @@ def diff_text_file(read: Any, expected: Any) -> float:
 def check_direct_json_object(read: Any, rules: Mapping[str, Any]) -> float:
     """Whether a JSON object has every expected field; with `expect_in_result`, holds it as a part.
 
-    As OSWorld has it, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
+    As in OSWorld, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
     fields pass that can all be sorted.
     """
     try:
@@ -134,7 +134,7 @@ def check_direct_json_object(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def _part(wanted: Any, held: Any) -> bool:
-    """Whether one of a list is held, or is what is held; or whether a text is held."""
+    """Whether `held` equals or contains an item of a list, or contains a text."""
     if isinstance(wanted, list):
         return any(one == held if isinstance(held, str) else isinstance(held, list) and one in held for one in wanted)
     return isinstance(wanted, str) and _holds(held, wanted)
@@ -148,7 +148,7 @@ def _same_items(wanted: Any, held: Any) -> bool:
 
 
 _FAILED = "__EVALUATION_FAILED__"
-"""What OSWorld's own readings leave where they could not read what is expected."""
+"""OSWorld's marker for an expected value that could not be read."""
 SCORES: Mapping[str, Callable[..., float]] = {
     "exact_match": exact_match,
     "match_in_list": match_in_list,
@@ -161,6 +161,6 @@ SCORES: Mapping[str, Callable[..., float]] = {
     "diff_text_file": diff_text_file,
     "check_direct_json_object": check_direct_json_object,
 }
-"""By OSWorld's name."""
+"""Supported scores by OSWorld's name."""
 OF_FILES = frozenset({"check_list", "file_contains", "compare_text_file", "diff_text_file"})
-"""Those that open what was read; the others would look at the path that OSWorld gives them, and not into the file."""
+"""The scores that open the reading as a file; OSWorld passes the others its path, and not its content."""

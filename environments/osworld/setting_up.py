@@ -1,4 +1,4 @@
-"""The steps that set an OSWorld task up, as far as they are known here.
+"""Run the supported steps that set up an OSWorld task.
 
 A command's return code fails no step, as in OSWorld: some of its own tasks have commands that end with another than 0.
 """
@@ -14,7 +14,7 @@ from schemas.failure import SandboxFailure
 
 Fields = Mapping[str, Any]
 AGAIN_S = 0.3
-"""How long is waited before a command that is run until something is so is run again."""
+"""Seconds between two runs of a command that is repeated until its condition holds."""
 
 
 async def _download(vm: VmClient, given: Fields) -> None:
@@ -38,7 +38,7 @@ async def _launch(vm: VmClient, given: Fields) -> None:
 
 
 async def _execute(vm: VmClient, given: Fields) -> None:
-    """Runs a command, again and again until what `until` wants is so, if it wants something."""
+    """Runs a command, repeatedly until the condition `until` holds, if it has one."""
     until = given.get("until") or {}
     while True:
         answer = await vm.execute(given["command"], bool(given.get("shell", False)))
@@ -70,11 +70,11 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
     "close_window": _posted("/setup/close_window"),
     "change_wallpaper": _posted("/setup/change_wallpaper"),
 }
-"""By OSWorld's name."""
+"""Supported steps by OSWorld's name."""
 
 
 def words_of(password: str, width: int, height: int) -> Mapping[str, str]:
-    """What commands of a machine with this password and screen say for OSWorld's placeholders."""
+    """The values of OSWorld's placeholders in commands, for a machine with this password and screen."""
     return {
         "CLIENT_PASSWORD": password,
         "SCREEN_WIDTH": str(width),

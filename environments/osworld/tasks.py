@@ -1,8 +1,8 @@
-"""OSWorld's task files: what of them is played here, and why the rest is not.
+"""Parse OSWorld's task files, and report why a task cannot be played here.
 
-A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (what is read from the
-machine in the end, and how it is scored). A file with a step, a reading or a score that is not known here is open: it
-is listed with the reason, and never played, for a reward without one of them would mean something else.
+A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (the readings of the
+machine at the end, and their score). A file with an unsupported step, reading or score is open: it is listed with the
+reason, and never played, since a reward without one of them would have another meaning.
 """
 
 import json
@@ -33,7 +33,7 @@ class VmTask:
     """One task of a file."""
 
     template: str
-    """Its file's name."""
+    """Name of its file."""
     instruction: str
     steps: tuple[Mapping[str, Any], ...]
     after: tuple[Mapping[str, Any], ...]
@@ -42,7 +42,7 @@ class VmTask:
     any_of: bool
     """Whether one full score is enough."""
     infeasible: bool
-    """Whether the only right end is to say that it cannot be done."""
+    """Whether the only right end is the report that it cannot be done."""
     domain: str
 
 
@@ -52,19 +52,19 @@ class TaskFiles:
 
     known: dict[str, VmTask] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
-    """Why a task is not played, by the name of its file."""
+    """The reason that a task is not played, by the name of its file."""
 
     def summary(self) -> str:
-        """How many of each, with the reasons."""
+        """Counts playable and open tasks, with the reasons."""
         reasons = ", ".join(f"{reason} ({count})" for reason, count in Counter(self.open.values()).most_common())
         return f"{len(self.known)} tasks" + (f"; {len(self.open)} are open: {reasons}" if self.open else "")
 
 
 def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFiles:
-    """The tasks of all files below a folder.
+    """Reads the tasks of all files below a folder.
 
     Args:
-        folder: where they are.
+        folder: the folder.
         key: the config key that names it, for the error.
 
     Raises:

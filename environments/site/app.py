@@ -1,4 +1,4 @@
-"""What the site shows in a state and what a click or a key does to it: one logic under both of its skins.
+"""Implement the site's pages and the effect of clicks and keys, once for both of its skins.
 
 The seed orders lists and rows, so that a task looks different each time and stays the same.
 """
@@ -11,12 +11,12 @@ from environments.site.world import TYPES
 from schemas.world import Entity, Site, State
 
 Do = tuple[str, ...]
-"""What happens: `go PAGE`, `input FIELD TEXT`, `use TEXT`, `add KEY`, `less KEY`, `hand in`."""
+"""The effect of a click: `go PAGE`, `input FIELD TEXT`, `use TEXT`, `add KEY`, `less KEY`, `hand in`."""
 BACKLINKS = 6
 MOST_IN_TWO = 26
 """Links of a list with two in a row; a longer list has three in a row, so that it fits one screen."""
 PEOPLE = {"maker": "Makers", "designer": "Designers", "city": "Cities"}
-"""The lists of what is no product, by kind."""
+"""The lists of items that are no products, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Widget:
     kind: Literal["heading", "text", "link", "button", "text field"]
     name: str
     do: Do = ()
-    """What clicking it does; of a field, where its text goes."""
+    """The effect of a click; for a field, the target of its text."""
     value: str = ""
 
 
@@ -34,7 +34,7 @@ Rows = list[list[Widget]]
 
 
 def changed(state: State, do: Do) -> State:
-    """The state after something was done; nothing happens any more once the answer was handed in."""
+    """The state after a click's effect; nothing changes any more once the answer was handed in."""
     if state["submitted"]:
         return state
     match do:
@@ -56,7 +56,7 @@ def changed(state: State, do: Do) -> State:
 
 
 def shown(site: Site, state: State, seed: int) -> Rows:
-    """What is on the screen, row by row."""
+    """The content of the screen, row by row."""
     chance = random.Random(f"{seed} {state['page']}")
     entities = {one.key: one for one in site.entities}
     page = str(state["page"])

@@ -1,4 +1,4 @@
-"""The site as an environment: linked pages in which tasks are made, verified by the state they come to."""
+"""Run the site as an environment: linked pages in which tasks are made, verified by their final state."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
@@ -26,13 +26,13 @@ class SiteConfig(ChromiumConfig):
     skin: Literal["chromium", "drawn"] = "chromium"
     """`drawn`: in this process, without a browser, for tests."""
     site_seed: Whole = 0
-    """Another seed is another site; tasks that were made of one are not of another."""
+    """Seed of the site; tasks that were made from one site do not fit another."""
     entities: Annotated[int, Field(ge=60, le=200)] = 96
     """Pages of products, makers, designers and cities."""
 
 
 class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
-    """Four tasks of its own, and those that are made of it."""
+    """Four tasks of its own, and those that are made from it."""
 
     section = SiteConfig
     verifier = "state"
@@ -45,7 +45,7 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def lineage(self) -> str:
-        """Our own, with what tells one site from another."""
+        """Our own lineage, with a part that identifies the site."""
         return f"flywheel site {self.config.site_seed}/{self.config.entities}"
 
     @property
@@ -55,7 +55,7 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def layout(self) -> Layout:
-        """Which page lists what."""
+        """The list of each page."""
         return SiteLayout(self._site)
 
     @property

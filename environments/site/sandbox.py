@@ -1,8 +1,8 @@
-"""The site in a sandbox, in two skins: pages of a real browser, and pages drawn in this process for tests.
+"""Run the site in a sandbox, in two skins: pages of a real browser, and pages drawn in this process for tests.
 
-What a page shows and what a click does is decided in `environments.site.app` for both. The browser's page holds no
-state but the text of its fields and reports what was clicked and written after every action; so a state can be set,
-and what a verifier reads is never the page's word for a reward.
+`environments.site.app` decides the content of a page and the effect of a click for both. The browser's page holds no
+state but the text of its fields and reports clicks and text after every action. So a state can be set, and a verifier
+never reads a claim of the page about its reward.
 """
 
 import html
@@ -32,7 +32,7 @@ _ROW, _FIELD = 16, 120
 
 
 class SiteSandbox(StatefulSandbox):
-    """What both skins have in common."""
+    """The common parts of both skins."""
 
     site: Site
     _state: State
@@ -51,7 +51,7 @@ class SiteSandbox(StatefulSandbox):
 
     @property
     def rows(self) -> Rows:
-        """What the page shows now."""
+        """The current content of the page."""
         return shown(self.site, self._state, self._seed)
 
     def _set(self, task: GuiTask, seed: int) -> None:
@@ -88,7 +88,7 @@ class ChromiumSiteSandbox(BrowserSandbox, SiteSandbox):
         return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
 
     async def _react(self, action: act.Action) -> None:
-        """Takes in what was done on the page, and shows another one where that changed more than a field's text."""
+        """Takes in the page's events, and shows another page if they changed more than a field's text."""
         moved = False
         for done in await self._page.evaluate("world.__site.events()"):
             before, self._state = self._state, changed(self._state, tuple(map(str, done)))

@@ -1,4 +1,4 @@
-"""The site's own tasks, an instance for every seed: what tasks made of the site descend from."""
+"""Define the site's own tasks, an instance for every seed; made tasks of the site descend from them."""
 
 import random
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ ENTRIES: Mapping[str, TaskEntry] = {
 
 
 def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
-    """The instruction and the setup of one of them; each starts a click or two from where it is done. Whoever changes
-    what it does not ask for as well (a cart, a note, an answer) has no reward, as in made tasks."""
+    """The instruction and the setup of one of them; each starts a click or two from its goal. A policy that also
+    changes another field (a cart, a note, an answer) gets no reward, as in made tasks."""
     words, page, wanted = _drawn(template, site, seed)
     initial = {**START, "page": page}
     checks = tuple(
@@ -34,7 +34,7 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
 
 
 def _drawn(template: str, site: Site, seed: int) -> tuple[str, str, dict[str, object]]:
-    """The words, the page that it starts from, and what is to be in which field."""
+    """The instruction, the page that it starts from, and the goal values of the fields."""
     chance = random.Random(f"{template} {seed}")
     entity = chance.choice(site.entities)
     linked = {one.key: one for one in site.entities}

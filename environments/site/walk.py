@@ -1,4 +1,4 @@
-"""The site's pages without a sandbox, for a player that looks for what a task asks for."""
+"""Walk through the site's pages without a sandbox, for a player that searches for the items of a task."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ class SiteWalk(PageWalk):
         self._widgets = self._shown()
 
     def items(self) -> Sequence[PageItem]:
-        """What the open page shows."""
+        """The items of the open page."""
         return [PageItem(one.kind, one.name, one.value) for one in self._widgets]
 
     def click(self, at: int) -> None:

@@ -1,6 +1,6 @@
-"""A shop's encyclopedia: products, their makers and designers, and cities, made up from a seed and linked.
+"""Make a shop's encyclopedia from a seed: products, their makers and designers, and cities, linked.
 
-Names are syllables, so that nothing that a model knows of the world answers a question about it.
+Names are syllables, so that a model's knowledge of the world answers no question about it.
 """
 
 import random
@@ -67,7 +67,7 @@ ROOTS = {
 
 @cache
 def site_of(seed: int, size: int) -> Site:
-    """The site of a seed, with so many entities: half of them products, the others in three equal parts."""
+    """The site of a seed, with `size` entities: half of them products, the others in three equal parts."""
     chance = random.Random(f"site {seed}")
     titles = _titles(chance)
     others = size // 6
@@ -92,12 +92,12 @@ def site_of(seed: int, size: int) -> Site:
 
 
 def world_of(site: Site) -> World:
-    """What tasks can be made of a site."""
+    """The world of a site, from which tasks can be made."""
     return World(fields=FIELDS, start=START, pages=(*ROOMS, "cart"), site=site, roots=ROOTS)
 
 
 ROOMS = ("home", *(f"list-{name}" for name in (*TYPES, "maker", "designer", "city")))
-"""Pages that list others."""
+"""Pages that list other pages."""
 
 
 def _product(chance: random.Random, kind: str) -> Mapping[str, int | str]:

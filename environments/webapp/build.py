@@ -1,8 +1,8 @@
-"""Builds applications of CUA-Gym-Hub from a snapshot that the user has: `npm ci`, then `vite build`, in a copy.
+"""Build applications of CUA-Gym-Hub from the user's snapshot: `npm ci`, then `vite build`, in a copy.
 
-Only what the build makes is kept: the modules it needs take a hundred megabytes for each application, and our own
-server speaks the applications' contract, so nothing of node runs while sandboxes do. A build is moved into place when
-it is whole, so one that is broken off leaves nothing, and what is there already of the same source is not built again.
+Only the result of the build is kept: the modules it needs take a hundred megabytes for each application, and our own
+server implements the applications' contract, so no node process runs while sandboxes do. A complete build is moved into
+place, so an interrupted one leaves nothing. An existing build of the same source is not repeated.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ class Built:
 
 
 def sources(snapshot: Path) -> Mapping[str, Path]:
-    """The applications of a snapshot by our name for them; raises UsageError where there are none."""
+    """The applications of a snapshot by our name for them; raises UsageError if there are none."""
     found = {
         path.name.removesuffix(SUFFIX).replace("_", "-").lower(): path
         for path in sorted((snapshot / "websites").glob(f"*{SUFFIX}"))
@@ -60,14 +60,14 @@ def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], N
 
     Args:
         snapshot: the checkout; it is only read.
-        to: where each gets a folder of its name.
-        names: which.
-        say: gets a line for each.
+        to: the parent of each application's folder, which has its name.
+        names: the applications.
+        say: is called with a line for each.
 
     Raises:
         UsageError: an application that the snapshot lacks.
-        FlywheelError: there is no npm, another process builds there, or some do not build; the others are there, and
-            the error names each with the reason.
+        FlywheelError: there is no npm, another process builds there, or some do not build; the others are complete, and
+            the error names each failed one with the reason.
     """
     there = sources(snapshot)
     if unknown := sorted(set(names) - there.keys()):
@@ -81,7 +81,7 @@ def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], N
 
 
 def record_of(folder: Path) -> Built | None:
-    """What is known of a built application; None where it was not built here."""
+    """The record of a built application; None if it was not built here."""
     try:
         return Built(**json.loads((folder / RECORD).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -136,7 +136,7 @@ def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str
 
 @contextlib.contextmanager
 def _workplace(place: Path) -> Iterator[Path]:
-    """A folder that is gone afterwards, whatever happens."""
+    """A temporary folder that is always deleted afterwards."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     try:
@@ -152,7 +152,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
 
 
 def _digest(source: Path) -> str:
-    """Of the names and contents of what is built."""
+    """Hashes the names and contents of the sources."""
     found = hashlib.sha256()
     skipped = {"node_modules", "dist"}
     for path in sorted(path for path in source.rglob("*") if path.is_file()):

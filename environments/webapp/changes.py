@@ -1,8 +1,8 @@
-"""What changed between two states of a web application, and whether that is what a task asks for.
+"""Compare two states of a web application, and check that the changes are those that a task wants.
 
-A state is JSON. Its leaves are named by paths, `emails/e3/starred`; a list whose items all have an `id` (or a
-`messageId`, say) is taken as its items by that, so their order is no change, and any other list is a leaf. A task wants
-some changes, lets some others happen (`*` in a path stands for anything), and everything else that changes spoils it.
+A state is JSON. Paths name its leaves, `emails/e3/starred`; a list whose items all have an `id` (or a `messageId`, for
+example) is indexed by that, so its order is no change, and any other list is a leaf. A task wants some changes, allows
+some others (`*` in a path matches any name), and every other change spoils it.
 """
 
 import re
@@ -16,11 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from schemas.world import State
 
 ABSENT = object()
-"""What stands where there is nothing."""
+"""Marks a value that does not exist."""
 NEW = "+"
-"""The last part of a path that stands for an item that is to be added."""
+"""The last part of a path for an item to be added."""
 Changed = Mapping[str, tuple[Any, Any]]
-"""Before and after by path."""
+"""Values before and after, by path."""
 
 
 class _ChangePart(BaseModel):
@@ -28,21 +28,21 @@ class _ChangePart(BaseModel):
 
 
 class Match(_ChangePart):
-    """What a value is to be like, where it need not be one value exactly."""
+    """Conditions on a value that need not be one exact value."""
 
     contains: tuple[str, ...] = ()
-    """Texts that are in it, whatever their case, its tags and its line breaks; or items of a list."""
+    """Texts that it contains, ignoring case, tags and line breaks; or items of a list."""
     starts: str = ""
-    """How its text begins."""
+    """Prefix of its text."""
     says: str | None = None
-    """Its whole text, but for tags and white space; what is not there says nothing."""
+    """Its whole text, ignoring tags and white space; a missing value has an empty text."""
     besides: tuple[str, ...] = ()
-    """Texts that may stand beside what it says, such as a signature."""
+    """Texts that may follow or precede the expected one, such as a signature."""
     length: int | None = None
-    """How many items are in it; in what is not there are none."""
+    """Number of its items; a missing value has none."""
 
     def holds(self, value: Any) -> bool:
-        """Whether a value is like that; what is not there is only if it says nothing, or has no items."""
+        """Whether a value meets the conditions; a missing one can only if it must have an empty text or no items."""
         if value is ABSENT and self.says is None and self.length is None:
             return False
         value = "" if value is None or value is ABSENT else value
@@ -63,10 +63,10 @@ class Match(_ChangePart):
 
 
 class Want(_ChangePart):
-    """One change that a task asks for: `to` a value, `like` something, `has` of an object, or `gone`."""
+    """One change that a task wants: `to` a value, `like` a condition, `has` for an added item, or `gone`."""
 
     at: str
-    """The path; of an item that is to be added `.../+`."""
+    """The path; `.../+` for an item to be added."""
     to: JsonValue = None
     like: Match | None = None
     has: dict[str, Annotated[Match | JsonValue, Field(union_mode="left_to_right")]] = {}
@@ -77,13 +77,13 @@ class Want(_ChangePart):
     def _one_kind(self) -> "Want":
         kinds = [name for name in ("to", "like", "has", "gone") if name in self.model_fields_set]
         if len(kinds) != 1:
-            raise ValueError(f"{self.at}: says {' and '.join(kinds) or 'nothing'}; one of to, like, has and gone is it")
+            raise ValueError(f"{self.at}: has {' and '.join(kinds) or 'none'}; give one of to, like, has and gone")
         if self.at.endswith(f"/{NEW}") != ("has" in kinds):
             raise ValueError(f"{self.at}: `has` is of an item that is added, whose path ends in /{NEW}")
         return self
 
     def met(self, path: str, after: Any) -> bool:
-        """Whether a change is this one."""
+        """Whether a change is the wanted one."""
         if not self.has:
             return path == self.at and self._holds(after)
         parent = self.at.removesuffix(NEW)
@@ -105,7 +105,7 @@ class Edit(_ChangePart):
 
 
 def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
-    """What differs in some fields of two states."""
+    """The differences between two states in the watched fields."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in watched:
         _compare(name, initial.get(name, ABSENT), current.get(name, ABSENT), found)
@@ -113,7 +113,7 @@ def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
 
 
 def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> float:
-    """1 if every wanted change is there, each once, and no other but those that are allowed; else 0."""
+    """1 if every wanted change happened, each once, and all others are allowed; else 0."""
     left = {path: after for path, (_, after) in changed.items()}
     for want in wanted:
         path = next((path for path, after in left.items() if want.met(path, after)), None)
@@ -125,7 +125,7 @@ def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> f
 
 
 def edited(state: State, edits: Iterable[Edit]) -> State:
-    """A state after some changes; raises KeyError, which names the path, where there is nothing to change."""
+    """A state after some edits; raises KeyError with the path of a value that does not exist."""
     for edit in edits:
         state = _edited(state, edit.at.split("/"), edit)
     return state
@@ -154,7 +154,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _named(value: Any) -> dict[str, Any] | None:
-    """What is below a value, by name; None where it is a leaf."""
+    """The children of a value, by name; None if it is a leaf."""
     if isinstance(value, dict):
         return cast(dict[str, Any], value)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in cast(list[Any], value)):
@@ -166,7 +166,7 @@ def _named(value: Any) -> dict[str, Any] | None:
 
 
 def _key(items: Sequence[Mapping[str, Any]]) -> str:
-    """What names an item: its `id`, else the first field whose name ends in `Id`."""
+    """The field that identifies an item: its `id`, else the first field whose name ends in `Id`."""
     first = items[0] if items else {}
     return "id" if not items or "id" in first else next((name for name in first if name.endswith("Id")), "id")
 
@@ -191,7 +191,7 @@ def _like(value: Any, want: JsonValue | Match) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value's text without tags, with one space where there is white space."""
+    """A value's text without tags, with white space collapsed to single spaces."""
     return _spaced(unescape(re.sub(r"<[^>]*>", " ", str(value))))
 
 
@@ -200,7 +200,7 @@ def _spaced(text: str) -> str:
 
 
 def _length(value: Any) -> int | None:
-    """How many items a list has; what else there is has no number of them, but for nothing."""
+    """Number of items of a list; 0 for an empty or missing value, None for any other."""
     return len(cast(list[Any], value)) if isinstance(value, list) else 0 if value == "" else None
 
 

@@ -1,4 +1,4 @@
-"""How a web application is set to a state and asked what became of it: CUA-Gym-Hub's contract, over HTTP."""
+"""Set a web application to a state and read its state, by CUA-Gym-Hub's contract over HTTP."""
 
 import secrets
 from typing import Any, cast
@@ -10,7 +10,7 @@ from schemas.world import State
 
 
 def new_session() -> str:
-    """An id that nobody guesses."""
+    """A random id that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 
@@ -31,11 +31,11 @@ class Contract:
         await self._ask("POST", "/post", sid, {"action": "set", "state": state})
 
     async def put(self, sid: str, state: State) -> None:
-        """Goes on with a session, as a page does; raises SandboxFailure."""
+        """Continues a session, as a page does; raises SandboxFailure."""
         await self._ask("POST", "/post", sid, {"action": "set_current", "state": state})
 
     async def states(self, sid: str) -> tuple[State, State]:
-        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure where the answer is none."""
+        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure for an invalid answer."""
         answer = await self._ask("GET", "/go", sid)
         try:
             message: Any = answer.json()

@@ -1,4 +1,4 @@
-"""Web applications as an environment: built ones that are served here, and others at addresses of the config."""
+"""Run web applications as an environment: built ones that are served here, and others at addresses of the config."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -23,25 +23,25 @@ from schemas.tables.task import TaskEntry
 from schemas.text import counted
 
 ASK_S = 5.0
-"""How long an application at another address may take to answer whoever looks whether it is there."""
+"""Seconds that an application at another address may take to answer the check that it is reachable."""
 
 
 class WebAppConfig(ChromiumConfig):
     """Web applications (docs/webapps.md)."""
 
     width: Count = 1280
-    """Of the screen, in pixels."""
+    """Width of the screen, in pixels."""
     height: Count = 720
-    """Of the screen, in pixels."""
+    """Height of the screen, in pixels."""
     folder: str = ""
-    """Where the built applications are, each in a folder of its name; `webapps` of the work folder if not set."""
+    """Folder of the built applications, each in a folder of its name; `webapps` of the work folder if not set."""
     apps: tuple[str, ...] = ()
-    """Those of CUA-Gym-Hub that are used; all that there are tasks for if neither this nor `origins` nor `tasks` is
-    set."""
+    """The used applications of CUA-Gym-Hub; all with tasks if neither this nor `origins` nor `tasks` is set."""
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
-    """Applications that others serve, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no other."""
+    """Applications that other servers provide, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no
+    other."""
     tasks: tuple[str, ...] = ()
-    """Files of tasks of one's own, beside the built-in ones."""
+    """Files of your own tasks, added to the built-in ones."""
 
 
 class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
@@ -53,7 +53,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """By template, in the order of the files."""
+        """Tasks by template, in the order of the files."""
         return {name: entry_of(file, name) for name, file in self._files.items()}
 
     @property
@@ -63,29 +63,29 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def applications(self) -> list[str]:
-        """Those that are used, by name."""
+        """Names of the used applications."""
         return list(dict.fromkeys(file.application for file in self._files.values()))
 
     @property
     def served(self) -> list[str]:
-        """Those of them that are served here, and so are to be built."""
+        """The applications that are served here, and so have to be built."""
         return [name for name in self.applications if name not in self.config.origins]
 
     @property
     def folder(self) -> Path:
-        """Where built applications are."""
+        """Folder of the built applications."""
         return Path(self.config.folder).expanduser().absolute() if self.config.folder else home() / "webapps"
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """Where no application is served; a host's own sandboxes know where."""
+        """A sandbox without served applications; a host's own sandboxes have their addresses."""
         return self._sandbox(browser, {})
 
     def host(self) -> Host:
-        """A browser that finds these applications alone; raises FlywheelError where one was not built."""
+        """A browser that reaches these applications alone; raises FlywheelError if one was not built."""
         return WebHost(self._path(), self._sandbox, self._built(), self._origins())
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the applications are there, those at other addresses answer, and there is a browser."""
+        """Checks that the applications are built, those at other addresses answer, and there is a browser."""
         answer = (Probe("origins answer", self._asked),) if self.config.origins else ()
         return (Probe("web applications", self._examined), *answer, *super().probes())
 
@@ -156,7 +156,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
 
 def webapps_of(config: Config) -> WebAppEnvironment:
-    """The web applications of a config; all that there are tasks for where it names none."""
+    """The web applications of a config; all with tasks if it names none."""
     for one in environments_of(config):
         if isinstance(one, WebAppEnvironment):
             return one

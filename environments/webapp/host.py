@@ -1,4 +1,4 @@
-"""A browser whose pages find the applications of one environment and nothing else, and what serves those."""
+"""Host a browser whose pages reach only the applications of one environment, and the server of those."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class AppAddress:
-    """Where an application is."""
+    """The address of an application."""
 
     origin: str
-    """As its page has it."""
+    """Origin as its page has it."""
     contract: Contract
 
 
 def host_and_port(url: str, key: str) -> str:
-    """What a page finds at an origin, `name:port`.
+    """Converts an origin to `name:port`, as the browser's pages reach it.
 
     Raises:
         UsageError: it is none, or has a path; names the key of the config.
@@ -48,11 +48,11 @@ def host_and_port(url: str, key: str) -> str:
 
 
 class WebHost(BrowserHost):
-    """A browser, and the server of the built applications, which is there as long as the host is.
+    """A browser, and the server of the built applications, which runs as long as the host.
 
     Args:
         path: the browser.
-        make: a sandbox in a running browser, given where each application is.
+        make: makes a sandbox in a running browser, given the addresses of the applications.
         folders: built applications by name.
         origins: applications that others serve, by name: the origin, and `name:port` as `host_and_port` has it.
     """
@@ -77,7 +77,7 @@ class WebHost(BrowserHost):
         return served | {address: address for _, address in self._origins.values()}
 
     async def revive(self) -> bool:
-        """Starts what serves the applications, if it does not run, and a browser."""
+        """Starts the server of the applications, if it does not run, and a browser."""
         if self._client is None:
             self._open()
         return await super().revive()
@@ -92,7 +92,7 @@ class WebHost(BrowserHost):
             server.close()
 
     def _open(self) -> None:
-        from environments.webapp.server import KEY, AppServer  # a web server, which nothing else of a run needs
+        from environments.webapp.server import KEY, AppServer  # a web server, which only this environment needs
 
         self._client = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False)
         places = {name: AppAddress(url, Contract(self._client, url, {})) for name, (url, _) in self._origins.items()}
@@ -106,11 +106,11 @@ class WebHost(BrowserHost):
 
 
 DOMAIN = "localhost"
-"""A browser takes names below it for this machine, so a page of one has what only secure pages have."""
+"""A browser resolves names below it to this machine, so their pages count as secure contexts."""
 
 
 def built_in(folder: Path, name: str, key: str) -> Path:
-    """Where a built application is; raises FlywheelError where it was not built."""
+    """Folder of a built application; raises FlywheelError if it was not built."""
     place = folder / name
     if not (place / "index.html").is_file():
         raise FlywheelError(

@@ -1,7 +1,7 @@
-"""A page of a web application: a whole page at an address, in a browser context of its own.
+"""Drive a page of a web application: a whole page at an address, in a browser context of its own.
 
-Applications keep things in cookies and in the browser's stores, so no two leases share a context; it is thrown away
-with the lease. The page is navigated as a person's is, since an application looks at its address.
+Applications store data in cookies and in the browser's storage, so no two leases share a context; it is discarded with
+the lease. The page is navigated like a user's, since an application reads its address.
 """
 
 import asyncio
@@ -37,8 +37,8 @@ class WebPage(Page):
         return page
 
     async def open(self, url: str, start: str, before: str = "null") -> Any:
-        """Goes to an address; returns what the expression `start` is there. Nothing comes before the document but the
-        script of its kind."""
+        """Goes to an address and evaluates the expression `start` there. Only the script of its kind runs before the
+        document."""
         self._drawn = False
         answer = await self.send("Page.navigate", url=url)
         if "errorText" in answer:
@@ -46,7 +46,7 @@ class WebPage(Page):
         return await self.evaluate(start)
 
     async def settle(self, ms: int) -> None:
-        """Lets the page's time pass until it rests, also where it goes to another document meanwhile."""
+        """Lets the page's time pass until it settles, including navigations to other documents."""
         while True:
             try:
                 await self.evaluate(f"__page.settle({ms})")
@@ -56,15 +56,15 @@ class WebPage(Page):
             except SandboxFailure:
                 if not self._browser.alive:
                     raise
-                await self.evaluate("1")  # raises where the page is gone and not elsewhere
+                await self.evaluate("1")  # raises if the page has ended instead of navigated
                 await asyncio.sleep(0.02)
 
     async def release(self) -> None:
-        """Nobody uses the page after this."""
+        """Discards the page, so that no other trajectory uses it."""
         await self.close()
 
     async def close(self) -> None:
-        """Closes the page and throws its context away."""
+        """Closes the page and discards its context."""
         await super().close()
         with contextlib.suppress(SandboxFailure):
             await self._browser.connection.send("Target.disposeBrowserContext", {"browserContextId": self._context})

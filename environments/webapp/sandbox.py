@@ -1,4 +1,4 @@
-"""A web application in a page: set to a state at first, acted in by real input, verified by what its state became."""
+"""Run a web application in a page: set its state, act with real input, and verify the final state."""
 
 import asyncio
 import contextlib
@@ -28,14 +28,14 @@ OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
 
 
 class WebAppSandbox(BrowserSandbox):
-    """One task of one application, in a session of its own that its page alone knows.
+    """One task of one application, in a session that only its page knows.
 
     Args:
-        browser: where it is opened.
+        browser: the browser that opens it.
         config: time limits.
         size: width and height of the screen in pixels.
-        places: where each application is.
-        instance_of: the application and the task of a template and a seed.
+        places: the address of each application.
+        instance_of: returns the application and the task of a template and a seed.
     """
 
     page = WebPage
@@ -64,15 +64,15 @@ class WebAppSandbox(BrowserSandbox):
 
     @property
     def web(self) -> WebPage:
-        """Its page; raises SandboxFailure where it is not started."""
+        """Its page; raises SandboxFailure if it is not started."""
         assert isinstance(self._page, WebPage)
         return self._page
 
     async def outcome(self) -> Outcome:
-        """What the state has come to since the page came to rest, or what the page itself says.
+        """Scores the change of the state since the page settled, or reads the page's own reward.
 
         Raises:
-            TrajectoryFailure: the application tells no states, or the page's reward is none.
+            TrajectoryFailure: the application reports no states, or the page's reward is invalid.
         """
         if self.instance is None or self._place is None:
             raise SandboxFailure("the sandbox is not started")
@@ -83,12 +83,12 @@ class WebAppSandbox(BrowserSandbox):
         return Outcome(done=reward == 1.0, reward=reward)
 
     async def states(self) -> tuple[State, State]:
-        """The state when the page came to rest at first, and the state now."""
+        """The state when the page first settled, and the current state."""
         assert self._place is not None
         return self._initial, (await self._place.contract.states(self._sid))[1]
 
     async def put(self, state: State) -> None:
-        """Sets the state as the page itself would, to see what a verifier says of it; the page does not look again."""
+        """Sets the state as the page itself would, to test a verifier on it; the page does not reload."""
         assert self._place is not None
         await self._place.contract.put(self._sid, state)
 
@@ -120,13 +120,14 @@ class WebAppSandbox(BrowserSandbox):
 
 
 class WebAppReward(Verifier):
-    """1 as soon as what changed is what the task asks for; 0 before, so a trajectory ends with success or its steps."""
+    """Rewards 1 as soon as the changes are those that the task wants; 0 before, so a trajectory ends with success or
+    its steps."""
 
     each_step = True
     reads = WebAppSandbox
 
     async def outcome(self, sandbox: WebAppSandbox) -> Outcome:
-        """From the application's state, or its page."""
+        """Scores the application's state, or reads its page's reward."""
         return await sandbox.outcome()
 
 

@@ -1,6 +1,6 @@
-"""How a hand does a task: moves that name what is on the screen, made into actions by what the page lists.
+"""Turn the moves of a task's script, which name elements, into actions by the page's element list.
 
-A script proves that a task can be done by clicks and keys; it is nothing that a policy sees.
+A script proves that a task can be done by clicks and keys; no policy sees it.
 """
 
 import math
@@ -27,13 +27,13 @@ class ScriptMove(BaseModel):
     scroll: str | None = None
     wait: bool | None = None
     kind: str = ""
-    """Of the element."""
+    """Kind of the element."""
     near: str = ""
-    """Of several of that name the one next to the element of this name."""
+    """Name of an element: of several matches, the one closest to it is meant."""
     nth: int = 0
-    """Of several of that name, from the top left; -1 is the last."""
+    """Index among several matches, from the top left; -1 is the last."""
     at: tuple[float, float] = (0.5, 0.5)
-    """Where in the element, in fractions of its box."""
+    """Point in the element, in fractions of its box."""
 
     @model_validator(mode="after")
     def _one_action(self) -> "ScriptMove":
@@ -48,7 +48,7 @@ class ScriptMove(BaseModel):
 
 
 class NotThere(LookupError):
-    """The screen does not show what a move names."""
+    """The screen does not show the element of a move."""
 
 
 def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
@@ -68,7 +68,7 @@ def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
 
 
 def found(move: ScriptMove, elements: Sequence[Element]) -> Element:
-    """The element that a move names: of this name, else one that begins with it, else one that holds it."""
+    """The element of a move: with exactly this name, else one that begins with it, else one that contains it."""
     wanted = _plain(move.target or "")
     kinds = [one for one in elements if not move.kind or one.kind == move.kind]
     rules = (

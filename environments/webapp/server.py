@@ -1,11 +1,11 @@
-"""Serves built web applications with a state of their own for every session: files, and the contract of CUA-Gym-Hub.
+"""Serve built web applications, with a separate state for every session, by the contract of CUA-Gym-Hub.
 
-One small server for all applications of a host, in this process and on this machine's loopback alone, each application
-under a host name of its own, so that they are origins apart. A session's states live in memory while it is leased.
+One small server for all applications of a host runs in this process, on this machine's loopback alone. Each application
+has its own host name, so that they are separate origins. A session's states live in memory while it is leased.
 
-- `GET /state?sid=` is what a page reads when it loads, `POST /post?sid=` what it writes when its state changes;
-- `POST /post?sid=` with `set` sets both states of a session, and `GET /go?sid=` tells them apart: for the holder of the
-  server's key alone, so that no page can begin a session or look at what it is verified by.
+- `GET /state?sid=`: the page reads its state when it loads. `POST /post?sid=`: it writes its state when that changes.
+- `POST /post?sid=` with `set` sets both states of a session, and `GET /go?sid=` returns their difference. Both need the
+  server's key, so that no page can begin a session or read the states it is verified by.
 """
 
 import json
@@ -30,7 +30,7 @@ from schemas.world import State
 KEY = "x-flywheel-key"
 """The header that the server's key is in."""
 MOST_BYTES = 16 << 20
-"""Of a state."""
+"""Maximum bytes of a state."""
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class Sessions:
         return _json({"stored_state": current, "has_custom_state": current is not None})
 
     async def _post(self, request: Request) -> Response:
-        """`set` begins a session, `set_current` goes on with one; what a page says its first state was is not heard."""
+        """`set` begins a session, `set_current` continues one; a page's claim about its first state is ignored."""
         sid, known = request.query_params.get("sid", ""), self._held.get(request.query_params.get("sid", ""))
         try:
             answer = json.loads(await request.body())
@@ -102,7 +102,7 @@ class Sessions:
 
 
 class AppServer:
-    """Serves until it is closed, in a thread of this process: nothing is left of it when that ends.
+    """Serves in a thread of this process until it is closed; it ends with the process.
 
     Args:
         folders: of built applications, by name.
@@ -125,17 +125,17 @@ class AppServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it; its sessions are gone."""
+        """Ends it and its sessions."""
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
 
 
 class _Files(StaticFiles):
-    """Files of a built application; an address that is none is one of the application's own pages."""
+    """Files of a built application; an address without a file is one of the application's own pages."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        """The file, else the application's one document; a missing script or picture stays missing."""
+        """The file, else the application's one document; a missing script or picture answers 404."""
         try:
             return await super().get_response(path, scope)
         except Exception as error:
@@ -145,7 +145,7 @@ class _Files(StaticFiles):
 
 
 class _Bounded:
-    """Refuses bodies that are too long by what they say of their length; a body without a length is refused too."""
+    """Refuses bodies whose declared length is too long; a body without a length is refused, too."""
 
     def __init__(self, app: Starlette) -> None:
         self._app = app

@@ -1,9 +1,9 @@
-"""Tasks of web applications as data: a file for each application, with the state that its tasks start from.
+"""Define tasks of web applications as data: a file for each application, with the state that its tasks start from.
 
-A task says in words what is to be done; what changes that comes to, and what may change on the way; how a hand would do
-it; and, for whoever tests it, the changes that do it (`golden`) and some that nearly do (`near`). What a seed draws
-stands in braces: `{mail.subject}`; a text that is nothing but one keeps its kind. A brace that stands for nothing is
-refused, `{{` and `}}` are the signs. In a `reward`, which is code, braces of other names are its own.
+A task has an instruction; the changes that it wants and allows; a script of moves; and, for tests, edits that do it
+(`golden`) and some that nearly do (`near`). A name in braces is drawn by a seed: `{mail.subject}`; a text that is only
+one such name keeps the type of its value. An unknown name is refused; `{{` and `}}` are literal braces. In a `reward`,
+which is code, braces with other names are kept.
 """
 
 import random
@@ -30,22 +30,22 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 class WebTask(Section):
-    """One task of an application; `docs/webapps.md` has one of them, field by field."""
+    """One task of an application; `docs/webapps.md` explains one, field by field."""
 
     instruction: str
     difficulty: Literal["easy", "medium", "hard"] = "easy"
     max_steps: Count = 12
     deterministic: bool = True
     draw: dict[str, tuple[JsonValue, ...]] = {}  # noqa: RUF012  (pydantic copies it)
-    """What a seed draws one of, by name."""
+    """Values that a seed draws one of, by name."""
     edits: tuple[Edit, ...] = ()
-    """What is otherwise than in the file's state at first."""
+    """Edits of the file's state before the task starts."""
     wants: tuple[Want, ...] = ()
     allows: tuple[str, ...] = ()
     """Paths that may change as well."""
     reward: str = ""
-    """In place of `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null
-    or false before."""
+    """Replaces `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null or
+    false before."""
     script: tuple[ScriptMove, ...] = ()
     golden: tuple[Edit, ...] = ()
     near: tuple[tuple[Edit, ...], ...] = ()
@@ -56,20 +56,20 @@ class TaskFile(Section):
 
     application: Name
     page: str = "/"
-    """Where it opens, without `?sid=`."""
+    """Path of its first page, without `?sid=`."""
     watches: tuple[str, ...] = ()
-    """Fields of the state in which nothing but what a task wants and allows may change."""
+    """Fields of the state in which only the wanted and allowed changes may happen."""
     allows: tuple[str, ...] = ()
     state: dict[str, JsonValue] = {}  # noqa: RUF012
     items: dict[str, dict[str, JsonValue]] = {}  # noqa: RUF012
-    """What all items of a field of the state have, unless they say otherwise."""
+    """Default values of all items of a field of the state."""
     draw: dict[str, tuple[JsonValue, ...]] = {}  # noqa: RUF012
     tasks: Annotated[dict[Name, WebTask], Field(min_length=1)]
 
 
 @dataclass(frozen=True, slots=True)
 class WebInstance:
-    """A task with what one seed draws."""
+    """A task with the values that one seed draws."""
 
     task: WebTask
     instruction: str
@@ -81,23 +81,23 @@ class WebInstance:
     script: tuple[ScriptMove, ...]
 
     def reward(self, initial: State, current: State) -> float:
-        """1 if what is between two states is what is asked for, else 0."""
+        """1 if the changes between two states are those that the task wants, else 0."""
         return score(changes(initial, current, self.watches), self.wants, self.allows)
 
     def golden(self, drawn: State) -> State:
-        """The state `drawn` after what is asked for."""
+        """The state `drawn` after the task is done."""
         return edited(drawn, self.task.golden)
 
     def near(self, drawn: State) -> list[State]:
-        """States in which it was nearly done, or something else was."""
+        """States in which the task is nearly done, or another change was made."""
         return [edited(drawn, edits) for edits in self.task.near]
 
 
 def read_tasks(path: Path, key: str = "") -> TaskFile:
-    """The tasks of a file; raises UsageError, which names the file and the place in it.
+    """Reads the tasks of a file; raises UsageError, which names the file and the place in it.
 
     Args:
-        path: where it is.
+        path: path of the file.
         key: the config key that names it, for the error.
     """
     try:
@@ -108,7 +108,7 @@ def read_tasks(path: Path, key: str = "") -> TaskFile:
 
 
 def entry_of(file: TaskFile, name: str) -> TaskEntry:
-    """What the catalog says of a task."""
+    """The catalog entry of a task."""
     task = file.tasks[name]
     tags = ("webapp", file.application, task.difficulty)
     words = blank(task.instruction)
@@ -126,7 +126,7 @@ def _draws(file: TaskFile, name: str) -> Mapping[str, tuple[JsonValue, ...]]:
 
 
 def _check(file: TaskFile, name: str) -> None:
-    """Fills a task with every value that a seed may draw; raises UsageError where a brace stands for nothing."""
+    """Fills a task with every value that a seed may draw; raises UsageError for an unknown name in braces."""
     draws = _draws(file, name)
     if empty := [key for key, values in draws.items() if not values]:
         raise UsageError(f"tasks.{name}: `draw.{empty[0]}` has no values.", "Write at least one.")
@@ -152,7 +152,7 @@ def _read(path: Path, changed_at: int) -> TaskFile:
         file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
         for name in file.tasks:
             if file.tasks[name].reward == "" and not file.tasks[name].wants:
-                raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Say when it is done.")
+                raise UsageError(f"{path}: task `{name}` has neither wants nor reward.", "Add one of them.")
             _check(file, name)
     except UsageError as error:
         raise UsageError(
@@ -166,7 +166,7 @@ def _read(path: Path, changed_at: int) -> TaskFile:
 
 
 def _whole(file: TaskFile) -> State:
-    """The state with what all items of a field have."""
+    """The state, with the default values of its items."""
 
     def whole(field: str, item: Any) -> Any:
         return {**file.items.get(field, {}), **cast(State, item)} if isinstance(item, dict) else item
@@ -182,7 +182,8 @@ def _whole(file: TaskFile) -> State:
 
 
 def _filled(value: Any, drawn: Mapping[str, Any], at: str = "") -> Any:
-    """JSON in which names in braces are what was drawn; raises UsageError that names the place of another brace."""
+    """Fills the names in braces of a JSON value with the drawn values; raises UsageError with the place of an unknown
+    name."""
     if isinstance(value, dict):
         return {
             _text(name, drawn, at): _filled(one, drawn, f"{at}.{name}" if at else name)

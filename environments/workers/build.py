@@ -1,7 +1,7 @@
-"""Builds the Python that a worker runs in: a virtual environment with the packages of a lock file, and no others.
+"""Build the Python of a worker: a virtual environment with exactly the packages of a lock file.
 
-What is installed is what the lock names, so a foreign package's wishes never meet this project's. The folder holds a
-record when it is whole; one that was broken off has none and is built anew. One process at a time builds in it.
+A foreign package's requirements therefore never meet this project's. A complete folder holds a record; an interrupted
+build has none and is built anew. One process at a time builds in it.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """What can be added."""
+    """A module that can be added."""
 
     name: str
     package: str
@@ -41,7 +41,7 @@ class Module:
 
     @property
     def lock(self) -> Path:
-        """The names and versions of what is installed."""
+        """The lock file: names and versions of the packages."""
         return LOCKS / f"{self.name}.txt"
 
 
@@ -74,7 +74,7 @@ def python_in(folder: Path) -> Path:
 
 
 def record_of(folder: Path) -> Added | None:
-    """What is known of a virtual environment; None where none was built here, or its build was broken off."""
+    """The record of a virtual environment; None if none was built here, or its build was interrupted."""
     try:
         return Added(**json.loads((folder / RECORD).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -82,23 +82,22 @@ def record_of(folder: Path) -> Added | None:
 
 
 def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]) -> Added:
-    """Builds the virtual environment of a module, unless it is there.
+    """Builds the virtual environment of a module, unless it exists.
 
     Args:
-        module: which.
+        module: the module to add.
         to: its folder.
-        python: the Python to build it with; one that is found if not given.
-        say: gets a line for each part of it.
+        python: the Python to build it with; searched for if not given.
+        say: is called with a line for each part of it.
 
     Raises:
-        UsageError: there is no place for the folder, it holds something else, or the Python that was named is not one
-            of those that are needed.
-        FlywheelError: another process builds it, there is no such Python, or what is needed cannot be installed.
+        UsageError: the folder cannot be made, it holds something else, or the named Python does not fit the module.
+        FlywheelError: another process builds it, there is no such Python, or a package cannot be installed.
     """
     to, digest = to.resolve(), hashlib.sha256(module.lock.read_bytes()).hexdigest()
-    if (known := _whole(to, digest)) is None:  # what is whole may lie where nothing can be written
+    if (known := _whole(to, digest)) is None:  # may be on a read-only disk: no lock yet
         with _held(to, module.name):
-            known = _whole(to, digest)  # by whoever held it until now
+            known = _whole(to, digest)  # another process may have built it before the lock was free
             if known is None:
                 return _built(module, to, digest, python, say)
     say(f"{module.name} is there already")
@@ -106,14 +105,14 @@ def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]
 
 
 def _whole(to: Path, digest: str) -> Added | None:
-    """What is known of a virtual environment of this lock file, if it is there."""
+    """The record of a virtual environment of this lock file; None if there is none."""
     known = record_of(to)
     return known if known is not None and known.lock == digest and python_in(to).exists() else None
 
 
 @contextlib.contextmanager
 def _held(to: Path, name: str) -> Generator[None]:
-    """Makes the folder, and keeps others from it."""
+    """Makes the folder, and locks it."""
     with contextlib.ExitStack() as held:
         try:
             to.mkdir(parents=True, exist_ok=True)
@@ -150,8 +149,8 @@ def _built(module: Module, to: Path, digest: str, python: str | None, say: Calla
 
 
 def find_python(module: Module, named: str | None = None) -> tuple[Path, str]:
-    """A Python that a module can be built with, and its version; raises UsageError for one that is named and cannot be
-    used, and FlywheelError where there is none."""
+    """Finds a Python that a module can be built with, and its version; raises UsageError for a named one that cannot be
+    used, and FlywheelError if there is none."""
     first, last = (".".join(map(str, one)) for one in (module.first, module.last))
     wanted = f"Python {first}" if first == last else f"a Python from {first} to {last}"
     if named is not None:
@@ -189,7 +188,7 @@ def _shown(version: tuple[int, ...]) -> str:
 
 
 def _counting(packages: list[str], say: Callable[[str], None]) -> Callable[[str], None]:
-    """Says which package it is at."""
+    """Reports the current package."""
     count = 0
 
     def heard(line: str) -> None:

@@ -1,4 +1,4 @@
-"""Others' environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
+"""Run external environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
 
 import asyncio
 import os
@@ -25,32 +25,32 @@ from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")
-"""The scripts that run in another Python; none of them is imported here."""
+"""Folder of the scripts that run in another Python; none of them is imported here."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
 """Variables that every worker is given."""
 WITH_BROWSER = ("browsergym", "cube")
-"""Modules that are given the Chromium that is found here."""
+"""Modules that get the path of the Chromium found here."""
 ASK_S = 30.0
-"""How long a Python may take to say its version."""
+"""Seconds that a Python may take to print its version."""
 
 
 class WorkerConfig(ForeignConfig):
     """An environment in a process and a Python of its own (docs/sandboxes.md)."""
 
     start_timeout_s: Positive = 120.0
-    """A process that takes longer to begin, or a task to come up, is given up."""
+    """Maximum seconds for the start of a process or of a task."""
     step_timeout_s: Positive = 60.0
     """Seconds for an action and its screen."""
     module: Annotated[str, Field(min_length=1)]
-    """`browsergym`, `gymnasium`, `cube`, or the path of a script of one's own."""
+    """`browsergym`, `gymnasium`, `cube`, or the path of your own script."""
     python: str = ""
     """The Python that has it; that of `flywheel environments add` if not set."""
     processes: Count = 2
-    """How many trajectories run at the same time, each in a process."""
+    """Trajectories that run at the same time, each in its own process."""
     spares: Whole = 0
-    """Processes that are kept warm to take the place of one that dies."""
+    """Processes that are kept warm to replace one that dies."""
     process_idle_s: Positive = 300.0
-    """A process in which nothing was leased for so long is ended until there is need of it again."""
+    """Seconds without a lease after which a process is ended until it is needed again."""
     variables: tuple[str, ...] = ()
     """Names of the environment variables that it is given, besides the usual ones."""
 
@@ -62,7 +62,8 @@ class WorkerConfig(ForeignConfig):
         return module
 
     def takes(self, template: str) -> frozenset[str]:
-        """Of gymnasium, whose environments take numbers: the keys, and `wait` where a number stands for it."""
+        """The action types of gymnasium tasks, whose environments take numbers: keys, and `wait` if a number is set for
+        it."""
         if self.actions or self.module != "gymnasium":
             return super().takes(template)
         return frozenset(("hotkey",) if self.fields_of(template).get("idle") is None else ("hotkey", "wait"))
@@ -80,7 +81,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """As the config says; an instruction names the keys that there are, as a game's does."""
+        """The tasks of the config; an instruction names its keys, as a game's does."""
         return {template: _naming(entry, self.config.keys_of(template)) for template, entry in super().entries.items()}
 
     @property
@@ -100,12 +101,12 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def spares(self) -> int:
-        """Processes kept warm."""
+        """Number of processes kept warm."""
         return self.config.spares
 
     @property
     def host_idle_s(self) -> float:
-        """As the config says."""
+        """Seconds from the config."""
         return self.config.process_idle_s
 
     @property
@@ -116,20 +117,20 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         return python_in(home() / "workers" / self.config.module)
 
     def host(self) -> Host:
-        """A process to be; raises FlywheelError where its Python or its script is not there."""
+        """A host whose process is not started yet; raises FlywheelError if its Python or its script does not exist."""
         self._require()
         return WorkerHost(f"the worker {self._module}", self.config, self._command, self._variables)
 
     def probes(self) -> Sequence[Probe]:
-        """Whether the Python has the module; for `doctor`, whether its tasks start, and look the same twice where they
-        are to."""
+        """Checks that the Python has the module; for `doctor`, that its tasks start, and look the same twice if
+        deterministic."""
         return (
             Probe(f"worker {self._module}", self._examined),
             Probe("worker starts", lambda: asyncio.run(self.starts()), required=False),
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """In a process of its own."""
+        """The first observation of a task, in a process of its own."""
         host = self.host()
         try:
             await host.revive()
@@ -155,7 +156,8 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
-        """What a worker is given of this process's environment, and where it finds what is here already."""
+        """The variables that a worker gets from this process's environment, and the paths of the browser and pages
+        installed here."""
         given = {name: os.environ[name] for name in (*PASSED, *self.config.variables) if name in os.environ}
         given["PYTHONPATH"] = str(FOREIGN)
         if self.config.module in WITH_BROWSER:
@@ -198,8 +200,8 @@ def _naming(entry: TaskEntry, keys: Sequence[str]) -> TaskEntry:
 
 
 def version_in(python: Path, package: str) -> str | None:
-    """The version of a package that a Python has, or its own where none is named; None where it has none, or is
-    none."""
+    """The version of a Python's package, or of the Python itself if none is named; None if it has none, or does not
+    run."""
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     asked = code if package else "import platform; print(platform.python_version())"
     try:

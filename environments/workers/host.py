@@ -1,4 +1,4 @@
-"""One worker's process that a sandbox at a time lives in, and the next one when it dies; and that sandbox."""
+"""Host one sandbox at a time in a worker process, and replace it when it dies."""
 
 import asyncio
 from collections.abc import Mapping
@@ -15,11 +15,11 @@ from schemas.action import Action, Hotkey, Press, Release
 from schemas.keyboard import usual
 
 ANSWERS_S = 10.0
-"""How long a process in which nothing goes on may take to say that it is there."""
+"""Seconds that an idle process may take to answer a check."""
 
 
 class WorkerSandbox(OpenEnvSandbox):
-    """One episode in a worker; keys go there by their usual names."""
+    """One episode in a worker; keys are sent by their usual names."""
 
     def _written(self, action: Action) -> dict[str, Any]:
         written = super()._written(action)
@@ -29,13 +29,13 @@ class WorkerSandbox(OpenEnvSandbox):
 
 
 class WorkerHost(Host):
-    """A process that is begun anew when it dies, or when an answer of it did not come in time.
+    """A process that is restarted when it dies, or when an answer is late.
 
     Args:
-        place: what it is called in messages.
+        place: its name in messages.
         config: how its environment is read and written, and how long its start may take.
         command: its Python and its script.
-        variables: its environment.
+        variables: its environment variables.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class WorkerHost(Host):
 
     @property
     def memory_mb(self) -> float | None:
-        """Of all its processes."""
+        """Memory of all its processes."""
         return memory_mb(self._process.pid) if self._process is not None else None
 
     async def healthy(self) -> bool:
@@ -68,7 +68,7 @@ class WorkerHost(Host):
         return True
 
     async def revive(self) -> bool:
-        """Launches a process where none runs."""
+        """Launches a process if none runs."""
         async with self._reviving:
             if self.alive:
                 return False

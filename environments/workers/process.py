@@ -1,7 +1,7 @@
-"""A worker from outside: a process in another Python that answers OpenEnv's messages on a socket of its own.
+"""Run a worker: a process in another Python that answers OpenEnv's messages on a socket of its own.
 
-What it prints is not what it answers, so a package that is talkative does no harm; the last of it is told where the
-process ends. Whatever it started ends with it (`environments.workers.watchdog`).
+Its output is separate from its answers, so a package that prints does no harm; the last lines are reported when the
+process ends. All processes that it started end with it (`environments.workers.watchdog`).
 """
 
 import asyncio
@@ -24,13 +24,14 @@ from schemas.failure import SandboxFailure
 
 PREFIX = "flywheel-worker-"
 END_S = 10.0
-"""How long the end of a process and of all that it started may take before it is killed outright."""
+"""Seconds that the end of a process and its descendants may take before they are killed outright."""
 HEAD = struct.Struct(">II")
-"""Before each message: its number, which the answer has as well, and how many bytes it has."""
+"""Header of each message: its number, which the answer repeats, and its size in bytes."""
 LEAVE_S = 1.0
-"""How long after its end of the socket a process may take to exit by itself, so that its exit status is its own."""
+"""Seconds that a process may take to exit by itself after its end of the socket, so that its own exit status is
+read."""
 SAID = 8
-"""Lines of what it printed that are kept."""
+"""Lines of its output that are kept."""
 
 
 class WorkerProcess(OpenEnvSession):
@@ -59,16 +60,16 @@ class WorkerProcess(OpenEnvSession):
     async def launch(
         cls, place: str, command: tuple[str, ...], variables: Mapping[str, str], limit_s: float
     ) -> "WorkerProcess":
-        """A worker that answers; where that is cancelled, nothing is left of it.
+        """Starts a worker and waits for its first answer; a cancelled start leaves no process behind.
 
         Args:
-            place: what it is called in messages.
+            place: its name in messages.
             command: its Python and its script; the socket's number is added.
-            variables: its environment.
-            limit_s: how long it may take to answer for the first time.
+            variables: its environment variables.
+            limit_s: limit of the first answer, in seconds.
 
         Raises:
-            SandboxFailure: it ended, or did not answer in time; says the last it printed.
+            SandboxFailure: it ended, or did not answer in time; with the last line of its output.
         """
         _sweep()
         folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
@@ -82,7 +83,7 @@ class WorkerProcess(OpenEnvSession):
             async with asyncio.timeout(limit_s):
                 await process.state()
         except BaseException as error:
-            await asyncio.wait((spawning,))  # what is half begun cannot be ended
+            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
             if process is not None:
                 await process.end()
             else:
@@ -99,7 +100,7 @@ class WorkerProcess(OpenEnvSession):
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs and can be asked."""
+        """Whether it runs and accepts requests."""
         return not self._ended and self._process.returncode is None
 
     @property
@@ -111,7 +112,7 @@ class WorkerProcess(OpenEnvSession):
         """Nothing to do: it runs."""
 
     async def close(self) -> None:
-        """Ends the episode, or the process where it is still busy with one."""
+        """Ends the episode, or the process if it is still busy with one."""
         if self._waits_for:
             self.drop()
         elif self.is_open:
@@ -124,7 +125,7 @@ class WorkerProcess(OpenEnvSession):
         _tell(self._process)
 
     async def end(self) -> None:
-        """Ends the process, and waits until nothing of it is left."""
+        """Ends the process, and waits until none of its descendants is left."""
         self.drop()
         self._writer.close()
         try:
@@ -134,7 +135,7 @@ class WorkerProcess(OpenEnvSession):
             shutil.rmtree(self._folder, ignore_errors=True)
 
     async def _call(self, kind: str, wanted: str, data: Fields | None) -> dict[str, object]:
-        async with self._turn:  # who looks whether it is well may be asking
+        async with self._turn:  # a health check may be using it
             return await super()._call(kind, wanted, data)
 
     async def _exchange(self, kind: str, message: str) -> tuple[bytes, bool]:
@@ -145,7 +146,7 @@ class WorkerProcess(OpenEnvSession):
             number, size = HEAD.unpack(await self._reader.readexactly(HEAD.size))
             if number != self._number or size > MOST_BYTES:
                 self.drop()
-                raise ServerLost(f"what {self.place} sends is no answer to {kind}")
+                raise ServerLost(f"{self.place} sent no valid answer to {kind}")
             return await self._reader.readexactly(size), True
         except (OSError, asyncio.IncompleteReadError) as error:
             raise ServerLost(f"{self.place} ended at {kind}{await self._last_words()}") from error
@@ -160,7 +161,8 @@ class WorkerProcess(OpenEnvSession):
             self._said.extend(text for line in lines[-SAID:] if (text := line[:400].decode(errors="replace").strip()))
 
     async def _last_words(self) -> str:
-        """How it exited, as far as it did so by itself, and the last it printed; nothing of it runs afterwards."""
+        """Describes its exit status, if it exited by itself, and its last output; all of its processes have ended
+        afterwards."""
         self._ended = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LEAVE_S)
@@ -189,7 +191,8 @@ async def _spawn(
 
 
 def _tell(process: asyncio.subprocess.Process) -> None:
-    """Tells a keeper to end; `send_signal` of the process would take its exit code from the loop that waits."""
+    """Asks the watchdog to end; the process's `send_signal` would take its exit code from the event loop that waits for
+    it."""
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
@@ -206,7 +209,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 def _sweep() -> None:
-    """Deletes the folders of workers whose keeper was killed before it could."""
+    """Deletes the folders of workers whose watchdog was killed before it could."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
         owner = leftover.name.removeprefix(PREFIX).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():

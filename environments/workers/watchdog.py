@@ -1,9 +1,9 @@
-"""Runs a worker and ends all that it started with it: `watchdog.py PARENT FOLDER PROGRAM ARGUMENT...`.
+"""Run a worker, and end all processes that it started with it: `watchdog.py PARENT FOLDER PROGRAM ARGUMENT...`.
 
-Browsers that a worker launches put themselves into sessions of their own and do not die with it. So whatever loses its
-parent below here becomes this process's own (prctl PR_SET_CHILD_SUBREAPER), and it ends when the worker does, when it
-is told to (SIGTERM), or when its parent dies, which the kernel tells it (PR_SET_PDEATHSIG). It then ends its children
-until there are none, deletes the folder, and exits as the worker did.
+Browsers that a worker launches put themselves into sessions of their own and do not die with it. So this process adopts
+every descendant whose parent ends (prctl PR_SET_CHILD_SUBREAPER). It ends when the worker does, when it gets SIGTERM,
+or when its parent dies, for which the kernel sends a signal (PR_SET_PDEATHSIG). It then ends its children until there
+are none, deletes the folder, and exits with the worker's status.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 def main(parent: int, folder: str, command: list[str]) -> int:
-    """Keeps `command`; returns how it exited, 128 and the signal's number where one ended it."""
+    """Runs `command`; returns its exit status, 128 and the signal's number if a signal ended it."""
     libc = ctypes.CDLL(None)
     signal.pthread_sigmask(signal.SIG_BLOCK, HEARD)
     if hasattr(libc, "prctl"):
@@ -51,7 +51,7 @@ def _become(libc: ctypes.CDLL, command: list[str]) -> None:
 
 
 def _exited(worker: int) -> int | None:
-    """How the worker exited; None while it runs. Others that ended are forgotten."""
+    """The worker's exit status; None while it runs. Other ended children are reaped."""
     with contextlib.suppress(ChildProcessError):
         while True:
             ended, status = os.waitpid(-1, os.WNOHANG)
@@ -64,7 +64,7 @@ def _exited(worker: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Ends children until there are none: of those that end, their own children come to be ours."""
+    """Ends children until there are none; the children of an ended one become this process's."""
     while True:
         for child in _children():
             with contextlib.suppress(ProcessLookupError):

@@ -138,5 +138,5 @@ def test_adding_that_is_ended_says_what_the_same_command_does(tmp_path: Path):
         assert adding.stdout is not None and adding.stdout.readline().startswith("a virtual environment")
         adding.terminate()
         _, error = adding.communicate(timeout=60)
-    ended = "flywheel: ended by SIGTERM; what was broken off is built anew by the same command."
+    ended = "flywheel: ended by SIGTERM; the same command repeats the interrupted build."
     assert adding.returncode == 128 + signal.SIGTERM and error.splitlines()[-1] == ended

@@ -1,4 +1,4 @@
-"""What `flywheel refilter` shows."""
+"""Show the changes of `flywheel refilter`."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 
 def refilter(config: Config, iterations: tuple[int, int] | None) -> "Changes":
-    """Runs the configured gates over stored trajectories; returns what changed."""
+    """Runs the configured gates over stored trajectories; returns the changes."""
     open_lake(config)
     return call("flows.refilter.refilter", config, iterations)
 
 
 def as_json(found: "Changes") -> dict[str, Any]:
-    """The same for programs."""
+    """The changes as JSON."""
     names = {"was": "from", "now": "to"}
     flips = [{names.get(key, key): value for key, value in asdict(one).items()} for one in found.flips]
     return {**asdict(found), "flips": flips}
 
 
 def show_changes(found: "Changes") -> None:
-    """The same for people."""
+    """Prints the changes."""
     console, gates = out(), found.gates
     console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
     table = Table(box=None, pad_edge=False, header_style="bold")

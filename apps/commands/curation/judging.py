@@ -1,4 +1,4 @@
-"""`flywheel judge`: stored trajectories judged again, and the difference as a report."""
+"""Implement `flywheel judge`: judge stored trajectories again, and report the differences."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -18,15 +18,15 @@ COUNTS = (
     "n", "true_positives", "false_positives", "false_negatives", "true_negatives", "precision", "recall", "f1", "kappa",
     "false_accept_rate",
 )  # fmt: skip
-"""Of a judge held against those who know, in `--json`."""
+"""Fields of a judge's comparison with verifiers and people, in `--json`."""
 
 
 def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> "Judged":
-    """Judges what the lake holds.
+    """Judges the trajectories of the lake.
 
     Args:
         config: the judge, if `version` names no other.
-        version: the name or version of the judge that is meant.
+        version: the name or version of the judge.
         iterations: first and end; all if not given.
 
     Raises:
@@ -48,7 +48,7 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
 
 
 def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "TrainedJudge":
-    """Trains a judge from what verifiers found in the lake; raises UsageError where there is too little."""
+    """Trains a judge from the verifiers' verdicts in the lake; raises UsageError if there are too few."""
     from tasks.judge_training import train_judge
     from tasks.running.boundary import alone
 
@@ -58,7 +58,7 @@ def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "
 
 
 def show_trained(made: "TrainedJudge") -> None:
-    """What was made, for people."""
+    """Prints the trained judge."""
     console = out()
     test = made.test
     names = ("f1", "precision", "recall", "false_accept_rate")

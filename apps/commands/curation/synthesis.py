@@ -1,4 +1,4 @@
-"""`flywheel tasks`: the tasks that there are, and making new ones."""
+"""Implement `flywheel tasks`: list the tasks, and make new ones."""
 
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +35,7 @@ def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: 
 def synthesize(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Make new tasks from those that there are; accepted ones are rolled out from the next iteration on."""
+    """Make new tasks from the existing ones; accepted ones are rolled out from the next iteration on."""
     iteration, found = _made(resolve(config, overrides), iteration_range(iterations))
     if as_json:
         print_json({"iteration": iteration, **asdict(found)})

@@ -1,4 +1,4 @@
-"""`flywheel think`: thoughts of stored steps, and what came of asking for them."""
+"""Implement `flywheel think`: thoughts of stored steps, and the results of requesting them."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def think_of_stored(config: Config, iterations: tuple[int, int] | None) -> "ThoughtReport":
-    """Thinks about what the lake holds; raises UsageError where nobody is to think, or about nothing."""
+    """Requests thoughts for stored steps; raises UsageError if no author is configured, or there are no steps."""
     from tasks.running.boundary import alone
     from tasks.think.think import think_again
 

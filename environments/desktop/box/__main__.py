@@ -1,9 +1,9 @@
-"""What runs inside of a desktop: it starts the X server and answers what is asked on its standard input.
+"""Serve a desktop from inside its sandbox: start the X server and answer requests on standard input.
 
-`python -m environments.desktop.box WIDTH HEIGHT HOME`. The first line are the files that are in the home before
-anything starts; the answer to it is a line with nothing in it, or an `error`. A question is a line of JSON with `id`,
-`ask` and what that takes; an answer is a line of JSON with the same `id`, followed by `bytes` bytes where it says so.
-When the input ends, so does everything that was started here. `execute` is answered while others are, all else in turn.
+`python -m environments.desktop.box WIDTH HEIGHT HOME`. The first line lists the files that the home holds before
+anything starts; the answer to it is an empty line, or an `error`. A request is a line of JSON with `id`, `ask` and its
+arguments; an answer is a line of JSON with the same `id`, followed by `bytes` bytes if it has that field. At the end of
+the input, all processes started here end. `execute` runs concurrently with other requests; all others run in turn.
 """
 
 import json
@@ -28,13 +28,13 @@ from environments.desktop.box.windows import Windows
 
 Answer = tuple[dict[str, Any], bytes]
 MOST_BYTES = 64 << 20
-"""Of a file that is read."""
+"""Maximum bytes of a file that is read."""
 POLL_S = 0.02
-"""Between two looks at whether a window is there."""
+"""Seconds between two checks for a window."""
 
 
 class DesktopServer:
-    """A desktop and what can be asked of it."""
+    """A desktop and the requests it answers."""
 
     def __init__(self, width: int, height: int, home: Path, output: BinaryIO) -> None:
         self._home, self._output, self._writing = home, output, threading.Lock()

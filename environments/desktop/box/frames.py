@@ -1,7 +1,7 @@
-"""What the X server shows, read from the file that it draws into, and as PNG.
+"""Read the X server's screen from the file that it draws into, and encode it as PNG.
 
-Xvfb keeps its screen in a memory-mapped file in the X window dump format (`-fbdir`), so a look at it is a copy of
-memory; the pointer is drawn into it as well, unlike in what `XGetImage` answers.
+Xvfb keeps its screen in a memory-mapped file in the X window dump format (`-fbdir`), so a capture is a copy of memory.
+The file includes the pointer, unlike the answer of `XGetImage`.
 """
 
 import mmap
@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 COLOUR_BYTES = 12
-"""Of one entry of the dump's colour table, which lies between its header and its pixels."""
+"""Bytes of one entry of the dump's colour table, which lies between its header and its pixels."""
 HOW = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
-"""A PNG is written: without filters, which on screens of programs cost four times the time and save nothing."""
+"""PNG options: no filters, which on screens of programs cost four times the time and save nothing."""
 
 
 class Frames:
@@ -34,7 +34,7 @@ class Frames:
         self._encoded: tuple[bytes, bytes] = (b"", b"")
 
     def grab(self) -> bytes:
-        """The pixels now: four bytes each, blue, green, red and one that says nothing, row by row."""
+        """The current pixels, row by row: four bytes each, blue, green, red and an unused one."""
         return self._map[self._at : self._at + self._line * self.height]
 
     def png(self, frame: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The files of a desktop's home: set out at the start, read by verifiers, fetched and brought by clients."""
+"""Write, read and list the files of a desktop's home, for its start, its verifiers and its clients."""
 
 import base64
 import os
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 MOST_FILES = 500
-"""Of a home that are read for a verifier."""
+"""Maximum files of a home that are read for a verifier."""
 MOST_BYTES = 4 << 20
-"""Of one file that are read for a verifier."""
+"""Maximum bytes of one file that is read for a verifier."""
 THEN = 1_700_000_000
-"""When the files of a start were last changed, in seconds since 1970: the same for every start."""
+"""Modification time of the initial files, in seconds since 1970: the same for every start."""
 
 
 def set_out(home: Path, files: Iterable[Mapping[str, Any]]) -> None:
@@ -28,8 +28,12 @@ def set_out(home: Path, files: Iterable[Mapping[str, Any]]) -> None:
 
 
 def tree(home: Path) -> list[dict[str, Any]]:
-    """Everything below a home but what is hidden: `path` (of a folder with a slash at the end), and of a file its
-    `content` in base64 and whether it is `executable`; a file that is too large has no content."""
+    """Lists everything below a home except hidden files.
+
+    Returns:
+        The `path` of each (a folder's ends with a slash); for a file also its `content` in base64 and whether it is
+        `executable`. A file that is too large has no content.
+    """
     found: list[dict[str, Any]] = []
     for folder, folders, files in os.walk(home):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
@@ -48,5 +52,5 @@ def _file(place: Path, home: Path) -> dict[str, Any]:
             one["content"] = base64.b64encode(place.read_bytes()).decode()
             one["executable"] = bool(place.stat().st_mode & 0o100)
     except OSError:
-        pass  # gone, or not to be read: it has no content then
+        pass  # it does not exist or cannot be read, so it has no content
     return one

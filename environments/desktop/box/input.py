@@ -1,7 +1,7 @@
-"""The keyboard and the pointer of an X display, as the server's own test extension (XTEST) moves them.
+"""Move the keyboard and the pointer of an X display, through the server's own test extension (XTEST).
 
-Text is typed key by key. A character that no key writes is put on a key that has nothing to do, so that it reaches
-whatever has the focus as a key press like any other: no clipboard is used, and terminals take it, too.
+Text is typed key by key. A character without a key is mapped to an unused key, so that it reaches the focused program
+as a key press like any other: no clipboard is used, and it works in terminals, too.
 """
 
 import time
@@ -20,9 +20,9 @@ APART_S = 0.3
 NEAR = 8
 """Pixels within which two clicks are at one place."""
 TAKEN_S = 0.25
-"""How long programs are given to read what was typed, before a key comes to write another character."""
+"""Seconds that programs get to read typed text before a key is remapped to another character."""
 RIGHT = 3
-"""The last button that is no wheel."""
+"""The last button that is no scroll wheel."""
 SHIFT = XK.XK_Shift_L
 
 
@@ -53,7 +53,7 @@ class Input:
         self._learn()
 
     def _learn(self) -> None:
-        """Which key writes what, alone or with shift."""
+        """Maps each character to its key, alone or with shift."""
         rows = self._display.get_keyboard_mapping(FIRST, LAST - FIRST + 1)
         for keycode, keysyms in enumerate(rows, FIRST):
             if not any(keysyms):
@@ -124,7 +124,7 @@ class Input:
             xtest.fake_input(self._display, X.KeyRelease, keycode)
 
     def _place(self, keysym: int) -> tuple[int, bool]:
-        """The key that writes a keysym, and whether with shift; one that nothing used, where there is none."""
+        """The key that writes a keysym, and whether with shift; an unused key is mapped to it if there is none."""
         if keysym in self._places:
             return self._places[keysym]
         if not self._spare:

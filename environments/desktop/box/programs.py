@@ -1,4 +1,4 @@
-"""The processes of a desktop: its X server, its window manager, and what is opened or executed in it."""
+"""Run the processes of a desktop: its X server, its window manager, and opened or executed programs."""
 
 import ctypes
 import os
@@ -18,23 +18,24 @@ PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOCAL, ANY = 256, 65535
 """Families of addresses in a file of X's cookies."""
 START_S = 15.0
-"""How long the X server and the window manager may take."""
+"""Seconds that the X server and the window manager may take to start."""
 MOST_OUTPUT = 1 << 20
-"""Bytes of what a command writes that are handed on."""
+"""Bytes of a command's output that are returned."""
 
 
 class NotStarted(Exception):
-    """A program did not start; says which, and what it wrote."""
+    """A program did not start; the message has its name and its output."""
 
 
 def adopt() -> None:
-    """Becomes the parent of whatever loses its own, so that nothing that is started here is out of sight."""
+    """Makes this process the parent of orphaned descendants, so that it can find every process that was started
+    here."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def end_all() -> None:
-    """Ends everything that was started here, and what that has started meanwhile."""
+    """Ends all processes started here, and their descendants."""
     while left := descendants(os.getpid()):
         for pid in left:
             try:
@@ -81,8 +82,8 @@ def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[byt
 
 
 def _allow(cookie: bytes, display: bytes = b"") -> None:
-    """Writes who may use the display into the file that the server and its clients read (Xau, X.Org): whoever has the
-    cookie, by this host's name or any. Some clients want the display's number, which is known only once it runs."""
+    """Writes the access file that the server and its clients read (Xau, X.Org): it admits each client with the cookie,
+    by this host's name or any. Some clients need the display's number, which is known only once it runs."""
     entries = [(LOCAL, os.uname().nodename.encode(), display), (ANY, b"", b"")]
     with open(os.environ["XAUTHORITY"], "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         for family, address, number in entries:
@@ -96,7 +97,7 @@ def _with_parent() -> None:
 
 
 def opened(command: Sequence[str] | str, cwd: Path) -> int:
-    """Starts a program that goes on by itself; its process id. A text is a line for the shell. Raises OSError."""
+    """Starts a program in the background and returns its process id. A text is a line for the shell. Raises OSError."""
     process = subprocess.Popen(
         _words(command), cwd=cwd, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -106,7 +107,7 @@ def opened(command: Sequence[str] | str, cwd: Path) -> int:
 
 
 def executed(command: Sequence[str] | str, cwd: Path, timeout_s: float) -> dict[str, Any]:
-    """Runs a command to its end. What it leaves running in the background is not waited for.
+    """Runs a command to its end, without waiting for its background processes.
 
     Returns:
         `stdout`, `stderr` (text) and `returncode`; or `timed_out`, and its process group is ended.

@@ -1,7 +1,7 @@
-"""When a desktop has come to rest: nothing of it computes, and two looks in a row show the same.
+"""Detect that a desktop has settled: none of its processes computes, and two frames in a row are equal.
 
-Looks alone would not tell: a program that has not yet been given the processor for what was clicked shows the same,
-too. Whoever waits for the processor is no less busy than who has it.
+Frames alone are not enough: a program that still waits for the processor after a click shows the same frame. So a
+process that waits for the processor counts as busy, too.
 """
 
 import os
@@ -11,7 +11,7 @@ from pathlib import Path
 from environments.desktop.box.frames import Frames
 
 APART_S = 0.008
-"""Between two looks."""
+"""Seconds between two checks."""
 BUSY = ("R", "D")
 """States of a process that runs, waits for a processor, or for a disk."""
 
@@ -38,7 +38,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def work(pid: int) -> tuple[bool, dict[int, str]]:
-    """Whether a process of these is busy now, and what each has computed so far."""
+    """Whether any descendant of `pid` is busy, and the processor time of each so far."""
     busy, spent = False, dict[int, str]()
     for one in descendants(pid):
         try:
@@ -51,7 +51,7 @@ def work(pid: int) -> tuple[bool, dict[int, str]]:
 
 
 def settled(frames: Frames, limit_s: float) -> bool:
-    """Waits until the desktop rests; False where it did not within the limit."""
+    """Waits until the desktop settles; False if it did not within the limit."""
     until = time.monotonic() + limit_s
     before: tuple[bytes, dict[int, str]] | None = None
     while True:

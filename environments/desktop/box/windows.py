@@ -1,4 +1,4 @@
-"""Windows and the clipboard of an X display, as its window manager and its programs tell of them (EWMH, ICCCM)."""
+"""Read the windows and the clipboard of an X display from its window manager and its programs (EWMH, ICCCM)."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +9,11 @@ from Xlib.error import XError
 from Xlib.protocol.event import ClientMessage
 
 ANSWER_S = 0.5
-"""How long the owner of the clipboard may take to hand it over."""
+"""Seconds that the owner of the clipboard may take to send its text."""
 PROBE_S = 0.5
-"""How long a window manager may take with a window of ours."""
+"""Seconds that a window manager may take to manage a window of ours."""
 FROM_PAGER = 2
-"""Who asks a window manager for something (EWMH): a pager, which is obeyed."""
+"""Source of requests to a window manager (EWMH): a pager, whose requests are obeyed."""
 
 
 class Windows:
@@ -29,8 +29,11 @@ class Windows:
         self._mine = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
 
     def managed(self) -> bool:
-        """Whether a window manager is there and takes on a window that is mapped. One that is mapped while it starts
-        may be lost to it: it says that it is there before it looks."""
+        """Whether a window manager runs and manages a newly mapped window.
+
+        A window that is mapped while the manager starts may be lost to it, since it announces itself before it scans
+        for windows.
+        """
         if not self._numbers(self._root, "_NET_SUPPORTING_WM_CHECK"):
             return False
         probe = self._root.create_window(0, 0, 1, 1, 0, X.CopyFromParent)
@@ -99,12 +102,12 @@ class Windows:
         self._display.sync()
 
     def pointer(self) -> tuple[int, int]:
-        """Where the pointer is."""
+        """Position of the pointer."""
         at = self._root.query_pointer()
         return at.root_x, at.root_y
 
     def clipboard(self) -> str:
-        """The text in the clipboard; empty where there is none, or its owner does not answer."""
+        """The text in the clipboard; empty if there is none, or its owner does not answer."""
         selection, target = self._atom("CLIPBOARD"), self._atom("UTF8_STRING")
         if self._display.get_selection_owner(selection) == X.NONE:
             return ""

@@ -1,4 +1,4 @@
-"""Tasks with a calculator, one of them with an editor as well."""
+"""Define tasks with a calculator, one of them with an editor as well."""
 
 import random
 from collections.abc import Mapping
@@ -12,8 +12,10 @@ CALCULATOR = (("galculator",),)
 
 
 def _numbers(chance: random.Random, *lengths: int) -> list[int]:
-    """Numbers in which no digit is there twice: the calculator takes a key no second time within a quarter of a second,
-    and an agent types at once what it types."""
+    """Draws numbers without repeated digits.
+
+    The calculator ignores the same key within a quarter of a second, and an agent types a text at once.
+    """
     digits = chance.sample("123456789", sum(lengths))
     return [int("".join(digits.pop() for _ in range(length))) for length in lengths]
 

@@ -1,4 +1,4 @@
-"""Tasks in a text editor."""
+"""Define tasks in a text editor."""
 
 import random
 from collections.abc import Mapping

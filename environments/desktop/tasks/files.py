@@ -1,4 +1,4 @@
-"""Tasks in a file manager."""
+"""Define tasks in a file manager."""
 
 import random
 from collections.abc import Mapping

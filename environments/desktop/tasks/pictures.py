@@ -1,4 +1,4 @@
-"""Tasks with an image viewer."""
+"""Define tasks with an image viewer."""
 
 import io
 import random
@@ -26,7 +26,7 @@ def png(picture: Image.Image) -> bytes:
 
 
 def _disc(colour: str) -> Image.Image:
-    """A disc of a colour on white, towards the upper left, with a bar below: no turn of it looks the same."""
+    """Draws a disc of a colour on white, towards the upper left, with a bar below, so that all rotations differ."""
     picture = Image.new("RGB", SIZE, "white")
     pen = ImageDraw.Draw(picture)
     pen.ellipse((20, 15, 110, 105), fill=COLOURS[colour])

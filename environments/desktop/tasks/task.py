@@ -1,4 +1,4 @@
-"""A task of the desktop: its entry in the catalog, and what a seed makes of it."""
+"""Define a desktop task: its entry in the catalog, and its variants by seed."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -16,12 +16,12 @@ class DesktopInstance:
     """A task with its seed."""
 
     words: tuple[object, ...]
-    """What the `{}` of its instruction stand for."""
+    """The values for the `{}` of its instruction."""
     goal: DesktopGoal
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """What is in the home at the start, by path; a folder ends with a slash."""
+    """Files in the home at the start, by path; a folder ends with a slash."""
     programs: tuple[Command, ...] = ()
-    """What is opened, one after another, each with a window of its own; `~/` begins what is in the home."""
+    """The programs that are opened in order, each with its own window; a path below the home begins with `~/`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,5 +61,5 @@ def lines(*texts: str) -> bytes:
 
 
 def in_home(argument: str, home: str = HOME) -> str:
-    """An argument of a command, with the home in place of `~`."""
+    """Replaces `~` by the home in an argument of a command."""
     return home + argument[1:] if argument.startswith("~/") or argument == "~" else argument

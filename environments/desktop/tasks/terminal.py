@@ -1,4 +1,4 @@
-"""Tasks in a terminal."""
+"""Define tasks in a terminal."""
 
 import random
 from collections.abc import Mapping

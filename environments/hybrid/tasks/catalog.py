@@ -1,4 +1,4 @@
-"""All hybrid tasks, by name."""
+"""List all hybrid tasks by name."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Files and folders: opened, removed, moved, copied, unpacked."""
+"""Define tasks with files and folders: open, remove, move, copy, unpack."""
 
 import gzip
 import io

@@ -1,5 +1,5 @@
-"""Small Python programs with a fault, to be mended so that their tests pass. The reward runs these tests, and asks
-the function for more cases than they show, in a jail of its own."""
+"""Define tasks that fix small Python programs so that their tests pass. The reward runs these tests, and calls the
+function on more cases than they have, in a sandbox of its own."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Spreadsheets as CSV: summed, filtered, sorted, grouped, joined."""
+"""Define tasks with spreadsheets as CSV: sum, filter, sort, group, join."""
 
 import random
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def _sum(chance: random.Random) -> HybridInstance:
 
 @template("mean", 'Write the mean of the column "price" of "{}", with two decimals, into "result.txt".', "medium", 8)
 def _mean(chance: random.Random) -> HybridInstance:
-    rows = _sales(chance, 7)  # no mean of seven lies halfway between two decimals, where there are two roundings
+    rows = _sales(chance, 7)  # a mean of seven is never halfway between two decimals, where two roundings are possible
     goal = HybridGoal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
     return _made((SALES,), goal, _awk('NR>1{s+=$5}END{printf "%.2f\\n",s/(NR-1)}', "result.txt"), rows)
 

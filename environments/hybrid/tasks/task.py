@@ -1,8 +1,9 @@
-"""What a hybrid task is: for a seed its words, its files and pages, what is to come of them, and a way that solves it.
+"""Define a hybrid task: for each seed the values of its instruction, its files and pages, its goal, and a script that
+solves it.
 
-`@template(...)` puts a function of chance into the catalog; a module of this folder is a family. What a task demands
-is data (`HybridGoal`), compared with what the sandbox holds (`environments.hybrid.snapshot`); its way (`script`) is
-what a scripted policy does, so that every task is known to be solvable.
+`@template(...)` adds a function of a random generator to the catalog; a module of this folder is a family. A goal is
+data (`HybridGoal`), compared with the state of the sandbox (`environments.hybrid.snapshot`). A scripted policy plays
+the script, so every task is known to be solvable.
 """
 
 import random
@@ -21,7 +22,7 @@ Level = Literal["easy", "medium", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class ClickOn:
-    """A click on what has this name on the screen."""
+    """A click on the element of this name."""
 
     name: str
 
@@ -31,8 +32,8 @@ Move = Action | ClickOn
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A program whose test is to pass and whose function is to answer right, in a fresh jail, with the Python files
-    that stand beside it now and with the test as it was at first."""
+    """A program whose test must pass and whose function must answer correctly. It runs in a fresh sandbox, with the
+    current Python files in its folder and the original test."""
 
     path: str
     function: str
@@ -44,26 +45,26 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class HybridGoal:
-    """What must hold, all of it. Files that were there at first and are not named stay as they were."""
+    """The conditions of a goal, all of which must hold. Initial files that it does not name must not change."""
 
     files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
-    """By path: bytes exactly, in a plain file; text, but for space at the ends of lines and of the file, and through
-    links within the jail's disks, too; None: nothing is there, neither a link nor what cannot be read,
-    and what was there stands nowhere else in `/work` either."""
+    """Contents by path. Bytes must match exactly, in a plain file. Text ignores space at the ends of lines and of the
+    file, and follows links within the sandbox's disks. None: the path must not exist, not even as a link or an
+    unreadable file, and its initial content must not be elsewhere in `/work`."""
     names: tuple[str, ...] = ()
-    """Those of `files` whose lines name files: `./` or `/work/` before a name makes no difference."""
+    """Paths of `files` whose lines are file names: `./` or `/work/` before a name makes no difference."""
     folders: tuple[str, ...] = ()
-    """Folders that are there."""
+    """Folders that must exist."""
     executable: tuple[str, ...] = ()
     """Files that may be run; no other file of the beginning may."""
     uploads: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
-    """By form, what was uploaded last; compared as `files` are."""
+    """The last upload by form; compared as `files` are."""
     page: str | None = None
-    """The page that is open."""
+    """The page that must be open."""
     opened: str | None = None
-    """The file that is open in the editor."""
+    """The file that must be open in the editor."""
     answer: str | None = None
-    """What `finished` says, but for case and space around it."""
+    """The answer of `finished`, ignoring case and surrounding space."""
     trials: tuple[Trial, ...] = ()
     free: tuple[str, ...] = ()
     """Files of the beginning that may change in any way."""
@@ -74,7 +75,7 @@ class HybridInstance:
     """A task with its seed."""
 
     words: tuple[object, ...]
-    """What stands for the `{}` of the instruction."""
+    """The values for the `{}` of the instruction."""
     goal: HybridGoal
     script: Sequence[Move]
     files: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])

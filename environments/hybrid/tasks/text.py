@@ -1,4 +1,4 @@
-"""Text files: counted, sorted, searched, replaced, rewritten."""
+"""Define tasks with text files: count, sort, search, replace, rewrite."""
 
 import random
 from collections import Counter
@@ -13,7 +13,7 @@ OUT = "result.txt"
 
 
 def _twice(chance: random.Random, low: int, high: int) -> tuple[str, str]:
-    """A word, and a text with a line in which it stands twice: whoever looks at lines only misses one of them."""
+    """A word, and a text with a line that contains it twice: a policy that counts lines misses one occurrence."""
     each = text(chance, low, high).splitlines()
     at = chance.randrange(len(each))
     word = chance.choice(each[at].split())

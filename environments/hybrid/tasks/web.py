@@ -1,4 +1,4 @@
-"""Local linked pages: found, read, and their files downloaded, worked on and uploaded again."""
+"""Define tasks with local linked pages: find and read them, and download, edit and upload their files."""
 
 import random
 
@@ -30,7 +30,7 @@ class _Shop:
         return sorted(name for name, its in self.by.items() if its == maker)
 
     def web(self, *more: Block) -> Web:
-        """Its pages; `more` stands on the first one."""
+        """Its pages; `more` is added to the first one."""
         links = [Link(name, name) for name in self.prices] + [Link(maker, maker) for maker in self.makers]
         self.chance.shuffle(links)
         pages = {HOME: HybridPage("Catalogue", (*links[:5], *more, *links[5:]))}

@@ -1,4 +1,4 @@
-"""What tasks are made of: words, names, tables; all of it from a seed's chance."""
+"""Draw the parts of tasks from a seed's random generator: words, names, tables."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -71,7 +71,7 @@ def text(chance: random.Random, low: int = 4, high: int = 9) -> str:
 
 
 def lines(each: Iterable[str]) -> str:
-    """These as lines of a text."""
+    """Joins lines to a text."""
     return "".join(f"{line}\n" for line in each)
 
 
@@ -81,7 +81,7 @@ def person(chance: random.Random) -> str:
 
 
 def limit(chance: random.Random, numbers: Iterable[int]) -> int:
-    """One of these numbers, with some below it and some above: what is above it is not what is not below it."""
+    """Draws one of these numbers, with some below it and some above, so that "above it" differs from "not below it"."""
     return chance.choice(sorted(set(numbers))[2:-2])
 
 

@@ -1,9 +1,9 @@
-"""A worker for BrowserGym and all that is registered with it, in a Python that has it (browsergym-core 0.14).
+"""Serve BrowserGym and all environments registered with it, in a Python that has it (browsergym-core 0.14).
 
-`reset` is sent `task` (`browsergym/miniwob.click-test`), `seed`, and whatever else `gymnasium.make` is to get. Actions
-go through BrowserGym's own action set, at pixels of the screenshot that it shows: MiniWoB's is drawn at one and a half
-times its page, and BrowserGym divides by that itself. Playwright, which it pins, takes the Chromium at
-`FLYWHEEL_BROWSER`, through a folder of links in which it looks for its own.
+The fields of `reset` are `task` (`browsergym/miniwob.click-test`), `seed`, and further arguments of `gymnasium.make`.
+Actions go through BrowserGym's own action set, at pixels of the screenshot that it shows: MiniWoB's is drawn at one and
+a half times its page, and BrowserGym divides by that itself. Playwright, which it pins, takes the Chromium at
+`FLYWHEEL_BROWSER`, through a folder of links where it expects its own.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false
@@ -61,7 +61,7 @@ class BrowserGym:
 
 
 def written(calls: Calls) -> str:
-    """Calls as BrowserGym reads them. Texts are Python literals: nothing that a model wrote is run."""
+    """The text of calls for BrowserGym. Texts are Python literals, so no code of a model is run."""
     return "\n".join(f"{name}({', '.join(f'{key}={one!r}' for key, one in given.items())})" for name, given in calls)
 
 

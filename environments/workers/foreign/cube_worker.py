@@ -1,10 +1,10 @@
-"""A worker for the tasks of a CUBE package (cube-standard 0.1.0rc10), in process, in a Python 3.12 that has both.
+"""Serve the tasks of a CUBE package (cube-standard 0.1.0rc10), in process, in a Python 3.12 that has both.
 
-`reset` is sent `cube` (the package's name, such as `miniwob-cube`), `task`, `seed`, and, if wanted, `benchmark` (fields
-of its BenchmarkConfig) and `tool` (its ToolConfig as CUBE serialises it, with `_type`; BrowserGym's functions for
-points and keys if the benchmark has none of its own). The benchmark is begun once for a process, on a port that is free
-where it takes one. An action is sent as what the task's own action set has for it: BrowserGym's functions, or those of
-CUBE's Playwright tool. At `finished` and `call_user` the task is evaluated, by CUBE's `final_step` where it has that.
+The fields of `reset` are `cube` (the package's name, such as `miniwob-cube`), `task`, `seed`, and optionally
+`benchmark` (fields of its BenchmarkConfig) and `tool` (its ToolConfig as CUBE serialises it, with `_type`; by default
+the benchmark's own, or else BrowserGym's functions for points and keys). The benchmark is started once for a process,
+on a free port if it takes one. An action is translated to the task's own action set: BrowserGym's functions, or those
+of CUBE's Playwright tool. At `finished` and `call_user` the task is evaluated, by CUBE's `final_step` if it has that.
 """
 
 # pyright: reportMissingImports=false
@@ -28,7 +28,7 @@ TOOL = {
 }
 FINAL = "final_step"
 FAILED = "Failed: "
-"""How BrowserGym's tool begins what it says of an action that came to nothing."""
+"""Prefix of BrowserGym's message about an action that had no effect."""
 
 
 class Cube:
@@ -44,7 +44,7 @@ class Cube:
         use_browser(os.environ.get("FLYWHEEL_BROWSER"))
 
     def reset(self, fields: dict[str, Any]) -> dict[str, Any]:
-        """Begins a task; raises ValueError for a package, a field or a task that there is not."""
+        """Begins a task; raises ValueError for an unknown package, field or task."""
         self.close()
         if unknown := sorted(set(fields) - set(FIELDS)):
             raise ValueError(f"`reset` has no {unknown[0]!r}: it has {', '.join(FIELDS)}")
@@ -101,12 +101,12 @@ class Cube:
         return calls
 
     def _shown(self, seen: Any, *what: Any, **metadata: Any) -> dict[str, Any]:
-        """The last picture of an observation; the one before where it has none."""
+        """The answer with the last picture of an observation, or the previous one if it has none."""
         pictures = [one.data for one in seen.contents if isinstance(one, ImageContent)]
         if pictures:
             stream = io.BytesIO()
             last = pictures[-1] if pictures[-1].mode in _PNG_MODES else pictures[-1].convert("RGB")
-            last.save(stream, "png")  # what is transparent is laid on white where every picture enters
+            last.save(stream, "png")  # transparent pixels are laid on white later, where every picture enters
             self._picture, self._size = stream.getvalue(), pictures[-1].size
         return shown(self._picture, self._instruction, *what, **metadata)
 
@@ -133,7 +133,7 @@ _PLAYWRIGHT: dict[str, Callable[[dict[str, Any], int, int], Call]] = {
 
 
 def _begun(name: str, fields: dict[str, Any], tool: dict[str, Any] | None) -> Any:
-    """A package's benchmark, set up; raises ValueError where there is none of that name, or it has no such field."""
+    """Sets up a package's benchmark; raises ValueError for an unknown name or field."""
     kind, problem = find_benchmark_class(name)
     if kind is None:
         raise ValueError(problem)

@@ -1,4 +1,4 @@
-"""What workers share whose actions are BrowserGym's: our actions as its calls, and the Chromium that Playwright takes.
+"""Share code of workers with BrowserGym's actions: our actions as its calls, and the Chromium for Playwright.
 
 It needs the standard library and, where a browser is named, Playwright.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from flywheel_worker import Refused
 
 WHEEL_PIXELS, DRAG_MOVES, LONG_MS, WAIT_MS = 265, 4, 1000, 1000
-"""As in the project's own browsers: five notches of 53 pixels of the page, four moves."""
+"""The values of the project's own browsers: five notches of 53 pixels of the page, four moves."""
 AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 KEYS = {
     "enter": "Enter", "tab": "Tab", "space": "Space", "escape": "Escape", "backspace": "Backspace", "delete": "Delete",
@@ -28,15 +28,16 @@ KEYS = {
     "add": "NumpadAdd", "subtract": "NumpadSubtract", "divide": "NumpadDivide", "numpadenter": "NumpadEnter",
     "decimal": ".", **{f"num{n}": str(n) for n in range(10)},
 }  # fmt: skip
-"""Playwright's names, by the usual ones; its number pad is that of a keyboard without NumLock, which writes nothing."""
+"""Playwright's key names, by ours; its number pad acts as without NumLock and writes nothing."""
 SHIFTED = dict(zip("`1234567890-=[]\\;',./", '~!@#$%^&*()_+{}|:"<>?', strict=True))
-"""What a key writes with shift, which Playwright has to be told."""
+"""The character of each key with shift, which Playwright has to be given."""
 Calls = list[tuple[str, dict[str, Any]]]
 Place = Callable[[str], dict[str, float]]
 
 
 def calls_of(action: dict[str, Any], width: int, height: int, zoom: float = 1.0) -> Calls:
-    """An action as calls of BrowserGym's functions with their arguments; raises Refused for one that it has not.
+    """Translates an action to calls of BrowserGym's functions with their arguments; raises Refused for an unsupported
+    one.
 
     Args:
         action: one of ours.
@@ -83,7 +84,7 @@ def key_named(name: str) -> str:
 
 
 def use_browser(path: str | None) -> None:
-    """Has Playwright take this Chromium where it looks for its own; its own where none is named."""
+    """Makes Playwright use this Chromium in place of its own; its own if none is named."""
     found = importlib.util.find_spec("playwright")
     if not path or os.environ.get("PLAYWRIGHT_BROWSERS_PATH") or found is None or found.origin is None:
         return

@@ -1,4 +1,4 @@
-"""What a worker is made of, in another environment's own Python: it answers OpenEnv's messages, one after the other.
+"""Implement a worker in another environment's own Python: it answers OpenEnv's messages, one after the other.
 
 It needs Python 3.10 and its standard library, and nothing of flywheel. A worker is a script that ends with
 `serve(MyWorker)`; flywheel starts it with the number of a socket as its argument, and ends it. `MyWorker` has
@@ -8,8 +8,8 @@ It needs Python 3.10 and its standard library, and nothing of flywheel. A worker
                     and keys by their usual names in small letters (enter, arrowleft, ctrl)
     close()         ends the episode; may be called again
 
-where the first two return what `shown` makes. `finished` and `call_user` are steps as well. An exception ends the
-process and is blamed on the environment; `Refused` is not, but on whoever acted.
+where the first two return the result of `shown`. `finished` and `call_user` are steps as well. An exception ends the
+process and counts as a failure of the environment; `Refused` counts as a failure of the policy.
 """
 
 import base64
@@ -24,25 +24,26 @@ from collections.abc import Callable
 from typing import Any
 
 HEAD = struct.Struct(">II")
-"""Before each message: its number, which the answer has as well, and how many bytes it has."""
+"""Header of each message: its number, which the answer repeats, and its size in bytes."""
 SOFT, HARD = "VALIDATION_ERROR", "SESSION_ERROR"
 
 
 class Refused(Exception):
-    """Raised by `step`, before anything was done, for an action that the environment does not have."""
+    """Raised by `step`, before any effect, for an action that the environment does not have."""
 
 
 def shown(
     picture: Any, instruction: str = "", reward: float | None = None, done: bool = False, **metadata: Any
 ) -> dict[str, Any]:
-    """What an episode has come to.
+    """Builds the answer of a step or reset.
 
     Args:
         picture: bytes of a PNG or JPEG, or an array (height, width, 3) of uint8.
-        instruction: what is to be done; empty where the config's own holds.
+        instruction: the task's instruction; empty if the config's own holds.
         reward: of this step.
         done: whether the episode is over.
-        metadata: `truncated` (true: `done` is a limit and no verdict), `action_error` (why the action came to nothing).
+        metadata: `truncated` (true: `done` is a limit and no verdict), `action_error` (the reason that the action had
+            no effect).
     """
     content = picture if isinstance(picture, bytes) else png(picture)
     observation = {"screenshot": base64.b64encode(content).decode("ascii"), "instruction": instruction}
@@ -102,7 +103,7 @@ def _error(code: str, message: str) -> dict[str, Any]:
 
 
 def _read(stream: Any) -> "tuple[int, dict[str, Any]] | None":
-    """The number of a message, and the message; None where there is no more."""
+    """The number of a message, and the message; None at the end of the stream."""
     header = stream.read(HEAD.size)
     if len(header) < HEAD.size:
         return None

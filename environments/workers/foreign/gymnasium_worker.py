@@ -1,9 +1,9 @@
-"""A worker for environments of gymnasium that can be seen, in a Python that has them.
+"""Serve gymnasium environments with a screen, in a Python that has them.
 
-`reset` is sent `env` (`CartPole-v1`, or `package:Name-v0`), `seed`, `keys` (which number of a Discrete action space
-each key is), and, if wanted, `idle` (the action that `wait` is), `repeat` (how many steps one action is) and
-`options` (what else `gymnasium.make` gets). The screen is what the environment draws (`rgb_array`), or its observation
-where that is a picture. Rewards are each step's: `rewards = "summed"` makes a return of them.
+The fields of `reset` are `env` (`CartPole-v1`, or `package:Name-v0`), `seed`, `keys` (the number in a Discrete action
+space for each key), and optionally `idle` (the action of `wait`), `repeat` (steps of one action) and `options` (further
+arguments of `gymnasium.make`). The screen is the environment's `rgb_array`, or its observation if that is a picture.
+Rewards are each step's: `rewards = "summed"` makes a return of them.
 """
 
 # pyright: reportMissingImports=false
@@ -46,7 +46,7 @@ class Gymnasium:
         return shown(self._picture())
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
-        """Performs what the key stands for, `repeat` times or until the episode ends."""
+        """Performs the key's action, `repeat` times or until the episode ends."""
         if action["type"] in ("finished", "call_user"):
             return shown(self._picture())
         number, reward, terminated, truncated = self._numbered(action), 0.0, False, False

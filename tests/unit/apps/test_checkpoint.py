@@ -53,7 +53,7 @@ def test_verify_fails_with_the_damaged_files_name(flywheel: Call, place: Path):
     code, out, _ = flywheel("verify", place, "--json")
     assert code == 1 and json.loads(out)["damaged"] == {shard.name: ["adam.step", "model.w"]}
     code, out, _ = flywheel("verify", place)
-    assert code == 1 and f"{shard.name} is not what was saved" in out
+    assert code == 1 and f"{shard.name} differs from the saved data" in out
     shard.unlink()
     code, _, err = flywheel("verify", place)
     assert code == 1 and f"{shard} is missing" in err and err.count("\n") == 1

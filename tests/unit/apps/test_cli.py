@@ -185,7 +185,7 @@ def test_an_unexpected_exception_keeps_its_traceback_once_and_says_what_is_kept(
     code, out, err = flywheel("status", "--config", place.file)
     assert (code, out) == (1, "") and err.count("Traceback") == 1
     *_, error, last = err.splitlines()
-    assert error == "RuntimeError: nobody expected this" and last.startswith("flywheel: nobody foresaw this")
+    assert error == "RuntimeError: nobody expected this" and last.startswith("flywheel: internal error")
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_an_export_says_of_which_routes_it_is_and_warns_where_failures_would_be_
     said = capsys.readouterr()
     assert "none " in said.out and "sft " in said.out and "`--route sft`" in said.err
     assert said.err.splitlines()[1:] == [
-        "flywheel: nobody knows the text of 1 picture, exported as is; annotate.reader=rapidocr reads it."
+        "flywheel: no text is known for 1 picture, exported as is; annotate.reader=rapidocr reads it."
     ]
     export("trl", tmp_path / "accepted", config=place.file, route="sft")
     assert "route" not in capsys.readouterr().err

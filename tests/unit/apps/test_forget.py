@@ -191,7 +191,7 @@ def test_an_id_that_is_none_is_refused_and_nothing_is_removed(own: Place) -> Non
     before = own.lake.versions()
     with pytest.raises(UsageError, match="no trajectory `nobody`"):
         forget_trajectories(own.lake, [used_one(own.lake), "nobody"], "")
-    with pytest.raises(UsageError, match=f"is named whole: {used_one(own.lake)}"):
+    with pytest.raises(UsageError, match=f"use a full id: {used_one(own.lake)}"):
         forget_trajectories(own.lake, [used_one(own.lake)[:8]], "")
     assert own.lake.versions() == before
 

@@ -50,7 +50,7 @@ def test_a_pause_without_a_reason_is_refused_and_a_broken_one_can_be_ended(own: 
 
 def test_status_says_what_happens_now(own: Place, capsys: pytest.CaptureFixture[str], flywheel: Call) -> None:
     show_status(own.lake)
-    assert "nobody turns it now" in capsys.readouterr().out
+    assert "no iteration is running" in capsys.readouterr().out
     with iteration_lock(own.lake):
         show_status(own.lake)
     out = capsys.readouterr().out

@@ -42,7 +42,7 @@ def test_a_session_that_nobody_decides_in_ends_is_stored_and_gives_its_sandbox_b
     client: TestClient, fresh: Place
 ) -> None:
     first = state(client, begin(client), "ended")
-    assert first["result"]["failure_reason"] == "nobody decided for 0.5 s"
+    assert first["result"]["failure_reason"] == "no decision within 0.5 s"
     again = state(client, begin(client), "asking")
     assert again["screen"]["width"] == 160 and again["proposal"]["action"]
     row = fresh.lake.read("trajectories", where={"trajectory_id": first["trajectory"]}).to_pylist()[0]

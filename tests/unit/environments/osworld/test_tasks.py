@@ -217,8 +217,8 @@ def well(path: str) -> tuple[int, bytes]:
     ("path", "answer", "reason"),
     [
         ("/execute", (500, b"oh"), "answers 500: oh"),
-        ("/execute", (200, b"no json"), "no JSON"),
-        ("/execute", (200, b'{"status": "error"}'), "says no output"),
+        ("/execute", (200, b"no json"), "not answer with JSON"),
+        ("/execute", (200, b'{"status": "error"}'), "returns no output"),
         ("/screenshot", (200, b"no picture"), "is no picture"),
         ("/screenshot", (200, PNG[:-8]), "cut short"),
     ],

@@ -99,8 +99,8 @@ ENDS = {
     "die": "the worker foreign_worker ended at step with exit status 3: a last word",
     "kill": "the worker foreign_worker ended at step by signal 9: it printed nothing",
     "hang": "no answer to type within 3 s",
-    "garble": "what the worker foreign_worker sends is no answer to step",
-    "flood": "what the worker foreign_worker sends is no answer to step",
+    "garble": "the worker foreign_worker sent no valid answer to step",
+    "flood": "the worker foreign_worker sent no valid answer to step",
     "fail": "the worker foreign_worker refuses type: ValueError: the world is odd (SESSION_ERROR)",
     "draw": "refuses type: TypeError: a picture is (height, width, 3) of uint8, and this is (3, 4) of float64",
 }
