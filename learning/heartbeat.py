@@ -1,8 +1,8 @@
 """Heartbeats of a rank: they show that it is alive and how far it is, and end it when its start is over.
 
 A rank that is stopped, or whose machine is gone, sends no more heartbeats; a rank that hangs in a collective sends them
-but takes no step. The starter can distinguish both from working ranks. At every heartbeat a rank checks whether its start is
-over: an unreachable machine then ends its ranks by itself, and two trainings never write to one place.
+but takes no step. The starter can distinguish both from working ranks. At every heartbeat a rank checks whether its
+start is over: an unreachable machine then ends its ranks by itself, and two trainings never write to one place.
 """
 
 import os
