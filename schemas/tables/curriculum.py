@@ -25,7 +25,7 @@ class CurriculumChoice(Row):
 
     @property
     def trajectories(self) -> dict[str, int]:
-        """How many, by who acts."""
+        """Counts the trajectories by actor."""
         return {
             "explorer": self.explorer_trajectories,
             "policy": self.policy_trajectories,

@@ -20,9 +20,9 @@ class Evaluation(Row):
     n_steps: Int32
     failure_boundary: Boundary | None
     unparsable: Flag | None = None
-    """Whether its last reply held no action; null where nobody noted it."""
+    """Whether its last reply held no action; null if not recorded."""
     think_ms: Float32 | None = None
-    """From a screen to the reply, in the mean over its steps."""
+    """Mean milliseconds from a screen to the reply, over its steps."""
     final_phash: Text | None = None
     """Difference hash of the last screen, of tasks that are never collected (`curation/pictures.py`)."""
 

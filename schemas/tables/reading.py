@@ -1,15 +1,15 @@
-"""A reading: what a reader saw on a screenshot whose environment lists no elements; no picture is read twice."""
+"""A reading: elements that a reader found on a screenshot without listed ones; no picture is read twice."""
 
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, matches, not_null, unique
 
 
 class ScreenReading(Row):
-    """What one reader, at one version, found on one screenshot."""
+    """Elements that one reader, at one version, found on one screenshot."""
 
     sha256: Text
     """Of the screenshot."""
     reader: Text
-    """Its name and version: another one reads the picture again."""
+    """Name and version of the reader; another one reads the picture again."""
     iteration: Int32
     """The iteration for which it was read."""
     elements: Text
