@@ -114,7 +114,7 @@ def _take_up(model: Any, parent: Path) -> None:
 
 def _lora(manifest: Manifest, where: str) -> LoraConfig:
     if "lora" not in manifest.extra:
-        raise CheckpointError(f"{where} does not say how its adapters are scaled.", "Go on with its training instead.")
+        raise CheckpointError(f"{where} has no scale of its adapters.", "Go on with its training instead.")
     return LoraConfig.model_validate(manifest.extra["lora"])
 
 

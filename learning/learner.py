@@ -57,7 +57,7 @@ class Learner:
         method = method_of(job.train)
         if job.stream is not None and not method.streams:
             raise UsageError(
-                f"`train.stream.on`: {job.train.method} cannot train on what comes while it trains.", "Set it to false."
+                f"`train.stream.on`: {job.train.method} cannot train on a stream of samples.", "Set it to false."
             )
         self._job = job
         self.engine = engine or engine_of(job, rank, world)

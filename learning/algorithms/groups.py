@@ -258,7 +258,7 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
         if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
                 f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
-                "Group methods train on what a model with log probabilities chose.",
+                "Group methods train on steps of a model with log probabilities.",
             )
         tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))

@@ -124,7 +124,7 @@ def _checked(
     part = memory[low : low + block.size]
     if zlib.crc32(part.numpy().data) != block.sum:
         where = f"{store.path(folder)}/{block.piece.file}"
-        problem = f"{where}: `{block.piece.tensor}` is not what was saved (bytes {block.start} and on)."
+        problem = f"{where}: `{block.piece.tensor}` differs from the saved data (bytes {block.start} and on)."
         raise DamagedError(problem, "Restore the file, or load another step.")
     return part.view(dtypes[block.piece.tensor])
 

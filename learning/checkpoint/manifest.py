@@ -248,7 +248,7 @@ def _opened(data: bytes, where: str) -> Manifest:
     seal = _SEAL.search(data)
     body = data[: seal.start()] + b"}" if seal else data
     if seal and hashlib.sha256(body).hexdigest().encode() != seal[1]:
-        raise DamagedError(f"{where} is not what was saved (sha256).", _RESTORE)
+        raise DamagedError(f"{where} differs from the saved file (sha256).", _RESTORE)
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
@@ -272,7 +272,7 @@ def _check_whole(manifest: Manifest, where: str) -> None:
         held[piece.tensor] += math.prod(piece.sizes)
     for name, entry in manifest.tensors.items():
         if held[name] != math.prod(entry.shape):
-            problem = f"{where} says where {held[name]} of the {math.prod(entry.shape)} numbers of `{name}` are."
+            problem = f"{where} locates {held[name]} of the {math.prod(entry.shape)} numbers of `{name}`."
             raise DamagedError(problem, _RESTORE)
 
 

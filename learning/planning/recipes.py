@@ -134,7 +134,7 @@ def suggestions(
             break
     others: dict[str, tuple[Network, MemoryRecipe]] = {}
     if not asked.rank:
-        others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
+        others[f"--lora: adapters of rank {rank} on bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
         if not asked.freeze_vision:
             others["train.memory.freeze_vision=true"] = (network, replace(asked, freeze_vision=True, frozen=2))
     found += _fitting(others, gpus, cap)
@@ -142,7 +142,7 @@ def suggestions(
         one.change.startswith("--lora") for one in found
     ):  # else it rounds more
         four = replace(asked, rank=asked.rank or rank, frozen=2, four_bits=True)
-        change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters beside 4 bits"
+        change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters on 4-bit weights"
         found += _fitting({change: (adapted, four)}, gpus, cap)
     return found
 
@@ -217,7 +217,7 @@ def _variants(
     size = asked.logits_chunk or CHUNK
     chunk = {f"train.memory.logits_chunk={size}": "all at once did not fit; costs one more product with the head"}
     again = {"train.activation_checkpointing=true": "those of all blocks did not fit; costs one more forward pass"}
-    host = {"train.memory.offload=true": "weights, gradients and moments do not fit beside what a step needs"}
+    host = {"train.memory.offload=true": "weights, gradients and moments do not fit next to the buffers of a step"}
     yield at(caps[0]), {}
     yield at(caps[0], logits_chunk=size), chunk
     for cap in caps:

@@ -36,7 +36,7 @@ def network_of(model: Any) -> Network:
             mergers=1 + len(getattr(vision, "deepstack_visual_indexes", None) or ()),
         )
     except AttributeError as error:
-        raise CheckpointError(f"config.json: {error}.", "What this model takes is not known.") from error
+        raise CheckpointError(f"config.json: {error}.", "The memory of this model is unknown.") from error
 
 
 def _language(text: Any, layers: Sequence[nn.Module]) -> Stack:

@@ -160,7 +160,7 @@ class Chats:
             return [self._screenshots.size(digest) for digest in shown(document, self._history_images)]
         except KeyError as error:
             raise FlywheelError(
-                f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
+                f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots too."
             ) from error
 
     def _written(self, reply: str) -> list[int]:

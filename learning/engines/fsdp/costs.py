@@ -102,7 +102,7 @@ def shape_of(model: Any) -> Shape:
         depth = getattr(vision, "depth", None) or vision.num_hidden_layers
         seen = vision.hidden_size
     except AttributeError as error:
-        raise CheckpointError(f"config.json: {error}.", "The trainer cannot tell what this model costs.") from error
+        raise CheckpointError(f"config.json: {error}.", "The trainer cannot compute the cost of this model.") from error
     head = getattr(text, "head_dim", None) or width // heads
     experts = getattr(text, "num_experts", 0) or 0
     share = text.num_experts_per_tok / experts if experts else 1.0

@@ -100,9 +100,7 @@ class FsdpEngine(Engine):
         if not fill_from(self._model, job.parent) and rank == 0:
             send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
         if job.train.memory.frozen == "nf4" and (job.parent / TRAINING).is_dir() and rank == 0:
-            send(
-                warning=f"{job.parent}: what a training made is rounded to 4 bits again, and smaller changes are lost."
-            )
+            send(warning=f"{job.parent}: trained weights are rounded to 4 bits again, and smaller changes are lost.")
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
