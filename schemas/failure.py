@@ -100,7 +100,7 @@ def of_the_disk(error: OSError) -> FlywheelError | None:
     """Converts an error of the file system that a user can fix; None for any other."""
     place = error.filename or "a file"
     if error.errno in FULL:
-        return FlywheelError(f"No space is left for {place}.", "Free some space and go on; what was committed is safe.")
+        return FlywheelError(f"No space is left for {place}.", "Free some space and go on; committed data is safe.")
     if error.errno in LOCKED:
         return FlywheelError(f"{place} cannot be written or read: {error.strerror}.", "Check its rights.")
     return None

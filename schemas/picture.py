@@ -164,7 +164,7 @@ def _rgb(image: "Image.Image") -> "Image.Image":
     from PIL import Image
 
     if image.mode == "F" or (image.mode == "I" and not _fits(image)):
-        raise ValueError(f"pixels of mode {image.mode} say no brightness; save the picture with 8 bits a channel")
+        raise ValueError(f"pixels of mode {image.mode} define no brightness; save the picture with 8 bits a channel")
     if image.mode in _DEEP:  # the upper 8 of 16 bits, as Pillow reads RGB of 16 bits
         wide = image if image.mode == "I;16" else image.convert("I").convert("I;16")
         image = Image.frombytes("L", image.size, wide.tobytes()[1::2])

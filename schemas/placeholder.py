@@ -65,9 +65,7 @@ def _replaced(text: str, fill: Callable[[str], str]) -> str:
         if found[0] in ("{{", "}}"):
             return found[0][0]
         if found[1] is None:
-            raise NotFilled(
-                f"a single {found[0]} in {text[:60]!r} stands for nothing; write {found[0] * 2} for the sign"
-            )
+            raise NotFilled(f"a single {found[0]} in {text[:60]!r} has no meaning; write {found[0] * 2} for the sign")
         return fill(found[1])
 
     return _BRACES.sub(of, text)

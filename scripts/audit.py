@@ -108,7 +108,7 @@ def looked_at(report: dict[str, Any], pins: dict[str, str]) -> tuple[int, list[s
         for flaw in one["vulns"]
     ]
     left = [name for name in pins if "vulns" not in about.get(name, {})]
-    reason = about.get(left[0], {}).get("skip_reason", f"it says nothing about {left[0]}") if left else ""
+    reason = about.get(left[0], {}).get("skip_reason", f"it does not list {left[0]}") if left else ""
     return len({normal(one["name"]) for one in looked_up} & pins.keys()), found, reason
 
 

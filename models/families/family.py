@@ -108,7 +108,7 @@ class ModelFamily:
         if self.counts == "pixels" and limits is None:
             raise UsageError(
                 "`policy.family` writes pixels of the picture that the checkpoint is shown, and its image processor "
-                "does not say how large it makes that (patch_size, merge_size and an area in size.shortest_edge and "
+                "has no size of that picture (patch_size, merge_size and an area in size.shortest_edge and "
                 "size.longest_edge).",
                 "Name a family that writes thousandths, or a checkpoint with such a processor.",
             )

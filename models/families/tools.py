@@ -189,7 +189,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         return [_drag(_there(at, name), to)], to
     if name in ("left_click_drag", "drag"):
         if cursor is None:
-            raise ValueError(f"{name} begins at the cursor, and no mouse_move says where that is")
+            raise ValueError(f"{name} begins at the cursor, and no mouse_move gives its place")
         return [_drag(cursor, _there(at, name))], at
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)

@@ -82,7 +82,7 @@ class Control:
                 f"`policy.server`: {about}.", "Set policy.server.key_variable to the key of its administrator."
             )
         if not answer.is_success:
-            raise FlywheelError(f"`policy.server`: {about}.", "Its log says more.")
+            raise FlywheelError(f"`policy.server`: {about}.", "See the server's log.")
         try:
             return answer.json() if answer.content else None
         except ValueError:
@@ -102,7 +102,7 @@ class Updater(ABC):
     """Whether it can free its GPU and stay."""
     fields: ClassVar[Mapping[str, Any]] = {}
     """Fields of each request that make the answer name its tokens and weights."""
-    hint: ClassVar[str] = "Serve the policy with log probabilities of what it samples from."
+    hint: ClassVar[str] = "Serve the policy with log probabilities of its sampling distribution."
     """Setting that makes its log probabilities those of sampling."""
 
     def __init__(self, control: Control) -> None:

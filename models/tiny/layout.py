@@ -136,6 +136,6 @@ def check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: "dict[str, 
             )
         if tuple(state[name].shape) != shape:
             raise CheckpointError(
-                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json says {shape}.",
+                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json has {shape}.",
                 "The checkpoint is broken or of another shape.",
             )

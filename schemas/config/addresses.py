@@ -36,7 +36,7 @@ def refuse_credentials(config: BaseModel) -> None:
         key = f"{section}.{name}" if section else name
         if (found := _credentials(name, text)) is not None:
             raise UsageError(
-                f"`{key}`: {found} stands in the address, and the config is kept with every policy and printed.",
+                f"`{key}`: the address holds {found}, and the config is kept with every policy and printed.",
                 f"Take it out, and set {variable} in the environment." if variable else "Take it out.",
             )
 

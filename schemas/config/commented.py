@@ -24,7 +24,7 @@ def commented(config: Config) -> str:
     A line that begins with `#` and no space is a key at its default: without the `#` it has no effect until its value
     is changed.
     """
-    head = "# A key that begins with # is at its default; without the # it says the same, until its value is changed."
+    head = "# A key that begins with # is at its default; without the # it has no effect until its value is changed."
     return "\n".join([head, *_section("", config)]) + "\n"
 
 

@@ -121,7 +121,7 @@ class CurriculumConfig(Section):
     """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none adds
     information."""
     shown_rate: Positive = 0.3
-    """A task that has to be shown weighs 1 where the explorer or the relay succeeds in this share of the trajectories,
+    """A task that has to be shown weighs 1 where the explorer succeeds in this share of the trajectories,
     and more the rarer that is, so that a success costs every task about as much. The explorer's mean over the default
     suite is 0.33."""
     hopeless_share: Share = 0.25
@@ -408,7 +408,7 @@ class Config(Section):
     def _streams_here(self) -> "Config":
         if self.cluster.kind != "local" and self.train.stream.on:
             raise UsageError(
-                "`cluster.kind`: streamed training rolls out beside its trainer, on one machine.",
+                "`cluster.kind`: streamed training and its rollouts run on one machine.",
                 "Set `train.stream.on=false`, or `cluster.kind=local`.",
             )
         return self

@@ -71,10 +71,12 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _samples_from_all(self) -> "ServerConfig":
         if "generation_config" in self.extra:
-            raise ValueError("policy.server.extra has generation_config: every request says how it samples; remove it")
+            raise ValueError(
+                "policy.server.extra has generation_config: every request sets its own sampling; remove it"
+            )
         if self.logprobs and (cut := sorted(SAMPLING & self.extra.keys())):
             raise ValueError(
-                f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from all that the model may say; "
+                f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from the whole distribution; "
                 "remove it"
             )
         return self

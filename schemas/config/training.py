@@ -339,7 +339,7 @@ class TrainConfig(StepSection):
         if self.launch == "torchrun" and not machines.hosts:
             raise ValueError("launch is torchrun: name the machines in machines.hosts")
         if self.launch == "command" and "{node}" not in machines.command:
-            raise ValueError("launch is command: machines.command has to hold {node}, which is what it starts")
+            raise ValueError("launch is command: machines.command has to hold {node}, the command that it starts")
         if machines.store and self.profile:
             raise ValueError(
                 f"profile is {self.profile}, and with machines.store traces stay on their machines: take 0"

@@ -35,7 +35,7 @@ TABLE = Table(
     added={"unparsable": "NULL::BOOLEAN", "think_ms": "NULL::FLOAT", "final_phash": "NULL::VARCHAR"},
     expectations=(
         unique(("policy_version", "suite", "task_id", "seed")),
-        *not_null("policy_version", "task_id", because="a score of nobody on nothing is no score"),
+        *not_null("policy_version", "task_id", because="a score needs a policy and a task"),
         between("seed", 1_000_000, None, because="evaluation seeds are held out from training"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised"),
     ),

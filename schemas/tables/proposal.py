@@ -57,7 +57,7 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("proposal_id",)),
-        *not_null("task_id", "maker", "reason", because="what was turned away is kept with its reason"),
+        *not_null("task_id", "maker", "reason", because="a rejected proposal is kept with its reason"),
         one_of("status", ("accepted", "rejected", "retired"), because="a proposal is a task or it is not"),
         between("tries", 0, None, because="it is tried or it is not"),
     ),

@@ -81,7 +81,7 @@ OVERRIDES = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("iteration", "table", "expectation", "created_at")),
-        *not_null("reason", "person", because="what nobody stands for is not overridden"),
+        *not_null("reason", "person", because="an override needs a person and a reason"),
         matches("reason", r"\S", because="an override without a reason is a gate that is switched off"),
         between("unexpected", 0, None, because="a number of rows"),
     ),

@@ -25,7 +25,7 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("sha256", "reader")),
-        *not_null("elements", because="an empty list says that there is nothing; null would say nothing"),
+        *not_null("elements", because="a screen without elements has an empty list, not null"),
         matches("sha256", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
         between("read_ms", 0, None, because="time does not run backwards"),
     ),

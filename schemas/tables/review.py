@@ -55,8 +55,8 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "revision")),
-        *not_null("review_id", "person", because="a decision of nobody cannot be asked about"),
-        one_of("decision", DECISIONS, because="what a decision does is known for these"),
+        *not_null("review_id", "person", because="questions about a decision go to its person"),
+        one_of("decision", DECISIONS, because="these decisions have a defined effect"),
         between("step", 0, 1000, because="a step of a trajectory is meant"),
         between("seconds", 0.0, None, because="time does not run backwards"),
     ),

@@ -36,7 +36,9 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "step", "author", "version")),
-        *not_null("author", "version", "reason", because="a kept rate is somebody's, and a refusal has a reason"),
+        *not_null(
+            "author", "version", "reason", because="a kept rate belongs to an author, and a refusal has a reason"
+        ),
         between("tries", 1, None, because="who was never asked has no row"),
         between("seconds", 0.0, None, because="time does not run backwards"),
     ),

@@ -67,7 +67,7 @@ TABLE = Table(
             "trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"
         ),
         between("n_steps", 0, 1000, because="a trajectory ends"),
-        between("replayed", 0, 1000, because="what is replayed are steps of a trajectory"),
+        between("replayed", 0, 1000, because="replayed steps are steps of a trajectory"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
         one_of("failure_boundary", BOUNDARIES, because="a failure is blamed on exactly one boundary"),
         one_of("split", ("train", "validation", "test"), because="a seed outside the splits may leak into evaluation"),

@@ -91,5 +91,5 @@ def _read(folder: Path) -> tuple[bytes, bytes]:
     except OSError as error:
         raise FlywheelError(
             f"`judge.options.checkpoint`: {folder} holds no judge: {error.strerror}.",
-            "Train one with `flywheel judge --train NAME`, which says where it is.",
+            "Train one with `flywheel judge --train NAME`, which prints its folder.",
         ) from error
