@@ -123,8 +123,7 @@ def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
     """Selects the rollouts to measure a critic's explained variance on, (n,): every fourth group, else trajectory.
 
     A critic could learn the returns of single trajectories by heart; on others it has to generalise. All are selected
-    if there
-    are fewer than four, or where those chosen so have one outcome.
+    if there are fewer than four, or where those chosen so have one outcome.
     """
     chosen = np.ones(len(rollouts), dtype=bool)
     for names in ([one.group_id for one in rollouts], [one.trajectory_id for one in rollouts]):

@@ -99,9 +99,8 @@ def spread(items: Iterable[Shared], ranks: int) -> list[int]:
     """Assigns each item to a rank: largest first to the least loaded of its holders (Graham's rule), then moves.
 
     Items that only one rank can take are assigned first. Greedy alone goes wrong where holders overlap only in part; an
-    item then
-    moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so every rank
-    finds the same answer.
+    item then moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so
+    every rank finds the same answer.
     """
     listed = list(items)
     loads = [0] * ranks

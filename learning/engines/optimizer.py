@@ -14,9 +14,9 @@ def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> flo
 
     The decay takes the last `train.decay` of the steps, straight or by a cosine; with a `decay` of 0 there is none.
 
-    The next iteration starts from these weights, so many of its steps should move them far (warmup-stable-decay,
-    Hu et al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983)
-    without its restarts.
+    The next iteration starts from these weights, so many of its steps should move them far (warmup-stable-decay, Hu et
+    al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983) without its
+    restarts.
     """
     warmup, decay, floor = train.warmup, train.decay, train.floor
     if step < warmup:

@@ -10,8 +10,7 @@ are those of the engine's own code (`learning.engines.fsdp`), with c bytes per n
 - A block in 4 bits is gathered as its bytes; one of its matrices at a time is there in c each, in both passes.
 - A block keeps per token the tensors that autograd saves of its operations. The counts are exact for the classes of
   `transformers` (`Stack.saved`; a test compares them with the saved tensors). With checkpointing a block keeps its
-  input, c per
-  number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
+  input, c per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
 - A target's logits take 12 bytes a word of the vocabulary: log probabilities, their gradient, and that of the logits.
 
 The peak is the largest of three moments, not the sum of all: the end of the forward pass, a block's backward pass, or

@@ -1,10 +1,10 @@
 """A model family: the prompts, actions and coordinates that a checkpoint was trained with.
 
 Acting and training use the same family, so that a policy is trained on its own prompts and in its own notation. Data
-that no
-policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text in
-thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write` and
-`read_answer`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
+that no policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text
+in thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write`
+and `read_answer`, and `messages` and `reply` where its prompts and replies differ from `Thought: ...` and
+`Action: ...`.
 """
 
 from collections import Counter

@@ -37,8 +37,7 @@ class MachinesConfig(Section):
     have ended: `srun`, `ray job submit`, `kubectl`. A shell runs it. It may hold {node}, {python}, {name}, {nodes},
     {least}, {processes}, {board} and {log}."""
     cancel: str = ""
-    """With `train.launch=command`: command that ends it where ending the first one does not, such as `scancel --name
-    {name}`."""
+    """With `train.launch=command`: command that ends it if ending the first one does not: `scancel --name {name}`."""
     nodes: Count = 1
     """With `train.launch=command`: number of machines; otherwise that of the hosts."""
     python: str = ""

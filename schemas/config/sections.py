@@ -121,9 +121,9 @@ class CurriculumConfig(Section):
     """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none adds
     information."""
     shown_rate: Positive = 0.3
-    """A task that has to be shown weighs 1 where the explorer succeeds in this share of the trajectories,
-    and more the rarer that is, so that a success costs every task about as much. The explorer's mean over the default
-    suite is 0.33."""
+    """A task that has to be shown weighs 1 where the explorer succeeds in this share of the trajectories, and more the
+    rarer that is, so that a success costs every task about as much. The explorer's mean over the default suite is
+    0.33."""
     hopeless_share: Share = 0.25
     """In hopeless and unseen tasks the policy and the relay get this part of their usual share of the trajectories:
     enough to notice when the policy begins to succeed, while the explorer shows how."""

@@ -34,8 +34,8 @@ class Annotation(Row):
     """One annotation of one step; the recorded step itself is never changed.
 
     A `correction` is the right action in the step's place; a `reflection` the right action there after the error of the
-    step before. Those that the stage `reflect` writes were seen to succeed; a person's are
-    stored as the person enters them.
+    step before. Those that the stage `reflect` writes were seen to succeed; a person's are stored as the person enters
+    them.
     """
 
     annotation_id: Text

@@ -53,8 +53,7 @@ class QualityOverride(Row):
     """One critical failure that a person let pass, and why.
 
     Rows are only ever added. One covers as many unexpected rows as there were when it was written: another failure
-    after
-    it, or breaks more, blocks again.
+    after it, or breaks more, blocks again.
     """
 
     iteration: Int32

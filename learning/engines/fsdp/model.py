@@ -95,8 +95,7 @@ def shard(
     """Shards the model block by block over all ranks; it computes in the type of `train.precision`.
 
     Trained weights are in `dtype`, frozen ones in the type of `train.memory.frozen`. Of a model without numbers the
-    shards
-    have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
+    shards have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 

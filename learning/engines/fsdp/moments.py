@@ -5,7 +5,7 @@ seven powers of ten. Every step reads the moments, takes AdamW's step in fp32 an
 from the paper, both where a moment is near 0 compared with the largest of its block:
 
 - The root of the second moment is rounded, which has the first one's range: of the moment itself all whose gradients
-are below a thousandth of the block's largest would become 0.
+  are below a thousandth of the block's largest would become 0.
 - A root that is not 0 is not rounded to 0: a first moment would then be divided by nothing (Li et al., arXiv
   2309.01507, section 4.1).
 
