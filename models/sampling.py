@@ -1,4 +1,4 @@
-"""Chooses the next token of every row of a batch by the row's own random numbers, whatever the other rows."""
+"""Chooses the next token of every row of a batch by the row's own random numbers."""
 
 import random
 from collections.abc import Sequence

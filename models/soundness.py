@@ -16,8 +16,7 @@ The squares of larger weights soon leave fp32's range.
 
 
 def unsound_weight(folder: Path) -> str | None:
-    """Finds the first tensor of a model directory's safetensors that holds a NaN, an infinity or a weight beyond
-    `MOST`.
+    """Finds the first tensor of a model directory with a NaN, an infinity or a weight beyond `MOST`.
 
     Returns `FILE: TENSOR`; None where none does. Reads one tensor at a time.
     """

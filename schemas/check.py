@@ -1,4 +1,4 @@
-"""Checks shared by `flywheel doctor` and by a run that refuses to start if it could not end well."""
+"""Checks of `flywheel doctor`, which also refuse a run that could not end well."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass

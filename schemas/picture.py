@@ -97,7 +97,7 @@ def rgb_of(png: bytes) -> "Image.Image":
 
 
 def upright_rgb_of(content: bytes, formats: tuple[str, ...] | None = None) -> "Image.Image":
-    """Reads the RGB pixels of a picture as those of its plain PNG; arguments and errors as of `plain`."""
+    """Reads a picture's RGB pixels as those of its plain PNG; arguments and errors as of `plain`."""
     return _pixels(content, formats, upright=True)
 
 

@@ -197,8 +197,7 @@ def token_losses(
 
 
 def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
-    """Counts the tokens of age 0 with a behaviour log probability, and sums their |old - served|; arguments are
-    (n,)."""
+    """Counts tokens of age 0 with a behaviour log prob, and sums their |old - served|; arguments are (n,)."""
     there = served.isfinite() & (ages == 0)
     return _sums(there, torch.where(there, old - served, 0.0).abs())
 

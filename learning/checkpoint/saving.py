@@ -45,7 +45,7 @@ class SavingPlan:
 
 
 def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> SavingPlan:
-    """Makes the plan of a rank with its staging memory, touched, so that no save pays for its pages."""
+    """Plans a rank's save and touches its staging memory, so that no save pays for its pages."""
     on_device = any(memory_of(state[item.index.fqn]).is_cuda for item in plan.items)
     slots = taken(plan, on_device)
     places = [place_in(state[slot.tensor], slot.box) for slot in slots]

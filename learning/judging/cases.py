@@ -1,4 +1,4 @@
-"""Stores verified trajectories on disk as inputs of the judge's network, so that memory does not grow with the lake.
+"""Stores verified trajectories on disk for the judge's network: memory does not grow with the lake.
 
 Each array of a case lies in a file of its own, row after row, about 40 kB a trajectory together. The files are mapped;
 training reads the rows of a batch.

@@ -18,7 +18,7 @@ from learning.planning.balance import Ints
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """Route of one rank's rows from plan A to plan B. Rows are held in the order of their sample numbers."""
+    """Route of one rank's rows from plan A to plan B; rows are in the order of their sample numbers."""
 
     order: Tensor
     """(rows here under A,) the order in which they are sent: by receiver, then by sample."""

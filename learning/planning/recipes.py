@@ -1,4 +1,4 @@
-"""Chooses settings that let a training fit on some GPUs, tried in the order of their cost, and predicts its pace.
+"""Chooses settings that let a training fit on GPUs, the cheapest first, and predicts its pace.
 
 The user chooses the training; settings chosen here change memory and time, never the result. Settings that would change
 it (adapters, a frozen vision tower) or cost money (more GPUs) are only suggested.

@@ -54,7 +54,7 @@ def homogeneous(
 
 
 def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, far: int = 1) -> Filled | None:
-    """Finds the best of the mixtures of one degree and of the likeliest others, or returns the one found before.
+    """Finds the best mixture of one degree or of the likeliest others; returns the one found before if none is better.
 
     Args:
         load: the sequences.
@@ -97,7 +97,7 @@ def _better(load: Load, counts: Counts, found: Filled | None) -> Filled | None:
 
 
 def _same_degree(load: Load, ranks: int) -> list[tuple[float, Counts]]:
-    """Lists the mixtures of one degree that may hold the sequences, each with a lower bound of its time, rising.
+    """Lists the mixtures of one degree that may hold the sequences, by a rising lower bound of their time.
 
     No group ends before its longest sequence alone would, and an even share is the least there is to do.
     """
@@ -131,7 +131,7 @@ def _likely(load: Load, ranks: int, limit: float, most: int, far: int) -> list[C
 
 
 def _changed(counts: Counts, degrees: tuple[int, ...], far: int) -> Iterator[Counts]:
-    """Yields mixtures that turn 1, 2, 4, ... groups of a degree into groups of another, at most `far` degrees away."""
+    """Yields mixtures with 1, 2, 4, ... groups of a degree changed to another, at most `far` degrees away."""
     for source, had in enumerate(counts):
         for target in range(max(0, source - far), min(len(counts), source + far + 1)):
             used = max(1, degrees[target] // degrees[source])

@@ -231,7 +231,7 @@ class _Search:
         return np.where(impossible, math.inf, bounds)
 
     def _of_one_degree(self) -> tuple[Edges, list[Edges]]:
-        """Finds the even cut that is quickest with one degree in each micro-batch, and all cuts that were tried."""
+        """Finds the quickest even cut with one degree per micro-batch, and all cuts that were tried."""
         rising = self._load.tokens[::-1]
         least = min(self._size, max(1, -(-int(self._sums[-1]) // max(1, int(self._room.max())))))
         for first in range(least, min(least + LONGER, self._size + 1), EVEN):

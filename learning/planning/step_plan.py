@@ -149,7 +149,7 @@ def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
 
 
 def edges_of(group: Group, items: Sequence[SampleLengths]) -> tuple[int, ...]:
-    """Computes the start of each of a group's samples, in order, the end of the last, then the padding's end, if any.
+    """Lists the starts of a group's samples, in order, the last one's end, and the padding's end, if any.
 
     A group without samples holds one token of padding per rank.
     """

@@ -201,7 +201,7 @@ class ModelFamily:
         return messages_of(context, self.history_images, system, self.limits)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds a chat with a question about screens outside of any trajectory, answered in words or by an action."""
+        """Builds a chat that asks about screens outside of any trajectory; the answer is words or an action."""
         system = self._system((screens[-1].width, screens[-1].height)) if acts else ""
         return question_of(question, screens, system, self.limits)
 

@@ -103,7 +103,7 @@ def read_code(text: str, sides: Sides) -> ParsedReply:
 
 
 def read_program(code: str, sides: Sides) -> ParsedReply:
-    """Reads the actions of a program until the first call that is none, or why its first call is none.
+    """Reads the actions of a program up to a call that is none; if that is the first, the reason.
 
     Args:
         code: calls.

@@ -110,7 +110,7 @@ def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
 
 
 def as_sent(chat: "Sequence[Message]", directory: Path, policy: PolicyConfig) -> "Sequence[Message]":
-    """Converts a chat into the prompt of a checkpoint's policy, as `sent` does where a server runs the policy."""
+    """Converts a chat into the prompt of a checkpoint's policy; as `sent` if a server runs it."""
     return sent(chat, tokens_of(directory)) if policy.acts_on_server else chat
 
 

@@ -154,7 +154,7 @@ class CoordinateSpace:
 
 
 def picture(png: bytes, limits: ImageLimits | None) -> Image.Image:
-    """Decodes a screen for a model, RGB: in the size that its processor would choose, where it has limits.
+    """Decodes a screen as RGB for a model, in the size that a processor of these limits would choose.
 
     Resampled as the processors do (bicubic), so that the pixels are theirs too.
     """

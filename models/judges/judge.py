@@ -1,4 +1,4 @@
-"""The seam between a finished trajectory and a model that scores it, for tasks whose environment has no verifier.
+"""Judges: models that score finished trajectories of tasks whose environment has no verifier.
 
 A judge sees the same as UI-TARS-2's outcome reward model (arXiv 2509.02544): the whole text and the last screens. It
 answers with a score in [0, 1]. A failure of the judge is an environment failure, never a bad score. It scores batches,
@@ -72,7 +72,7 @@ class Judge(ABC, Generic[Options]):
 
     @property
     def version(self) -> str:
-        """Returns the name, a hash of the prompt, and a hash of options that differ from the default ones.
+        """Returns the name with hashes of the prompt and of options that differ from the defaults.
 
         Another version gives another judgement.
         """
@@ -84,7 +84,7 @@ class Judge(ABC, Generic[Options]):
         """Raises FlywheelError if the judge cannot work here; called before anything is spent."""
 
     def knows(self, task_id: str, seed: int) -> bool:
-        """Checks whether it was trained on that task with that seed, so that its judgement of it is no evidence."""
+        """Checks whether it was trained on that task and seed: its judgement is then no evidence."""
         return False
 
     @final

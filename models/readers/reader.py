@@ -1,4 +1,4 @@
-"""Screen readers, which read elements off the pixels where no page lists them (a desktop, an imported data set).
+"""Screen readers find elements in pixels where no page lists them (a desktop, an imported data set).
 
 `annotate.reader` names one: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
 """

@@ -1,4 +1,4 @@
-"""Counts the tokens of served models for the requests of this process, by config section, for stages and budgets.
+"""Counts served models' tokens for this process's requests, by config section, for stages and budgets.
 
 Every request of the one client (`models.serving.openai`) is metered, also one whose answer was of no use. A judge or a
 proposer that reaches its model in another way calls `charge` itself.

@@ -109,7 +109,7 @@ class Prefill:
 
 
 def _is_plain(model: Any) -> bool:
-    """Checks whether the cache holds keys and values of every token, so that it can be cut anywhere and resumed."""
+    """Checks whether the cache holds keys and values of every token: it can then be cut anywhere."""
     config = model.generation_config
     if getattr(model.config, "is_encoder_decoder", False) or not model._supports_default_dynamic_cache():
         return False

@@ -87,7 +87,7 @@ class ServerModel(LanguageModel):
         }
 
     def _ask(self, body: dict[str, Any], temperature: float) -> Completion:
-        """Sends requests until there is an answer, or the waiting time for a server that is not ready is over."""
+        """Sends the request until the server answers, or is not ready for too long."""
         until, attempt = time.monotonic() + self.config.patience_s, 0
         while True:
             try:

@@ -70,7 +70,7 @@ class SglangUpdater(Updater):
         self.control.post("/release_memory_occupation")
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """Returns the names of all spans of tokens, or of the whole answer where a release names one alone.
+        """Returns the names of all spans of tokens, or of the whole answer in releases with one name.
 
         Source: SGLang 0.5.23, `srt/utils/weight_versions.py`: `weight_version` is that of the last span.
         """

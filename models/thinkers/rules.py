@@ -95,7 +95,7 @@ def parts_of(instruction: str) -> list[str]:
 
 
 def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
-    """Returns a past action's text, or the name of the element it clicked on, and which of the two.
+    """Returns a past action's text or its clicked element's name, and which of the two.
 
     Whether the task asks for more there is unknown here.
     """
@@ -107,7 +107,7 @@ def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
 
 
 def _intent(action: Action, elements: Sequence[Element], instruction: str) -> tuple[str, bool]:
-    """Describes the intent of an action, and whether it is only a try, as the instruction does not name it."""
+    """Describes the intent of an action, and whether it is a try that the instruction does not name."""
     if isinstance(action, Type) and 0 < len(action.content.strip()) <= LONGEST_NAME:
         return f'I type "{action.content.strip()}".', action.content.strip().lower() not in instruction.lower()
     point = point_of(action)

@@ -46,7 +46,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """Writes a chat as the small policy reads it after its screens, as its chat template without the image tokens."""
+    """Writes a chat as the small policy reads it after its screens: its template without image tokens."""
     texts = []
     for message in messages:
         if message["role"] == "system":

@@ -277,7 +277,7 @@ def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
 
 
 def turns(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
-    """Computes cosine and signed sine (..., L, 1, 1, width) for `rotate`, from the angles', (..., L, width / 2)."""
+    """Makes cosine and signed sine (..., L, 1, 1, width) for `rotate` from those of angles (..., L, width / 2)."""
     return torch.cat([cosine, cosine], -1)[..., None, None, :], torch.cat([-sine, sine], -1)[..., None, None, :]
 
 

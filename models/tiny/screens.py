@@ -68,7 +68,7 @@ def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int 
 
 
 def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtype) -> Tensor:
-    """Cuts canvases of one size into (B, patches, 3 * patch ** 2), by block of merge x merge, white as 0."""
+    """Cuts canvases of one size into (B, patches, 3 * patch ** 2): blocks of merge x merge, white as 0."""
     stack = np.stack(canvases)
     batch, height, width, _ = stack.shape
     block = patch * merge

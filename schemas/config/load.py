@@ -63,7 +63,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 
 def _blame_quotes(overrides: Iterable[str], error: UsageError) -> None:
-    """Raises UsageError if a refused value is a list or a section that is no JSON: a shell took its quotes."""
+    """Raises UsageError for a refused list or section that is no JSON: a shell took its quotes."""
     for override in overrides:
         key, _, value = override.partition("=")
         if value.startswith(("[", "{")) and isinstance(_value(value), str) and f"`{key}`" in error.problem:

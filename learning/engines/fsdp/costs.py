@@ -1,4 +1,4 @@
-"""Computes the cost of samples in operations, from lengths alone, so that every rank and machine gets the same.
+"""Computes samples' costs in operations from lengths alone: every rank and machine gets the same.
 
 Forward and backward of a token take 6 operations per weight that it meets (Kaplan et al., arXiv 2001.08361), and
 attention 12 per layer, width and pair of tokens, half of that where a token sees only those before it. Divided by 6.

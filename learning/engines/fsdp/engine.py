@@ -214,7 +214,7 @@ class FsdpEngine(Engine):
         return FsdpBody(self._job, self.rank, self.world, self.dtype, weights)
 
     def settle(self) -> None:
-        """Frees the root's weights: without a backward pass they stay gathered, apart from those that `state` loads."""
+        """Frees the root's weights, which stay gathered without a backward pass, apart from those `state` loads."""
         cast(FSDPModule, self._net).reshard()
 
     def gradients(self) -> dict[str, Tensor]:

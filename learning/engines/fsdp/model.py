@@ -136,7 +136,7 @@ def _check_experts(model: Any, train: TrainConfig) -> None:
 
 
 def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
-    """Makes a mesh of all ranks in one row that shares out the weights, or several such rows, of neighbours each.
+    """Makes a mesh of one row of ranks that shares out the weights, or of several rows, of neighbours each.
 
     Raises:
         UsageError: the ranks do not make so many rows.

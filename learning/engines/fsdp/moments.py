@@ -78,7 +78,7 @@ def dequantize(codes: Tensor, scales: Tensor, signed: bool) -> Tensor:
 
 
 class AdamW8bit(torch.optim.AdamW):
-    """AdamW with moments of a byte each, and for every block of up to 256 of them a scale in fp32.
+    """AdamW with moments of a byte each, and an fp32 scale for every block of up to 256.
 
     A weight's state is `step`, and `exp_avg` and `exp_avg_sq`: codes of the weight's shape, and scales, (rows, blocks
     of a row), under the same names with `_scale`; or both in fp32 for a weight that is small or not cut by rows.

@@ -52,7 +52,7 @@ def is_packed(weight: Tensor) -> bool:
 
 
 def pack(numbers: Tensor) -> Tensor:
-    """Packs a matrix with a multiple of 64 columns into bytes, (rows, 9 / 16 columns), some rows at a time."""
+    """Packs a matrix into bytes, (rows, 9 / 16 columns), some rows at a time; columns are a multiple of 64."""
     rows, columns = numbers.shape
     made = numbers.new_empty(rows, width_of(columns), dtype=torch.uint8)
     for here in _parts(rows, columns, numbers.device):

@@ -91,7 +91,7 @@ _TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "target
 
 
 class TwoPhases(nn.Module):
-    """A model called with `RankWork`, in one forward pass, so that weights shared by its blocks are gathered once.
+    """A model called with `RankWork` in one forward pass: weights shared by its blocks are gathered once.
 
     Args:
         model: the network.

@@ -103,7 +103,7 @@ class _Name:
 
 
 def parse(code: str, own: str = "") -> tuple[list[Call], str]:
-    """Lists the calls of a program until the first statement that is none, and the reason why it is none."""
+    """Lists the calls of a program up to a statement that is none, and the reason for that."""
     if len(code) > MAX_TEXT:
         return [], f"{len(code):,} characters of code, and at most {MAX_TEXT:,} are read"
     calls: list[Call] = []
@@ -166,7 +166,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def _loose(text: str, own: str) -> Iterator[ast.stmt]:
-    """Yields the calls that statements of a text begin with, each by itself, until one that begins a block.
+    """Yields the calls at the beginnings of statements, one by one, until a statement begins a block.
 
     They may lack the last bracket, and have quotes or line ends within a text as they are. Comments and quotes of
     several lines hold no statement."""

@@ -43,7 +43,7 @@ class PointNetwork(nn.Module):
         self.sharpness = nn.Parameter(torch.tensor(2.5))
 
     def seen(self, crops: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Maps grey levels (B, *CROP) to features (B, 2 * WIDTH), unit vectors (B, WIDTH) and logits of the kind."""
+        """Maps grey levels (B, *CROP) to features (B, 2 * WIDTH), unit vectors (B, WIDTH) and kind logits."""
         found = self.look(shade(crops)[:, None])
         return found, F.normalize(self.place(found), dim=-1), self.kind(found)
 
