@@ -27,7 +27,7 @@ class Element:
     """One visible element. The box is (left, top, right, bottom) in fractions of the screen."""
 
     name: str
-    """Its visible text or label; empty if it has none."""
+    """Visible text or label; empty if it has none."""
     kind: str
     """One of `ELEMENT_KINDS`."""
     box: tuple[float, float, float, float]

@@ -70,7 +70,7 @@ class Entity(_WorldPart):
     kind: str
     title: str
     values: Mapping[str, int | str]
-    """By attribute."""
+    """Values by attribute."""
     links: Mapping[str, str] = {}
     """Keys of entities by relation."""
 
@@ -97,7 +97,7 @@ class Root(_WorldPart):
     """One of the environment's own tasks, as the root of tasks made from it."""
 
     task: str
-    """Its template."""
+    """Template of the task."""
     fields: tuple[str, ...]
     """Fields of the state that its reward reads. Any other task with rewards for them asks for the same."""
 

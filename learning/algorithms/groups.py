@@ -1,4 +1,4 @@
-"""From groups of trajectories (one task, one seed, one policy version) to rollouts with advantages.
+"""Turns groups of trajectories (one task, one seed, one policy version) into rollouts with advantages.
 
 The reward is the verifier's: 1 for success, 0 for failure, of a graded task the reward itself; or, where there is no
 verifier, the judge's score in [0, 1], in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment
@@ -79,7 +79,7 @@ class Member:
     reward: float
     rollouts: tuple[Rollout, ...]
     without_action: tuple[bool, ...]
-    """Of each rollout, whether its reply held no action."""
+    """Whether the reply of each rollout held no action."""
     success: bool
     """Whether the trajectory reached its task's goal; False for an environment failure."""
 

@@ -13,7 +13,7 @@ _PASSES = 20
 
 
 class Box(NamedTuple):
-    """Where a rectangle sits in its tensor, in elements."""
+    """Position of a rectangle in its tensor, in elements."""
 
     offsets: Shape
     sizes: Shape

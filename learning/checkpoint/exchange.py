@@ -23,7 +23,7 @@ ROUND = 64 << 20
 """Bytes handed on in one exchange."""
 
 Numbers = dict[int, Tensor]
-"""By block, its bytes as one dimension of numbers of the tensor's type."""
+"""Bytes of each block as one dimension of numbers of the tensor's type."""
 
 
 def read_blocks(

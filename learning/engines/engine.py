@@ -1,4 +1,4 @@
-"""The seam between a method and the network that it trains.
+"""The interface between a method and the network that it trains.
 
 An engine runs a network for training: it encodes documents, gives the log probability of every target token and the
 hidden state behind it, gathers gradients, steps, and keeps its state. It knows no method; an objective

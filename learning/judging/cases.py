@@ -17,7 +17,7 @@ from models.judges.local.features import Array, features_of, stacked
 from models.judges.local.network import numbered
 
 PARTS = np.int16
-"""Of names, on the disk; there are 4096 different ones."""
+"""Type of parts of names on disk; there are 4096 different ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Example:
     case: JudgeCase
     success: bool
     page: str
-    """Its task and seed."""
+    """Task and seed of the trajectory."""
 
 
 class Cases:

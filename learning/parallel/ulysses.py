@@ -19,7 +19,7 @@ ROUNDS = 4
 """Maximum number of rounds: all but a quarter of the exchange can then be hidden, and a round still fills a GPU."""
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Of whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
+"""Attention over whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, attention: Attention) -> Tensor:

@@ -96,7 +96,7 @@ class Network:
     outside: int
     """Weights outside of blocks: tables, head, mergers."""
     outside_vision: int
-    """Of those, the vision tower's."""
+    """Weights outside of blocks in the vision tower."""
     head: int
     """Weights of the head, which the table has too where the two are tied."""
     vocabulary: int

@@ -27,7 +27,7 @@ class Bin:
     """A group as it is packed."""
 
     kind: int
-    """Of its degree."""
+    """Index of its degree."""
     members: list[int]
     work: float
     """Milliseconds of its sequences."""

@@ -44,9 +44,9 @@ LAST = 8
 PACKED = 4
 """Divisor of the work for packings, not counting those that fill groups whole, which are always made."""
 EFFORT = 16
-"""How often, roughly, a sequence is planned in another micro-batch."""
+"""Approximate number of micro-batches in which a sequence is planned."""
 ABORTED = 4
-"""Of so many fillings about one is not cut short."""
+"""Number of fillings of which about one is not cut short."""
 MORE = 2
 """How many micro-batches more than packing takes are tried to spread the sequences of one degree over."""
 FAR = 16

@@ -30,7 +30,7 @@ from schemas.observation import Observation, PastStep
 from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
-"""Of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
+"""Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
 _ANY: Size = (1000, 1000)
 
 
@@ -48,9 +48,9 @@ class ModelFamily:
     unit = "thousandths of the screen"
     """Unit as the prompt names it."""
     limits: ImageLimits | None = None
-    """Those of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
+    """Limits of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
     published: ClassVar[ImageLimits | None] = None
-    """Those of the processor of its published checkpoint, for a reply that is read without one; acting and training
+    """Limits of the processor of its published checkpoint, for a reply that is read without one; acting and training
     never look at them."""
     name: str = ""
     """Name that its replies are recorded under: its own or its dotted path."""

@@ -24,7 +24,7 @@ from models.serving.seen import SeenScreens
 _TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
 _PICTURES = frozenset({"pixel_values", "image_grid_thw"})
 _PICTURE = 1
-"""In `mm_token_type_ids`, where text is 0."""
+"""Value of pictures in `mm_token_type_ids`, where text is 0."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ class Control:
         return self._answer("POST", path, json=dict(body or {}), params=query)
 
     def get(self, path: str) -> Any:
-        """As `post`, without a body."""
+        """Requests as `post`, without a body."""
         return self._answer("GET", path)
 
     def models(self) -> list[str]:

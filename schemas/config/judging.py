@@ -70,7 +70,7 @@ class JudgeConfig(Section):
     both in either order, prefers the same one (Seed1.5-VL, arXiv 2505.07062)."""
     audit: Whole = 40
     """Trajectories of tasks with a verifier that the judge is asked about in each iteration, to learn how often it is
-    right; its word on them changes nothing else."""
+    right; its judgement of them changes nothing else."""
     evidence_min: Whole = 100
     """Until so many of its verdicts could be compared with a verifier's or with people's, a judge is on probation: its
     rejections count, and trajectories that it accepts are held back. 100, two thirds of them failures, distinguish a

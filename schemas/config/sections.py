@@ -192,7 +192,7 @@ class PolicyConfig(Section):
     a dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
     policy has its own."""
     template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
-    """Which of the family's prompts is used: for a desktop or a browser, for a phone, to point at one element, or for a
+    """The family's prompt that is used: for a desktop or a browser, for a phone, to point at one element, or for a
     screen with a shell and files behind it (docs/hybrid.md)."""
     backend: str = "auto"
     """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
@@ -226,7 +226,7 @@ class PolicyConfig(Section):
     patch: Count = 16
     """Side of a patch, in pixels."""
     merge: Count = 2
-    """So many by so many patches are one token."""
+    """Patches along each side of a token: so many by so many patches are one token."""
 
     @property
     def acts_on_server(self) -> bool:

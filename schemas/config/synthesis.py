@@ -20,7 +20,7 @@ class SynthesisConfig(Section):
     proposals: Count = 20
     """Proposals of each maker in an iteration, for each environment."""
     reward: str = "reader"
-    """Who writes rewards from the words alone: `reader` (it reads the sentences of our own makers), `endpoint`, or
+    """Author of rewards from the words alone: `reader` (it reads the sentences of our own makers), `endpoint`, or
     `my_package.my_reward:MyReward`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each maker's own keys, under its name, and the reward maker's under `reward`."""

@@ -221,7 +221,7 @@ class TrainConfig(StepSection):
     batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive | None = None
-    """Of the small policy's first training. If not set: the method's own for it, else as any other training's."""
+    """Learning rate of the small policy's first training. If not set: the method's own, else as in other trainings."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     """Decoupled from the gradient, as in AdamW."""
     warmup: Whole = 15
@@ -231,7 +231,7 @@ class TrainConfig(StepSection):
     shape: Literal["straight", "cosine"] = "straight"
     """How it falls there."""
     floor: Share = 0.05
-    """To which share of itself it falls."""
+    """Share of itself to which it falls."""
     clip: Positive = 1.0
     """Norm to which a longer gradient is cut."""
     launch: Launch = "local"
@@ -247,7 +247,7 @@ class TrainConfig(StepSection):
     """Processes of one machine that train together. `auto`: one per GPU that is found there, or two where no GPU is
     used; never more than there are GPUs. Where torchrun was started by hand its own numbers count instead."""
     threads: Count = 1
-    """Of a processor, of each training process."""
+    """Processor threads of each training process."""
     balance: bool = True
     """Share a batch out over the processes by the cost of its samples (OrchMLLM), instead of by their order."""
     sequence_plans: bool = True
@@ -279,7 +279,7 @@ class TrainConfig(StepSection):
     """Number of newest policies that, with the champion, keep the data of `keep`; after a promotion the others lose it.
     A training that begins from one of those begins from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where models are trained, one process per GPU; the small policy always on the CPU."""
+    """Device of trainings, one process per GPU; the small policy always on the CPU."""
     profile: Whole = 0
     """Number of steps near the start of a training that are profiled: a trace for each process, in `profiles/POLICY`
     next to the lake's checkpoints; 0 for none."""

@@ -57,7 +57,7 @@ class Annotation(Row):
     """For inverse dynamics and transitions, sha256 of the screenshot before the action; for `marks`, of the screenshot
     without them."""
     after: Text | None
-    """And of the one after it; for `marks`, of the picture with the marks drawn on it."""
+    """sha256 of the screenshot after the action; for `marks`, of the picture with the marks drawn on it."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
     """Of a thought: its patterns, out of `PATTERNS`."""

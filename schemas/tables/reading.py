@@ -7,7 +7,7 @@ class ScreenReading(Row):
     """Elements that one reader, at one version, found on one screenshot."""
 
     sha256: Text
-    """Of the screenshot."""
+    """Hash of the screenshot."""
     reader: Text
     """Name and version of the reader; another one reads the picture again."""
     iteration: Int32

@@ -1,4 +1,4 @@
-"""From documents to the tokens of any model directory: the text that a policy meets as it acts, and its targets.
+"""Encodes documents as tokens of any model directory: the text that a policy sees as it acts, and its targets.
 
 The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
 template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the

@@ -21,7 +21,7 @@ from schemas.problem import named_problem
 
 Point = tuple[float, float]
 ToFraction = Callable[[float, float], Point]
-"""From the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
+"""Converts the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
 SEPARATE_S = 0.5
 """Minimum seconds between clicks that count as single ones."""
 FAILED = "failure"
