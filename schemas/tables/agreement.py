@@ -40,7 +40,7 @@ TABLE = Table(
     expectations=(
         unique(("judge_version", "against", "iteration")),
         *not_null("judge_version", because="counts without a judge have no meaning"),
-        one_of("against", get_args(Against), because="a judge is compared with who knows better"),
+        one_of("against", get_args(Against), because="a judge is compared with verifiers or people"),
         between("n", 1, None, because="counts of nothing are not kept"),
         between("kappa", -1.0, 1.0, because="Cohen's kappa lies there"),
         between("false_accept_rate", 0.0, 1.0, because="a share"),

@@ -23,6 +23,6 @@ TABLE = Table(
     key=("trajectory_id",),
     expectations=(
         unique(("trajectory_id",)),
-        *not_null("reason", because="who asks for it later reads why it is not there"),
+        *not_null("reason", because="later questions about it get the reason"),
     ),
 )
