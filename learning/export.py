@@ -1,7 +1,8 @@
-"""A training checkpoint's weights as a directory that plain `transformers` loads, beside its parent's other files.
+"""Exports a training checkpoint's weights, with its parent's other files, as a plain `transformers` directory.
 
 In a checkpoint weights are named as the model's modules are; files of weights may name them otherwise, and adapters are
-kept apart from the weights they change. So the parent's own class writes the directory, as the trainer does at its end.
+stored apart from the weights they change. So the parent's own class writes the directory, as the trainer does at its
+end.
 """
 
 import shutil
@@ -29,7 +30,7 @@ _HINT = "Name the parent it was trained from."
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written."""
+    """Summary of an export."""
 
     step: int
     directory: str
@@ -44,8 +45,8 @@ def export(
 
     Args:
         store: where the checkpoint is.
-        parent: the Hugging Face directory that the training began from; its other files are copied, its config says
-            which weights the model has, and beside adapters its weights are taken.
+        parent: the Hugging Face directory that the training began from; its other files are copied, its config names
+            the model's weights, and adapters are merged into its weights.
         to: a new or empty folder.
         step: which checkpoint; the last one if not given.
         prefix: of the names of weights in the checkpoint, before the names of the model's modules.
@@ -84,7 +85,7 @@ def export(
 
 
 def _model(parent: Path, weights: bool) -> Any:
-    """The parent's model: its weights in fp32, or its names and shapes alone."""
+    """Makes the parent's model: its weights in fp32, or its names and shapes alone."""
     import transformers
 
     try:
@@ -98,14 +99,14 @@ def _model(parent: Path, weights: bool) -> Any:
                 model = kind(config)
     except CheckpointError:
         raise
-    except Exception as error:  # whatever the library raises, the directory is what is wrong
+    except Exception as error:  # the library raises many types; the cause is the directory
         raise CheckpointError(f"{parent}: {error}.", "Name a directory that transformers loads.") from error
     model.config.dtype = config.dtype
     return model
 
 
 def _take_up(model: Any, parent: Path) -> None:
-    """The weights beside adapters as their training found them."""
+    """Loads the base weights of adapters as their training found them."""
     with master_weights_of(parent) as checkpoints:
         if checkpoints is not None:
             checkpoints.load({f"{WEIGHTS}{name}": weight for name, weight in model.named_parameters()}, partial=True)
@@ -113,7 +114,7 @@ def _take_up(model: Any, parent: Path) -> None:
 
 def _lora(manifest: Manifest, where: str) -> LoraConfig:
     if "lora" not in manifest.extra:
-        raise CheckpointError(f"{where} does not say how its adapters are scaled.", "Go on with its training instead.")
+        raise CheckpointError(f"{where} has no scale of its adapters.", "Go on with its training instead.")
     return LoraConfig.model_validate(manifest.extra["lora"])
 
 

@@ -1,4 +1,4 @@
-"""A GPU is one training's at a time: who comes second waits, whichever lake, command or server it is of.
+"""Locks each GPU for one training at a time; the next waits, whichever lake, command or server it is of.
 
 Each GPU of this machine has a file that its training holds a lock on, which the kernel lifts when that process is gone.
 """
@@ -12,15 +12,15 @@ from typing import TextIO
 
 FOLDER = Path(tempfile.gettempdir()) / f"flywheel-gpus-{os.getuid()}"
 Held = list[TextIO]
-"""The locks; they are lifted when this is closed or goes."""
+"""Locks; they are lifted when this is closed or garbage-collected."""
 
 
 def take(names: Sequence[str], waiting: Callable[[str], None], folder: Path = FOLDER) -> Held:
-    """Takes GPUs by their names, in an order that is everybody's, and waits for each that another training has.
+    """Locks GPUs by their names, always in the same order, and waits for each that another training holds.
 
     Args:
-        names: what the driver calls them.
-        waiting: is called once with whom this one waits.
+        names: names of the GPUs by the driver.
+        waiting: called once for each GPU that another training holds, with a message that names its process.
         folder: of the files.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The beat of a rank: that it lives and how far it has come, and that it goes when nobody waits for it any more.
+"""Heartbeats of a rank: they show that it is alive and how far it is, and end it when its start is over.
 
-A rank that is stopped, or whose machine is gone, beats no more; one that waits for another in vain beats and takes no
-step. Whoever started the training can tell them from those that work. On every beat a rank looks whether its start is
-over: a machine that nobody can reach then ends its ranks by itself, and two trainings never write to one place.
+A rank that is stopped, or whose machine is gone, sends no more heartbeats; a rank that hangs in a collective sends them
+but takes no step. The starter can distinguish both from working ranks. At every heartbeat a rank checks whether its
+start is over: an unreachable machine then ends its ranks by itself, and two trainings never write to one place.
 """
 
 import os
@@ -15,34 +15,34 @@ from learning.status_folder import Heartbeat, StatusFolder
 from schemas.failure import LakeError
 
 LONGEST_S = 5.0
-"""Between two beats."""
+"""Maximum seconds between two heartbeats."""
 BEATS = 12
-"""In the time after which a rank counts as hung, at the least."""
+"""Minimum number of heartbeats in the time after which a rank counts as hung."""
 ENDED = "ended"
-"""What a rank is doing that will beat no more."""
+"""`doing` of a rank that will send no more heartbeats."""
 ALONE = 2.0
-"""A rank goes when whoever started it was not heard of for this many times what makes a rank count as hung."""
+"""Multiple of `train.hung_s` after which a rank ends if it has no heartbeat of the starter."""
 
 
 def every(hung_s: float) -> float:
-    """Seconds between two beats."""
+    """Computes the seconds between two heartbeats."""
     return min(LONGEST_S, hung_s / BEATS)
 
 
 class StallTimer:
-    """How long something has stood still, in seconds that this process was awake: a machine may sleep.
+    """Measures how long a value has not changed, in seconds that this process was awake: a machine may sleep.
 
     Args:
-        longest_s: what one look counts at the most.
+        longest_s: the maximum seconds counted between two polls.
     """
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s, self._seen, self._last = longest_s, object(), time.monotonic()
         self.idle_s = 0.0
-        """Since it last changed."""
+        """Seconds since the last change."""
 
     def look(self, seen: object) -> float:
-        """Looks at it; how long it had stood still where it has changed, else 0."""
+        """Compares with the last value; returns the seconds without change if it has changed, else 0."""
         now = time.monotonic()
         self.idle_s += min(now - self._last, self._longest_s)
         self._last = now
@@ -53,11 +53,11 @@ class StallTimer:
 
 
 class HeartbeatThread:
-    """A rank's own; without a board, of a training that was started by hand, it does nothing.
+    """Sends a rank's heartbeats; does nothing without a status folder, in a training started by hand.
 
     Args:
-        board: of this start.
-        rank: this one.
+        board: the status folder of this start.
+        rank: this rank.
         hung_s: `train.hung_s`.
     """
 
@@ -70,15 +70,15 @@ class HeartbeatThread:
             self._thread.start()
 
     def step(self, step: int) -> None:
-        """So many steps were taken, and the next one begins."""
+        """Sets the number of steps taken; the next step begins."""
         self._doing, self._step = "", step
 
     def rest(self, doing: str) -> None:
-        """Something begins that is no step and may take long."""
+        """Marks the start of a phase that is no step and may take long."""
         self._doing = doing
 
     def close(self) -> None:
-        """Beats a last time."""
+        """Sends a last heartbeat."""
         if self._thread is not None and self._board is not None:
             self._closed.set()
             self._thread.join()
@@ -89,7 +89,7 @@ class HeartbeatThread:
     def _run(self, board: StatusFolder) -> None:
         starter = StallTimer(2 * self._every)
         while not self._closed.wait(self._every if self._count else 0):
-            with suppress(LakeError, OSError):  # whoever waits for a beat notices
+            with suppress(LakeError, OSError):  # the starter notices a missing heartbeat
                 self._beat(board)
                 if board.ended():
                     os._exit(1)

@@ -1,7 +1,7 @@
-"""What makes two jobs the same training, and where the checkpoints of one lie; asked without waiting for `torch`.
+"""Identity of a training job, and the paths of its checkpoints; imports no `torch`.
 
-What decides the numbers of a training is the job's identity: parent, samples, seed, steps, rates and the like. How many
-ranks run it and how they share the work is not, so a training can go on on another number of ranks.
+The identity holds all that determines the numbers of a training: parent, samples, seed, steps, rates and the like. It
+leaves out how many ranks run it and how they share the work, so a training can resume on another number of ranks.
 """
 
 import hashlib
@@ -16,21 +16,21 @@ WORK = (
     "token_cap", "replicas", "compiled", "activation_checkpointing",
     "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
-"""Settings of the training that change who does what, not what is learnt."""
+"""Settings that change how the work is shared out, not the result."""
 
 
 def steps_folder(job: Job) -> Path:
-    """Where the checkpoints of a job lie: beside its result, by its identity."""
+    """Returns the folder of a job's checkpoints: next to its result, by its identity."""
     return job.out.with_name(f"{job.out.name}.steps") / identity(job)
 
 
 def steps_place(job: Job) -> str:
-    """Where the ranks keep them: there, or in the job's store, whose place is the job's own."""
+    """Returns the place where the ranks write checkpoints: that folder, or the job's own place in the store."""
     return f"{job.store}/steps" if job.store else str(steps_folder(job))
 
 
 def sweep(job: Job) -> None:
-    """Removes what other trainings left where this job's result will be; its own checkpoints stay."""
+    """Removes leftovers of other trainings at this job's result path; keeps its own checkpoints."""
     own = steps_folder(job)
     left = [*job.out.parent.glob(f"{job.out.name}.making-*"), *own.parent.glob("*"), job.out]
     for path in left:
@@ -39,7 +39,7 @@ def sweep(job: Job) -> None:
 
 
 def identity(job: Job) -> str:
-    """Equal for two jobs that learn the same from the same samples."""
+    """Computes a hash that is equal for two jobs that learn the same from the same samples."""
     decides = job.model_dump(
         mode="json",
         exclude={

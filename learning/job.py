@@ -1,4 +1,4 @@
-"""A training job: all that a trainer process is given, as one JSON file, kept beside the checkpoint it makes."""
+"""A training job: the whole input of a trainer process, as a JSON file kept with the checkpoint it makes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,9 +14,9 @@ from schemas.metrics import Metrics
 KEPT = {
     "loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device", "machines", "restarts",
 }  # fmt: skip
-"""Of all that a trainer tells, what is kept beside its method's own numbers."""
+"""Fields of the trainer's report that are kept together with its method's own numbers."""
 RESULT = "result"
-"""Below a job's store: what the training made."""
+"""Folder of the training's result, below a job's store."""
 PARENT = "FLYWHEEL_PARENT"
 """Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
 
@@ -31,11 +31,11 @@ class Job(BaseModel):
     out: Path
     """Directory to make; appears only when it is whole."""
     samples: Path
-    """What the method's writer wrote, `learning.data.sample.write_samples` for one."""
+    """File of the method's samples, written for example by `learning.data.sample.write_samples`."""
     screenshots: Path
     """File of `learning.data.sample.write_screenshots`."""
     steps: Annotated[int, Field(ge=1)]
-    """Optimiser steps in all; with a stream the batches decide, and this is not looked at."""
+    """Optimiser steps in all; ignored with a stream, where the batches decide."""
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int = 0
     stream: Path | None = None
@@ -43,69 +43,67 @@ class Job(BaseModel):
     trace: Path | None = None
     """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
     store: str = ""
-    """Address below which the checkpoints on the way and the result rest where the machines share no folder; then `out`
-    is a folder of each machine's own."""
+    """Address of checkpoints and result if the machines share no folder; `out` is then local to each machine."""
     policy: PolicyConfig = PolicyConfig()
     train: TrainConfig = TrainConfig()
 
     @property
     def profiles(self) -> Path:
-        """Where the traces of `train.profile` are: beside the checkpoint."""
+        """Returns the folder of the traces of `train.profile`, next to the checkpoint."""
         return self.out.with_name("profile")
 
 
 class TrainerReport(BaseModel):
-    """A line that a trainer tells whoever started it (`learning.reports.send`), in which most is missing; or, folded
-    together, all that it reported so far."""
+    """A message of a trainer to its starter (`learning.reports.send`), most fields missing; or all messages merged."""
 
     model_config = ConfigDict(frozen=True)
 
     waiting: str = ""
-    """For whom, while another training has the GPU."""
+    """Message about the training that holds the GPU, while this one waits for it."""
     processes: int = 1
     device: str = "cpu"
     machines: int = 1
     gpus: Mapping[str, int] = {}
-    """How many were found, by the machine's name, where there are several machines."""
+    """Number of GPUs by the machine's name, if there are several machines."""
     restarts: int = 0
-    """How often it was started again from a checkpoint, within this run."""
+    """Number of restarts from a checkpoint, within this run."""
     damaged: int | None = None
-    """The step of a checkpoint that could not be loaded, with the problem and where it lies now."""
+    """Step of a checkpoint that could not be loaded; `problem` and `aside` give the error and its new path."""
     problem: str = ""
     aside: str | None = None
     warning: str = ""
     resumed: int | None = None
-    """The step of the checkpoint that it goes on from."""
+    """Step of the checkpoint that it resumed from."""
     step: int | None = None
     steps: int = 0
     loss: float = 0.0
     samples_per_s: float = 0.0
     measures: Mapping[str, float] = {}
-    """What was measured of the steps since the last report, by name (`schemas.tables.policy.TrainingStep`)."""
+    """Measures of the steps since the last report, by name (`schemas.tables.policy.TrainingStep`)."""
     published: int | None = None
-    """Updates that the weights have had which actors may load."""
+    """Number of updates of the weights that actors may load."""
     checkpoint: str | None = None
     seconds: float = 0.0
     ready_s: float = 0.0
     waited_s: float = 0.0
     numbers: Mapping[str, Any] = {}
-    """What the method tells of itself at the end."""
+    """Numbers that the method reports at the end."""
     error: str = ""
 
     def then(self, later: "TrainerReport") -> "TrainerReport":
-        """What both tell, the later one's where they differ."""
+        """Merges two reports; the later one's fields win."""
         return self.model_copy(update={name: getattr(later, name) for name in later.model_fields_set})
 
     @property
     def metrics(self) -> Metrics:
-        """What is kept with the policy that it trained."""
+        """Returns the metrics that are stored with the trained policy."""
         kept = self.model_dump(include=KEPT, exclude_unset=True)
         kept |= {name: at for name, at in (("resumed_at", self.resumed), ("set_aside", self.aside)) if at is not None}
         return {**kept, **self.numbers}
 
 
 def read_job(path: Path) -> Job:
-    """The job of a file; raises `UsageError` that names the field."""
+    """Reads the job of a file; raises `UsageError` that names the field."""
     try:
         return Job.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -1,4 +1,4 @@
-"""How the ranks of a training start, find each other and end.
+"""Starts, joins and ends the ranks of a training.
 
 A rank that was started by another process ends with it.
 """
@@ -26,13 +26,13 @@ from schemas.failure import RankLostError, UsageError
 ON_CPU = 2
 """Processes of `train.processes=auto` where no GPU is used."""
 PATIENCE = timedelta(days=7)
-"""How long the other ranks wait while rank 0 writes; if it dies they know at once, since its connection closes."""
+"""Timeout of the other ranks while rank 0 writes; if it dies they notice at once, since its connection closes."""
 TIMEOUT = timedelta(minutes=5)
-"""How long a rank waits for the others inside a step."""
+"""Timeout of a rank that waits for the others inside a step."""
 
 
 def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
-    """How many ranks a plain start makes.
+    """Computes the number of ranks of a plain start.
 
     Args:
         asked: `train.processes`.
@@ -50,7 +50,7 @@ def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
 
 
 def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
-    """Starts the other ranks of this very command and makes this process rank 0; nothing under torchrun, or alone.
+    """Starts the other ranks of this command and makes this process rank 0; does nothing under torchrun, or alone.
 
     Raises:
         UsageError: more processes than GPUs.
@@ -75,12 +75,12 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
 
 
 def join(job: Job, started: Sequence[subprocess.Popen[bytes]] = ()) -> None:
-    """Joins the other ranks, if there are any, and reports how many work where.
+    """Joins the other ranks, if there are any, and reports the number of ranks and their devices.
 
     Args:
-        job: what is to be trained.
-        started: the ranks that this process started: one that ends before it has joined ends this process, which
-            would wait for it in vain. Later its connections tell.
+        job: the training.
+        started: the ranks that this process started: one that ends before it has joined ends this process, which would
+            wait for it in vain. After joining, a closed connection shows the end of a rank.
     """
     world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
     if world > 1:
@@ -95,19 +95,19 @@ def join(job: Job, started: Sequence[subprocess.Popen[bytes]] = ()) -> None:
 
 
 def machines_of() -> int:
-    """On how many machines this training runs: torchrun says so."""
+    """Counts the machines of this training, from torchrun's environment."""
     return int(os.environ.get("GROUP_WORLD_SIZE", "1"))
 
 
 def _found(gpus: int) -> dict[str, int]:
-    """GPUs by the name of the machine; all ranks call it."""
+    """Counts GPUs by the name of the machine; all ranks call it."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, (socket.gethostname(), gpus))
     return dict(found)
 
 
 def gpus_of(job: Job) -> int:
-    """How many GPUs of this machine the training may use.
+    """Counts the GPUs of this machine that the training may use.
 
     Raises:
         CheckpointError: the parent cannot be read.
@@ -118,11 +118,11 @@ def gpus_of(job: Job) -> int:
 
 
 def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
-    """Takes the GPUs that this process and the ranks it starts will use; waits while another training has one.
+    """Locks the GPUs that this process and the ranks it starts will use; waits while another training holds one.
 
     Args:
-        job: what is to be trained.
-        waiting: is called once with whom it waits for.
+        job: the training.
+        waiting: called once for each GPU that another training holds, with a message that names its process.
     """
     gpus = gpus_of(job)
     if not gpus or ("RANK" in os.environ and PARENT in os.environ):  # rank 0 has taken them
@@ -133,13 +133,13 @@ def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
 
 
 def watch_parent() -> None:
-    """Ends this process when the one that started it is gone, if it is to: looks every second."""
+    """Ends this process when its starter is gone, if the starter asked for it; polls every second."""
     if PARENT in os.environ:
         threading.Thread(target=_watch, args=(int(os.environ[PARENT]),), daemon=True).start()
 
 
 def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Waits a little for the ranks this process started, then ends them."""
+    """Waits a little for the ranks this process started, then kills them."""
     for process in ranks:
         try:
             process.wait(timeout=10)

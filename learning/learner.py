@@ -1,8 +1,8 @@
 """One training on one rank: a method's objective on an engine's network.
 
-The loop (`learning.trainer`) knows which sample comes when, the steps, the learning rate, progress and checkpoints. The
-learner takes its steps: documents encoded, the weights before the first step compared with, the loss of every piece
-of a batch, the gradient, the update. Every rank holds one and calls it in the same order.
+The loop (`learning.trainer`) controls sample order, steps, learning rate, progress and checkpoints. The learner takes
+its steps: documents encoded, the weights before the first step compared with, the loss of every piece of a batch, the
+gradient, the update. Every rank holds one and calls it in the same order.
 """
 
 import math
@@ -28,12 +28,12 @@ from schemas.failure import UsageError
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """What one optimiser step gave."""
+    """Result of one optimiser step."""
 
     loss: Tensor
     """This rank's part of the batch's loss, detached; the sum over the ranks is the loss."""
     norm: float
-    """Norm of the whole gradient before clipping; if it is not finite, nothing more is to be done."""
+    """Norm of the whole gradient before clipping; if it is not finite, the step changed nothing."""
     samples: tuple[int, ...]
     """The samples that this rank trained on; of ranks that share one, the first names it."""
 
@@ -42,9 +42,9 @@ class Learner:
     """One rank's share of a training.
 
     Args:
-        job, samples: what to train on; the samples are those of the job's method.
+        job, samples: the training and its samples, which are of the kind that the job's method reads.
         rank, world: this rank and how many there are.
-        engine: what runs the network; made for the job's parent if not given.
+        engine: runs the network; made for the job's parent if not given.
 
     Raises:
         CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
@@ -57,7 +57,7 @@ class Learner:
         method = method_of(job.train)
         if job.stream is not None and not method.streams:
             raise UsageError(
-                f"`train.stream.on`: {job.train.method} cannot train on what comes while it trains.", "Set it to false."
+                f"`train.stream.on`: {job.train.method} cannot train on a stream of samples.", "Set it to false."
             )
         self._job = job
         self.engine = engine or engine_of(job, rank, world)
@@ -69,7 +69,7 @@ class Learner:
             self.take(samples, job.screenshots)
 
     def take(self, samples: Sequence[Any], screenshots: Path) -> None:
-        """Goes on with these samples; what they are compared with is the policy as it is now; between two steps."""
+        """Switches to these samples, between two steps; they are compared with the policy's present weights."""
         engine, objective = self.engine, self.objective
         self._documents = documents = objective.documents(samples)
         counts = engine.encode(documents, screenshots, objective.needs_parent or objective.needs_sums)
@@ -86,14 +86,14 @@ class Learner:
         objective.begin(counts, parent)
 
     def prepare(self, refs: Sequence[SampleRef]) -> Any:
-        """Begins to make the batch of these samples, the same on every rank; called one step ahead of `step`."""
+        """Starts to make the batch of these samples, the same on every rank; called one step ahead of `step`."""
         each = self.objective.each
         return self.engine.prepare(
             [SampleRef(ref.position, ref.sample * each + side) for ref in refs for side in range(each)]
         )
 
     def step(self, prepared: Any, rate: float) -> StepResult:
-        """One optimiser step at a learning rate, on a batch that `prepare` began."""
+        """Makes one optimiser step at a learning rate, on a batch of `prepare`."""
         began = time.perf_counter()
         batch = self.engine.ready(prepared)
         loss = self.gradient(batch)
@@ -106,13 +106,12 @@ class Learner:
         return StepResult(loss, norm, tuple(number // each for number in batch.own if number % each == 0))
 
     def measured(self, result: StepResult) -> tuple[float, dict[str, float]]:
-        """The loss of a step, which was the last one, over all ranks, and the measures of the steps since this was
-        asked before; all ranks call it."""
+        """Reduces the last step's loss, and the measures since the last call, over all ranks; all ranks call it."""
         loss, found = self._measures.read(result.loss)
         return loss, {"grad_norm": result.norm, "learning_rate": self._rate, **found}
 
     def gradient(self, batch: Batch) -> Tensor:
-        """Gathers the gradient of a step; returns this rank's part of its loss."""
+        """Accumulates the gradient of a step; returns this rank's part of its loss."""
         self.objective.start()
         self.engine.zero()
         self.objective.zero()
@@ -131,7 +130,7 @@ class Learner:
         return loss if self.engine.rank == 0 else torch.zeros_like(loss)
 
     def _add_all(self, batch: Batch) -> Tensor:
-        """Adds the gradient of all pieces; the sum of what they add to the loss."""
+        """Adds the gradient of all pieces; returns the sum of their loss terms."""
         loss = torch.zeros((), dtype=torch.float64)
         for number, piece in enumerate(batch.pieces, 1):
             self.engine.sync(last=number == len(batch.pieces))
@@ -139,7 +138,7 @@ class Learner:
         return loss.cpu()
 
     def add_gradient(self, piece: Piece, batch: Batch) -> Tensor:
-        """Adds one piece's part of a step's gradient; returns what it adds to the loss."""
+        """Adds one piece's part of a step's gradient; returns its loss term."""
         outputs = self.engine.forward(piece)
         self._measures.forward(outputs)
         loss = self.objective.loss(piece, outputs, batch)
@@ -147,16 +146,16 @@ class Learner:
         return loss.detach()
 
     def metrics(self) -> dict[str, float]:
-        """What was measured beside the loss since the (last) start, over all ranks; all call it once, at the end."""
+        """Reports metrics other than the loss since the (last) start, over all ranks; all call it once, at the end."""
         self.objective.start()
         return self.objective.metrics(self.engine.sum(self.objective.counts.clone()).cpu())
 
     def state(self) -> State:
-        """What a training goes on from, as this rank holds it; also loaded in place."""
+        """Returns the training state, as this rank holds it; also loaded in place."""
         return {**self.engine.state(), **self.objective.state()}
 
     def restored(self, step: int) -> None:
-        """Goes on from what was loaded into `state`, which was saved after so many steps."""
+        """Resumes at this step, after `state` was loaded."""
         self.engine.restored(self.before + step)
         self.objective.restored(step)
 
@@ -165,7 +164,7 @@ class Learner:
 
         Args:
             folder: the copy.
-            steps: made in all, at the end of a training: then what the next one goes on from is kept too.
+            steps: made in all, at the end of a training: then the master weights for the next one are kept too.
         """
         self.engine.write(folder)
         self.objective.write(folder)
@@ -176,12 +175,12 @@ class Learner:
             )
 
     def close(self) -> None:
-        """Lets go of threads and the like."""
+        """Releases threads and other resources."""
         self.engine.close()
 
     @torch.no_grad()
     def sums(self, batch: Batch) -> Tensor:
-        """The summed log probability of each document of a step, on every rank."""
+        """Sums the log probabilities of each document of a step, on every rank."""
         return self._summed(batch, (self.engine.forward(piece) for piece in batch.pieces))
 
     def _summed(self, batch: Batch, outputs: Iterable[Outputs]) -> Tensor:

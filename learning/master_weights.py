@@ -1,11 +1,11 @@
-"""The fp32 weights that a training ended with, kept beside the policy it made, for the next training of any method.
+"""Master weights: the fp32 weights at a training's end, kept in the policy's directory for the next training.
 
 A policy is written in its parent's precision, mostly bf16, where neighbours lie 2^-8 of a weight apart: at a small
-learning rate most steps of a training are shorter, and one that began from the rounded weights would lose what the
-last one moved. So the weights, and if wanted the optimiser's moments, lie in `training/` of the policy's directory, as
-a checkpoint that any number of ranks loads. `transformers` and `flywheel export` pass it over. The network of a critic
-that stands alone lies there too, without moments. They name the hashes of the files that they were rounded to: over
-whose weights others were saved, they are passed over.
+learning rate most steps of a training are shorter, and a training that began from the rounded weights would lose the
+last one's updates. So the weights, and if wanted the optimiser's moments, lie in `training/` of the policy's directory,
+as a checkpoint that any number of ranks loads. `transformers` and `flywheel export` ignore it. The network of a
+separate critic lies there too, without moments. The checkpoint names the hashes of the files that its weights were
+rounded to; if those files were replaced, it is ignored.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from models.tiny.layout import CRITIC, TRAINING
 from schemas.config.training import Keep
 
 WEIGHTS, MOMENTS = "model.", "optimizer."
-"""What names begin with in an engine's state."""
+"""Prefixes of names in an engine's state."""
 
 
 def keep_master_weights(
@@ -34,11 +34,11 @@ def keep_master_weights(
 
     Args:
         engine: after its last step.
-        auxiliary: weights that an objective has beside the policy's.
+        auxiliary: an objective's own weights.
         folder: the policy's directory, which all ranks reach.
-        keep: what of it.
+        keep: which of them are kept.
         steps: optimiser steps that the moments have had, in this training and those before.
-        place: where they go, if not there.
+        place: the target, if not that directory.
 
     Raises:
         CheckpointError: they cannot be written.
@@ -59,12 +59,12 @@ def keep_master_weights(
 
 
 def load_master_weights(engine: Engine, parent: Path) -> int:
-    """Puts what the parent's training ended with in the place of its rounded weights; all ranks call it.
+    """Loads the parent's master weights in place of its rounded ones; all ranks call it.
 
-    Moments are taken up if they were kept by a training with the same optimiser that held them in the same.
+    Moments are loaded only if a training with the same optimiser and the same number format kept them.
 
     Returns:
-        How many steps the moments have had; 0 if there are none, and then they begin with zeros.
+        How many steps the moments have had; 0 if there are none; they then start at zero.
 
     Raises:
         CheckpointError: they are damaged, or not of the parent's architecture.
@@ -86,8 +86,7 @@ def load_master_weights(engine: Engine, parent: Path) -> int:
 
 
 def take_up_auxiliary(weights: State, parent: Path) -> None:
-    """Puts an objective's own weights, if the parent's training kept any, in the place of rounded ones; all ranks call
-    it.
+    """Loads an objective's own weights, if the parent's training kept any; all ranks call it.
 
     Raises:
         CheckpointError: they are damaged, or of another architecture.
@@ -99,7 +98,7 @@ def take_up_auxiliary(weights: State, parent: Path) -> None:
 
 @contextmanager
 def master_weights_of(folder: Path, critic: bool = False) -> Iterator[Checkpoints | None]:
-    """The fp32 weights beside a policy; None if there are none, or none of what its files hold. All ranks call it."""
+    """Opens the fp32 weights of a policy; None if there are none, or of other weight files. All ranks call it."""
     if not (folder / TRAINING).is_dir():
         yield None
         return
@@ -114,7 +113,7 @@ def master_weights_of(folder: Path, critic: bool = False) -> Iterator[Checkpoint
 
 
 def _hashes(folder: Path, critic: bool) -> dict[str, str]:
-    """SHA-256 of the files of a policy's weights, or of its critic's, by name."""
+    """Computes SHA-256 of the files of a policy's weights, or of its critic's, by name."""
 
     def hashed(path: Path) -> str:
         with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""What a training's steps came to, from one report to the next, over all ranks: the numbers of its curves.
+"""Measures of a training's steps between two reports, over all ranks: the points of its curves.
 
-Each rank adds what it knows of a step, on its device where the numbers are there; a report is one sum over the ranks
-and one transfer, however many measures there are. A measure that is not known is left out: none stands for another.
+Each rank adds its numbers of a step, on its device where they are there; a report is one sum over the ranks and one
+transfer, however many measures there are. An unknown measure is left out: none replaces another.
 """
 
 import math
@@ -19,11 +19,11 @@ from models.families.registry import reply_limit
 from schemas.config.sections import PolicyConfig
 
 COUNTED = ("tokens", "operations", "thought", "thoughts", "reply", "replies", "cut", "drawn")
-"""Sums that a rank keeps of the documents that it trains on."""
+"""Sums that a rank keeps of its documents."""
 
 
 class Measures:
-    """One rank's share of what is measured.
+    """One rank's share of the measures.
 
     Args:
         engine, objective: of the training.
@@ -42,7 +42,7 @@ class Measures:
         self._entropy = torch.zeros(2, dtype=torch.float64, device=self._engine.device)
 
     def forward(self, outputs: Outputs) -> None:
-        """Adds the entropies of a forward pass that the gradient is of."""
+        """Adds the entropies of a forward pass with gradient."""
         if outputs.entropy is not None:
             known = outputs.entropy.detach().double()
             self._entropy += torch.stack([known.sum(), torch.ones_like(known).sum()])
@@ -51,9 +51,9 @@ class Measures:
         """Adds a step.
 
         Args:
-            batch: what it was made of.
+            batch: its batch.
             documents: all of the training.
-            seconds: that it took this rank.
+            seconds: its duration on this rank.
         """
         self._seconds += seconds
         self._add("tokens", batch.tokens)
@@ -80,7 +80,7 @@ class Measures:
         self._sums[name] += value
 
     def read(self, loss: Tensor) -> tuple[float, dict[str, float]]:
-        """The loss of the last step and the measures of those since the last report; all ranks call it.
+        """Reduces the last step's loss and the measures since the last report; all ranks call it.
 
         Args:
             loss: this rank's part.
@@ -110,7 +110,7 @@ class Measures:
         return total, {name: value for name, value in made.items() if value is not None and math.isfinite(value)}
 
     def _mfu(self, operations: float) -> float | None:
-        """Model FLOP/s utilisation (PaLM, arXiv 2204.02311): the policy's operations by what the devices could make."""
+        """Computes model FLOP/s utilisation (PaLM, arXiv 2204.02311): the policy's operations by the devices' peak."""
         peak = self._engine.peak_operations
         return operations / (self._seconds * peak * self._engine.world) if peak and operations else None
 
@@ -120,7 +120,7 @@ def _mean(total: float, number: float) -> float | None:
 
 
 def _peak_memory(device: torch.device) -> float:
-    """The most bytes this rank has held: of the GPU since the last time, else of the process since it began."""
+    """Measures peak bytes of this rank: of the GPU since the last call, else of the process since it began."""
     if device.type == "cuda":
         found = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)

@@ -1,4 +1,4 @@
-"""What the first steps of a training spend their time on, by option (`train.profile`): a trace file for each rank.
+"""Profiles the first steps of a training by option (`train.profile`): one trace file for each rank.
 
 A file is a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
 """
@@ -9,11 +9,11 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from learning.job import Job
 
 SKIPPED = 1
-"""Steps that are not looked at: the first one starts threads, compiles kernels and takes memory."""
+"""Steps that are not profiled: the first one starts threads, compiles kernels and takes memory."""
 
 
 class Profiler:
-    """Looks at some steps of one rank; `step` is called after each, `close` at the end.
+    """Profiles some steps of one rank; `step` is called after each, `close` at the end.
 
     Args:
         job: how many steps, `train.profile`.
@@ -36,7 +36,7 @@ class Profiler:
         self._profile.start()
 
     def step(self) -> None:
-        """A step was made."""
+        """Counts a step."""
         if self._profile is None:
             return
         self._profile.step()
@@ -45,7 +45,7 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
-        """Writes what there is, where that was not done."""
+        """Writes the trace, unless it is written."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None

@@ -1,4 +1,4 @@
-"""How rank 0 reports to whoever started the training: messages on its board, in the order in which they were sent.
+"""Sends rank 0's messages to the starter of the training, through its status folder, in order.
 
 A thread writes them, so that no step waits for a store. A training that was started by hand prints them.
 """
@@ -19,11 +19,11 @@ class Reports:
         self._sent: list[Future[None]] = []
 
     def to(self, board: StatusFolder) -> None:
-        """From now on messages go there."""
+        """Sends later messages to this status folder."""
         self._board, self._writer = board, ThreadPoolExecutor(1, "reports")
 
     def send(self, **fields: object) -> None:
-        """Sends a message; what became of those before is looked at when it is flushed."""
+        """Sends a message; `flush` reports errors of earlier ones."""
         if self._board is None or self._writer is None:
             print(json.dumps(fields), flush=True)
             return
@@ -31,7 +31,7 @@ class Reports:
         self._sent.append(self._writer.submit(self._board.send, fields))
 
     def flush(self) -> None:
-        """Returns when all are written; one that could not be is named on standard error."""
+        """Waits until all are written; prints failures on standard error."""
         sent, self._sent = self._sent, []
         for one in sent:
             if (error := one.exception()) is not None:
@@ -40,4 +40,4 @@ class Reports:
 
 REPORTS = Reports()
 send = REPORTS.send
-"""Sends a message to whoever started this training."""
+"""Sends a message to the starter of this training."""

@@ -1,13 +1,13 @@
 """The training process: `python -m learning.trainer JOB.json [BOARD]`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a board
-(`learning.status_folder`); without one it prints its messages. What a step is, is the learner's (`learning.learner`):
-the method's objective on the engine of the parent's network. A training that was killed goes on from its last
+Started plainly it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a status
+folder (`learning.status_folder`); without one it prints its messages. The learner defines a step (`learning.learner`):
+the method's objective on the engine of the parent's network. A training that was killed resumes from its last
 checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a
 stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
 `learning.data.stream`). Its messages (`learning.reports.send`) are `{"waiting"}` while another training has the GPU,
-`{"processes", "device"}`, with what was found where there are several machines, `{"damaged", "problem", "aside"}` for a
-checkpoint that could not be loaded, `{"warning"}`, `{"resumed"}` if it goes on from one, `{"step", "steps", "loss",
+`{"processes", "device"}`, with `gpus` if there are several machines, `{"damaged", "problem", "aside"}` for a checkpoint
+that could not be loaded, `{"warning"}`, `{"resumed"}` if it resumes from one, `{"step", "steps", "loss",
 "samples_per_s", "measures"}` (`learning.measures`), `{"published"}` with the number of updates, at the end
 `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
 once and whole, or not at all.
@@ -57,7 +57,7 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
 
     Args:
         job: the training.
-        pulse: this rank's; none for a training that nobody waits for.
+        pulse: this rank's heartbeat; none for a training without a starter.
 
     Raises:
         CheckpointError: the parent cannot be trained, or the checkpoint is already there.
@@ -107,7 +107,7 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
 
 
 def _resume(job: Job, kept: TrainerCheckpoints, rank: int) -> int:
-    """Goes on from the newest whole checkpoint; how many steps were made."""
+    """Resumes from the newest whole checkpoint; returns the number of steps made."""
     restored = kept.restore()
     if rank == 0:
         for one in restored.damaged:
@@ -118,7 +118,7 @@ def _resume(job: Job, kept: TrainerCheckpoints, rank: int) -> int:
 
 
 Report = Callable[[Round, int, float, Mapping[str, float]], None]
-"""Is handed how many steps were made, the last one's loss, and what was measured since the report before."""
+"""Callback with the number of steps made, the last one's loss, and the measures since the report before."""
 
 
 def _train_round(
@@ -131,7 +131,7 @@ def _train_round(
     report: Report,
     pulse: HeartbeatThread,
 ) -> float:
-    """Takes these steps of a round; the last loss."""
+    """Takes these steps of a round; returns the last loss."""
     if job.stream is not None:
         learner.take(part.samples, part.screenshots)
     loss, engine = 0.0, learner.engine
@@ -150,13 +150,13 @@ def _train_round(
 
 
 def refs_of(job: Job, sampler: Sampler, step: int) -> list[SampleRef]:
-    """The samples of one step: the same on every rank and for any number of ranks."""
+    """Selects the samples of one step: the same on every rank and for any number of ranks."""
     size = job.train.batch
     return [SampleRef(position, sampler.sample(position)) for position in range(step * size, (step + 1) * size)]
 
 
 def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[StepResult]:
-    """Takes these steps of a round; the next one's batch is begun before each."""
+    """Takes these steps of a round; starts the next one's batch before each."""
     ahead = learner.prepare(refs_of(job, part.sampler, steps[0] - part.first))
     for step in steps:
         batch = ahead
@@ -176,7 +176,7 @@ def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[St
 
 
 def _is_done(job: Job) -> bool:
-    """Whether this very training has ended already, which is reported; sweeps what a killed start left of its end."""
+    """Checks whether this training has ended already, and reports it; removes leftovers of a killed start."""
     sweep_leftovers(job.out)
     done = is_finished(job)
     if done:
@@ -185,7 +185,7 @@ def _is_done(job: Job) -> bool:
 
 
 def _publish(learner: Learner, job: Job, ranks: Ranks, updates: int) -> None:
-    """Puts the weights where the actors find them; over those of an earlier, killed start, which are the same."""
+    """Publishes the weights for the actors, over those of an earlier, killed start, which are the same."""
     assert job.stream is not None
     folder = StreamFolder(job.stream)
     place = folder.weights(updates)
@@ -249,7 +249,7 @@ def main() -> int:
 
 
 def _refuse(board: StatusFolder | None, rank: int, problem: str) -> None:
-    """Says what is wrong with this training: another start would end the same way."""
+    """Reports an error of this training that another start would repeat."""
     if rank == 0:
         send(error=problem)
     elif board is not None:

@@ -1,4 +1,4 @@
-"""The directory that a training makes: written aside, renamed when it is whole, by rank 0 while the others wait."""
+"""Writes a training's directory: aside, renamed when it is whole, by rank 0 while the others wait."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from schemas.failure import CheckpointError, UsageError
 
 
 def is_finished(job: Job) -> bool:
-    """Whether this very training has made its directory already.
+    """Checks whether this training has made its directory already.
 
     Raises:
         CheckpointError: something else is there.
@@ -35,7 +35,7 @@ def is_finished(job: Job) -> bool:
 
 
 def result_of(job: Job) -> dict[str, Any]:
-    """The loss and the numbers that a finished training ended with; nothing of one that an earlier version made."""
+    """Reads the loss and the numbers that a finished training ended with; empty for one of an earlier version."""
     path = job.out / RESULT
     return json.loads(path.read_text()) if path.exists() else {}
 
@@ -59,7 +59,7 @@ def write_checkpoint(
 
 
 def sweep_leftovers(out: Path) -> None:
-    """Removes what killed trainers of this machine left while they wrote `out`.
+    """Removes leftovers of killed trainers of this machine that wrote `out`.
 
     Raises:
         CheckpointError: one of them is still writing.

@@ -1,4 +1,4 @@
-"""A completion: what a model generated and what was read in it; the one shape of a reply from the model to the lake."""
+"""A completion: a model's reply and the actions read from it; the same type from the model to the lake."""
 
 from dataclasses import dataclass
 
@@ -7,34 +7,34 @@ from schemas.action import Action
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """One reply. A model gives the text, its tokens and what failed; a model family reads thought and action in it."""
+    """One reply. A model gives the text, its tokens and errors; a model family reads thought and action from it."""
 
     text: str
     token_ids: tuple[int, ...] = ()
-    """Tokens of the reply, its end included; none where they are unknown."""
+    """Tokens of the reply, its end included; empty if unknown."""
     logprobs: tuple[float, ...] = ()
-    """Their log probabilities, as they were drawn; none where they are unknown."""
+    """Log probabilities that the tokens were sampled with; empty if unknown."""
     prompt_ids: tuple[int, ...] = ()
-    """Tokens of the prompt as whoever answered read them, pictures included; none where that is not known."""
+    """Tokens of the prompt as the model read them, pictures included; empty if unknown."""
     failure: str = ""
-    """Why there is no reply, through no fault of the model; then the rest is empty."""
+    """Reason for a missing reply that is no fault of the model; all other fields are then empty."""
     cut: bool = False
     """Whether it ended at its limit of tokens, unfinished."""
     version: str = ""
-    """The policy version that generated it; empty where that is the version of whoever was asked."""
+    """Policy version that generated it; empty if it is the version of the policy that was asked."""
     actor: str = ""
-    """What chose it, where that is not the kind of whoever was asked: `person` for what a person put in its place."""
+    """Kind of the actor, if it differs from the policy that was asked: `person` for a person's replacement."""
     thought: str = ""
     action_text: str = ""
-    """The action as the model wrote it."""
+    """Text of the action, as the model wrote it."""
     action: Action | None = None
-    """The action, or None if the text held none; then `error` says why."""
+    """The action; None if the text held none, and `error` then holds the reason."""
     error: str | None = None
     further: tuple[Action, ...] = ()
-    """Actions that stood in the text after that one."""
+    """Later actions in the text."""
     parts: int = 1
-    """How many of the actions, that one included, the first call stands for; these are performed, one a step."""
+    """Number of actions, that one included, of the first call; these are performed, one per step."""
     unused: tuple[str, ...] = ()
-    """Arguments of that call for which our actions have no field, each as `name=value`; they change nothing."""
+    """Arguments of that call that no field of our actions holds, each as `name=value`; they change nothing."""
     family: str = ""
-    """The model family that read it; empty for whoever is no model."""
+    """Model family that read it; empty for an actor that is no model."""

@@ -1,11 +1,10 @@
 """The policy without a model: clicks, types and drags at random among the elements of the page.
 
-It starts the wheel from nothing, so it is broad rather than clever: every element that reacts is as likely as any
-other whatever the instruction says. The instruction is used only where text must come from somewhere. Being shown the
-page's elements, it clicks things rather than pixels; what is kept of it is only the screenshot and the coordinates.
-Keys beyond Enter it presses only where the instruction names them, as a game's does: `Keys: left, right, space.`
-Where a screen lists none (an environment that has no elements), it acts at random points of it, by the types of action
-that are taken there, if the environment says which.
+It starts the first iteration from nothing, so it is broad rather than clever: every element that reacts is as likely as
+any other, whatever the instruction. The instruction is used only as a source of text. It gets the page's elements and
+clicks those rather than pixels; the lake keeps only the screenshot and the coordinates. Keys beyond Enter it presses
+only if the instruction names them, as a game's does: `Keys: left, right, space.` On a screen without elements (an
+environment that lists none), it acts at random points, with the types of action that the environment takes, if known.
 """
 
 import random
@@ -21,38 +20,38 @@ from schemas.observation import Element
 FIELDS = ("text field", "password field", "textarea")
 HANDLES = ("shape", "slider", "other")
 LARGE = 0.15
-"""An element larger than this share of the screen is clicked anywhere; a smaller one in the middle."""
+"""Share of the screen above which an element is clicked anywhere; a smaller one is clicked in the middle."""
 P_TYPE = 0.9
-"""How often it types after clicking into an empty field."""
+"""Probability of typing after clicking into an empty field."""
 P_ENTER = 0.05
 P_DRAG, P_DRAG_HANDLES = 0.07, 0.3
 P_SCROLL = 0.1
 P_WAIT = 0.02
 P_DEAD = 0.04
-"""How often it clicks something that does not look alive."""
+"""Probability of clicking something that does not look alive."""
 AGAIN = 0.25
-"""What a click on the same element again is worth beside the others."""
+"""Weight of another click on the same element; others weigh up to 1."""
 P_TYPE_BLIND = 0.3
-"""How often it types after a click where it cannot know what it clicked."""
+"""Probability of typing after a click where it cannot know the clicked element."""
 BLIND = {"drag": P_DRAG, "scroll": P_SCROLL, "wait": P_WAIT, "click": 1 - P_DRAG - P_SCROLL - P_WAIT}
-"""How often it does each of these where it sees no elements."""
+"""Probability of each action where it sees no elements."""
 P_KEY = 0.8
-"""How often it presses a key where the instruction names some."""
+"""Probability of pressing a key where the instruction names some."""
 KEYS = re.compile(r"\bKeys: ([a-z0-9]+(?:, [a-z0-9]+)*)\.")
 """The keys that an instruction names."""
 DONE = 0.1
-"""What a click on a filled field or a checked box is worth."""
+"""Weight of a click on a filled field or a checked box."""
 
 
 class PageExplorer(Explorer):
-    """Uniform over the page's elements; the same seed, step and page always give the same action."""
+    """Explores uniformly over the page's elements; the same seed, step and page always give the same action."""
 
     version = "explorer-4"
     dialect = "box_v1"
     needs_elements = True
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """One completion per context; the temperature changes nothing."""
+        """Returns one completion per context; the temperature changes nothing."""
         return [self._completion(context) for context in contexts]
 
     def _completion(self, context: Context) -> Completion:
@@ -88,7 +87,7 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
 
 
 def _blind(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
-    """Anything anywhere on the screen, of what is taken there."""
+    """Chooses any action that the environment takes, anywhere on the screen."""
     takes = context.observation.takes or {"hotkey", "type", *BLIND}
     able = {kind: share for kind, share in BLIND.items() if kind in takes}
     keys = _keys(context.instruction) if "hotkey" in takes else []
@@ -100,7 +99,7 @@ def _blind(chance: random.Random, context: Context, last: act.Action | None) -> 
     if not able and "hotkey" in takes:
         return act.Hotkey(key=chance.choice(keys or ["enter"]))
     x, y, to_x, to_y = (round(chance.random(), 4) for _ in range(4))
-    shares = able or BLIND  # of what takes nothing that it does, any is as good
+    shares = able or BLIND  # if the environment takes none of them, any is as good
     match chance.choices(list(shares), list(shares.values()))[0]:
         case "drag":
             return act.Drag(x=x, y=y, to_x=to_x, to_y=to_y)

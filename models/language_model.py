@@ -1,4 +1,4 @@
-"""The seam between a policy and what runs its network: chats in, completions out."""
+"""The interface between a policy and the backend of its network: chats in, completions out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,28 +12,29 @@ from schemas.registry import Registry
 
 
 class LanguageModel(ABC):
-    """Goes on with chats; made by the checkpoint's directory, `policy.*` and the policy's version.
+    """Continues chats; made by the checkpoint's directory, `policy.*` and the policy's version.
 
     Raises:
         CheckpointError: the directory is missing, broken, or of an architecture that this cannot run.
     """
 
     options: type[Section] = Section
-    """Its own keys, under `policy.options`; none here."""
+    """Section of its own keys, under `policy.options`; none here."""
     max_concurrency: int = 0
-    """How many calls may run at once, with one chat each; 0: batches, in turn."""
+    """Maximum calls at once, with one chat each; 0: batches, in turn."""
 
     @abstractmethod
     def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None: ...
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
-        """As `models.policy.Policy.begin`: for what runs elsewhere, where one model is there at a time."""
+        """Begins as `models.policy.Policy.begin`: for a remote backend, which holds one model at a time."""
 
     @abstractmethod
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """One completion of at most `max_tokens` tokens per chat, each by its own seed; temperature 0 is greedy.
+        """Returns one completion of at most `max_tokens` tokens per chat, each by its own seed; temperature 0 is
+        greedy.
 
         Thought and action are read later, by the model's family.
         """
@@ -48,4 +49,4 @@ BACKENDS = Registry(
         "server": "models.serving.server:ServerModel",
     },
 )
-"""What can run a checkpoint, by name."""
+"""Backends that run a checkpoint, by name."""

@@ -1,4 +1,4 @@
-"""The seam between a policy and whatever rolls it out: contexts in, completions out, in batches."""
+"""The interface between a policy and rollouts: contexts in, completions out, in batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from schemas.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a policy knows when it acts: the instruction, its own past steps, and the screen now."""
+    """Input of a policy when it acts: the instruction, its own past steps, and the screen now."""
 
     instruction: str
     turns: tuple[PastStep, ...]
@@ -21,11 +21,11 @@ class Context:
     seed: int
     """Seeds the sampling, so that a trajectory can be rolled out again."""
     task_id: str = ""
-    """Only a proposer of corrections looks at it."""
+    """Id of the task; only a proposer of corrections reads it."""
     thinks: bool = True
-    """Whether a thought is asked for before the action."""
+    """Whether the policy thinks before the action."""
     avoid: tuple[Action, ...] = ()
-    """Actions that are known to lead nowhere from this screen; only a proposer of corrections looks at them."""
+    """Actions that are known to lead nowhere from this screen; only a proposer of corrections reads them."""
 
 
 class Policy(ABC):
@@ -34,23 +34,25 @@ class Policy(ABC):
     version: str
     dialect: str
     kind: Literal["policy", "explorer"] = "policy"
-    """What its steps are recorded as."""
+    """Kind of actor that its steps are recorded with."""
     needs_elements: bool = False
-    """Whether it must be shown the page's elements."""
+    """Whether it needs the page's elements."""
     max_concurrency: int = 0
-    """How many calls may run at once, with one context each (a server makes its own batches); 0: batches, in turn."""
+    """Maximum calls at once, with one context each (a server makes its own batches); 0: batches, in turn."""
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
-        """Is called where it takes over from another policy whose calls may still be under way: from then on calls of
-        both are answered by its weights, and completions name them."""
+        """Takes over from another policy whose calls may still be in flight.
+
+        From then on this policy's weights answer calls of both, and completions name them.
+        """
 
     @abstractmethod
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """One completion per context, in order; temperature 0 is greedy. Never raises for what a model may generate."""
+        """Returns one completion per context, in order; temperature 0 is greedy. Never raises for a model's text."""
 
 
 class Explorer(Policy):
-    """A policy without a model, which starts the wheel from nothing; `version` names its code."""
+    """A policy without a model, which starts the first iteration from nothing; `version` names its code."""
 
     kind = "explorer"
 

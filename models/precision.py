@@ -1,4 +1,4 @@
-"""What networks compute in on a CPU."""
+"""The number type of networks on a CPU."""
 
 from functools import cache
 
@@ -7,6 +7,6 @@ import torch
 
 @cache
 def compute_dtype() -> torch.dtype:
-    """bf16 where the processor has instructions for it, else fp32: without them bf16 takes ten times as long."""
+    """Returns bf16 if the processor has instructions for it, else fp32: without them bf16 takes ten times as long."""
     found = torch.cpu.get_capabilities()
     return torch.bfloat16 if any(there for name, there in found.items() if "bf16" in name) else torch.float32

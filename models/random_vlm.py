@@ -1,6 +1,6 @@
 """Small random models of the real architectures, written as directories that plain `transformers` loads.
 
-What a checkpoint of billions of weights will do (load, act, train, resume) is tried on these in seconds: same classes,
+They let tests try in seconds how a checkpoint of billions of weights loads, acts, trains and resumes: same classes,
 same processor, same names, random weights.
 """
 
@@ -47,7 +47,7 @@ def build_random(
 
     Args:
         kind: the architecture.
-        texts: what its tokeniser is learnt from.
+        texts: sample texts of its tokeniser.
         seed: draws the weights.
         out: directory to make.
         hidden, layers, heads, kv_heads, head_width: the text stack; the width is a multiple of 16.
@@ -81,7 +81,7 @@ def build_random(
 
 
 def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, Any], vocabulary: int) -> Any:
-    """The model's configuration: its sizes, and the tokeniser's special tokens."""
+    """Builds the model's configuration: its sizes, and the tokeniser's special tokens."""
     from transformers import AutoConfig
 
     ids = {name: tokenizer.convert_tokens_to_ids(token) for name, token in _MARKS.items()}
@@ -99,7 +99,7 @@ def _config(kind: Kind, tokenizer: Any, text: dict[str, Any], vision: dict[str, 
 
 
 def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int, width: int) -> dict[str, Any]:
-    """What the text stack's configuration says of its size."""
+    """Builds the sizes of the text stack's configuration."""
     axes = [width // 4, width // 8, width // 8]
     experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": hidden}
     return {
@@ -116,7 +116,7 @@ def _text(kind: Kind, hidden: int, layers: int, heads: int, kv_heads: int, width
 
 
 def _vision(kind: Kind, hidden: int, layers: int) -> dict[str, Any]:
-    """What the vision tower's configuration says of its size and kind."""
+    """Builds the sizes and kind of the vision tower's configuration."""
     own: dict[str, Any] = {"deepstack_visual_indexes": [0], "num_position_embeddings": 256, "patch_size": 16}
     if kind == "qwen2_5_vl":
         own = {"fullatt_block_indexes": [layers - 1], "window_size": 56, "patch_size": 14}
@@ -149,7 +149,7 @@ def _tokenizer(texts: Sequence[str]) -> Any:
 
 
 def _write_processor(kind: str, tokenizer: Any, out: Path) -> None:
-    """The files that a published directory has; the video part is named and never used."""
+    """Writes the files that a published directory has; the video part is named and never used."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     patch = 14 if kind == "qwen2_5_vl" else 16

@@ -1,4 +1,4 @@
-"""How the next token of every row of a batch is chosen: by the row's own random numbers, whoever shares the batch."""
+"""Chooses the next token of every row of a batch by the row's own random numbers."""
 
 import random
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ from torch import Tensor
 
 
 def choose(logits: Tensor, draws: Sequence[random.Random], temperature: float) -> tuple[Tensor, Tensor]:
-    """The next token of each row, sampled from the whole distribution, or the likeliest at temperature 0.
+    """Chooses the next token of each row: sampled from the whole distribution, or the likeliest at temperature 0.
 
     Args:
         logits: (rows, tokens).
         draws: a random number is drawn of each row's where the temperature is above 0.
-        temperature: what logits are divided by; at 0, 1 for the log probabilities.
+        temperature: divisor of the logits; at 0, 1 for the log probabilities.
 
     Returns:
         The tokens, (rows,), and the log probabilities of all tokens, (rows, tokens), in double precision.

@@ -1,18 +1,25 @@
-"""Whether weights are numbers that a network can be trained with: one that is not makes every reply nonsense, or stops
-the process that acts; one that is huge gives gradients that are no numbers."""
+"""Checks that weights are numbers that a network can be trained with.
+
+A weight that is no number makes every reply nonsense, or stops the acting process; a huge one gives gradients that are
+no numbers.
+"""
 
 from pathlib import Path
 
 from schemas.failure import CheckpointError
 
 MOST = 1e12
-"""Far beyond any trained weight, also beyond what stands for minus infinity in masks; the squares of larger ones soon
-leave fp32's range."""
+"""Bound far beyond any trained weight, also beyond replacements of minus infinity in masks.
+
+The squares of larger weights soon leave fp32's range.
+"""
 
 
 def unsound_weight(folder: Path) -> str | None:
-    """The first tensor of a model directory's safetensors that holds a NaN, an infinity or a weight beyond `MOST`, as
-    `FILE: TENSOR`; None where none does. Reads one tensor at a time."""
+    """Finds the first tensor of a model directory with a NaN, an infinity or a weight beyond `MOST`.
+
+    Returns `FILE: TENSOR`; None where none does. Reads one tensor at a time.
+    """
     from safetensors import safe_open
 
     from models.safe import weight_files

@@ -1,4 +1,4 @@
-"""Templated thoughts: what a step's thought says where nobody thought of one.
+"""Templated thoughts of steps that have no other.
 
 They are marked as such wherever they are stored (author `template`) and kept few, so that a small policy spends no
 words on them.
@@ -21,16 +21,16 @@ THOUGHTS: dict[str, str] = {
     "finished": "Done.",
     "call_user": "Ask the user.",
 }
-"""Thought by action type; what is missing here has none."""
+"""Thought by action type; a missing type has none."""
 ADMITS = "Not that."
-"""What a thought after an error begins with."""
+"""Beginning of a thought after an error."""
 
 
 def templated_thought(action: Action) -> str:
-    """The templated thought for an action."""
+    """Returns the templated thought for an action."""
     return THOUGHTS.get(action.type, "")
 
 
 def reflective_thought(thought: str) -> str:
-    """A thought that first admits the error of the step before."""
+    """Builds a thought that first admits the error of the step before."""
     return f"{ADMITS} {thought}".strip()

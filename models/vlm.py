@@ -1,4 +1,4 @@
-"""The vision-language policy: any Hugging Face image-text-to-text directory, its family and what runs its network."""
+"""The vision-language policy: any Hugging Face image-text-to-text directory, its family and its backend."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ class VlmPolicy(Policy):
     """A checkpoint that acts.
 
     Args:
-        directory: what `transformers` calls a pretrained model; `AutoProcessor` must load it too.
+        directory: a pretrained model of `transformers`; `AutoProcessor` must load it too.
         config: the backend, the family, screens shown, tokens per completion.
         version: the name it is recorded under.
 
@@ -43,14 +43,14 @@ class VlmPolicy(Policy):
         self._thinks = config.thoughts
 
     def begin(self) -> None:
-        """Brings its weights to where they run, if that is elsewhere."""
+        """Loads its weights on a remote backend, if it has one."""
         self.model.begin()
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """One completion per context, each sampled by its context's own seed.
+        """Returns one completion per context, each sampled by its context's own seed.
 
         Raises:
-            FlywheelError: a server says what it read, and it is not what is trained on (`require_same_prompt`).
+            FlywheelError: a server reports other tokens than the trainer's (`require_same_prompt`).
         """
         if not contexts:
             return []
@@ -68,8 +68,10 @@ class VlmPolicy(Policy):
             self._compared = True
 
     def _read(self, completion: Completion, screen: Size) -> Completion:
-        """What the family reads; a reply that was cut is no action of the policy, whatever stands in
-        it. The small policy has learnt to end within its few tokens, and what it wrote counts."""
+        """Reads a completion by the family; a reply that was cut holds no action of the policy.
+
+        The small policy has learnt to end within its few tokens, so its text counts even if cut.
+        """
         read = replace(self.family.read(completion, screen), family=self.family.name, prompt_ids=())
         if not completion.cut or isinstance(self.family, TinyFamily):
             return read
@@ -78,8 +80,10 @@ class VlmPolicy(Policy):
 
 
 def backend_of(config: PolicyConfig, directory: Path) -> str:
-    """What runs a checkpoint where `policy.backend` is `auto`: a server if one is configured, the small policy's own
-    network, else `transformers`."""
+    """Chooses the backend where `policy.backend` is `auto`.
+
+    A server if one is configured, the small policy's own network, else `transformers`.
+    """
     if config.acts_on_server:
         return "server"
     if config.backend != "auto":

@@ -1,4 +1,4 @@
-"""What tells one checkpoint's weights from another's, and the adapter that a training leaves beside them."""
+"""Identifies a checkpoint's weights, and the adapter that a training stores in its folder."""
 
 import hashlib
 import json
@@ -12,21 +12,23 @@ from models.safe import weight_files
 from schemas.failure import CheckpointError
 
 ADAPTER = "adapter"
-"""The folder of a checkpoint with what its training made alone, as peft writes it; `transformers` does not look into
-it, and loads the whole weights beside it."""
+"""Folder of a checkpoint with its training's adapter, as peft writes it.
+
+`transformers` does not read it, and loads the whole weights of the checkpoint.
+"""
 PARENT = "parent.json"
-"""The file of that folder that says beside which weights it belongs."""
+"""File of that folder that names the adapter's parent checkpoint."""
 ABOUT = ("config.json", "job.json")
-"""Files that say how a checkpoint's weights were made."""
+"""Files that describe how a checkpoint's weights were made."""
 OURS = re.compile(r"-[0-9a-f]{12}$")
-"""How a name ends that `Weights` gives."""
+"""End of a name that `Weights` gives."""
 BLOCK = 1 << 12
 """Bytes that are read of every tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """A trained adapter: where it is, the checkpoint it stands beside, and what that checkpoint's weights were."""
+    """A trained adapter: its folder, its parent checkpoint, and the fingerprint of the parent's weights."""
 
     directory: Path
     parent: Path
@@ -42,15 +44,15 @@ class Weights:
 
     @property
     def name(self) -> str:
-        """What a server calls them: versions of two lakes may have one name, these files have not."""
+        """Returns the server's name of them: versions of two lakes may have one name, but not one fingerprint."""
         return f"{self.version}-{fingerprint(self.directory) or 'unseen'}"
 
 
 def fingerprint(directory: Path) -> str:
-    """What a checkpoint's weights are known by, wherever they lie: 12 digits; nothing where there are none.
+    """Computes the fingerprint of a checkpoint's weights, independent of its path: 12 digits; empty without weights.
 
-    Of what says how it was made, all of it; of the weights the beginning of every tensor, as a training changes them
-    all; of each file its name and size.
+    It covers the whole of the files that describe how it was made, the beginning of every tensor of the weights, as a
+    training changes them all, and each file's name and size.
     """
     try:
         about = [file for name in ABOUT if (file := directory / name).is_file()]
@@ -61,13 +63,13 @@ def fingerprint(directory: Path) -> str:
             seen.update(repr((file.name, about.st_size)).encode())
             seen.update(_print_of(file, about.st_size, about.st_mtime_ns))
         return seen.hexdigest()[:12]
-    except (OSError, CheckpointError):  # it is just being removed, or holds no weights that one can be sure of
+    except (OSError, CheckpointError):  # it is just being removed, or its weights cannot be identified for certain
         return ""
 
 
 @lru_cache(maxsize=4096)
 def _print_of(file: Path, size: int, _: int) -> bytes:
-    """Of one file, as it was last written."""
+    """Hashes one file, as it was last written."""
     seen = hashlib.sha256()
     with file.open("rb") as content:
         for at in _places(content, size) if file.suffix == ".safetensors" else range(0, size, BLOCK):
@@ -77,7 +79,7 @@ def _print_of(file: Path, size: int, _: int) -> bytes:
 
 
 def _places(content: BinaryIO, size: int) -> list[int]:
-    """Where its tensors begin, and its header, if it is a file of tensors."""
+    """Lists where its tensors begin, and its header, if it is a file of tensors."""
     try:
         length = int.from_bytes(content.read(8), "little")
         header = json.loads(content.read(min(length, size)))
@@ -88,13 +90,13 @@ def _places(content: BinaryIO, size: int) -> list[int]:
 
 
 def write_parent(folder: Path, parent: Path) -> None:
-    """Says in an adapter's folder beside which checkpoint it belongs."""
+    """Writes the parent checkpoint of an adapter into the adapter's folder."""
     about = {"directory": str(parent.absolute()), "fingerprint": fingerprint(parent)}
     (folder / PARENT).write_text(json.dumps(about, indent=1) + "\n")
 
 
 def adapter_of(directory: Path) -> Adapter | None:
-    """The adapter that a checkpoint's training made; None if it made none."""
+    """Finds the adapter that a checkpoint's training made; None if it made none."""
     folder = directory / ADAPTER
     try:
         about = json.loads((folder / PARENT).read_text())

@@ -1,9 +1,9 @@
 """The unified action space of UI-TARS (arXiv 2501.12326, Table 1), with the terminal and the files of UI-TARS-2's
 GUI-SDK (arXiv 2509.02544), as a closed, typed union.
 
-Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these
-actions are *dialects* and live in `models.families.dialects`; this module knows only the typed action and its one
-canonical JSON form, which is what the lake stores.
+Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these actions are
+*dialects* and live in `models.families.dialects`; this module knows only the typed action and its one canonical JSON
+form, which the lake stores.
 """
 
 import json
@@ -16,7 +16,7 @@ from schemas.text import Storable
 
 
 def numeric(value: Any) -> Any:
-    """The value; raises ValueError for true and false, which Python takes for 1 and 0."""
+    """Returns the value; raises ValueError for true and false, which Python takes for 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is no number")
     return value
@@ -25,7 +25,7 @@ def numeric(value: Any) -> Any:
 Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
 OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""Where a screen scrolls to as a finger moves over it."""
+"""Direction in which a screen scrolls as a finger moves over it."""
 
 
 class _Action(BaseModel):
@@ -77,7 +77,7 @@ class Drag(_Pointed):
 
 
 class Type(_Action):
-    """Text typed into what has the focus; a trailing newline submits."""
+    """Text typed into the focused element; a trailing newline submits."""
 
     type: Literal["type"] = "type"
     content: Storable
@@ -165,13 +165,13 @@ class WriteFile(_Action):
 
 
 class Wait(_Action):
-    """Nothing, for a while."""
+    """Wait for a while."""
 
     type: Literal["wait"] = "wait"
 
 
 class Finished(_Action):
-    """The end: the policy says the task is done."""
+    """The end: the policy reports the task as done."""
 
     type: Literal["finished"] = "finished"
     content: Storable = ""
@@ -211,18 +211,18 @@ Action = Annotated[
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
 """All actions by the name of their type."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
-"""What ends a trajectory."""
+"""Types of action that end a trajectory."""
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 
 
 def to_json(action: Action) -> str:
-    """The canonical JSON of an action: sorted keys, no spaces."""
+    """Writes the canonical JSON of an action: sorted keys, no spaces."""
     return json.dumps(action.model_dump(), sort_keys=True, separators=(",", ":"))
 
 
 def from_json(text: str) -> Action:
-    """The action a canonical JSON stands for.
+    """Parses an action from its canonical JSON.
 
     Raises:
         pydantic.ValidationError: unknown type, unknown or missing argument, coordinate outside [0, 1].
@@ -231,10 +231,10 @@ def from_json(text: str) -> Action:
 
 
 def action_of(fields: dict[str, object]) -> Action:
-    """The action with these fields (`type` names the kind); raises as `from_json` does."""
+    """Makes the action with these fields (`type` names the kind); raises as `from_json` does."""
     return _ADAPTER.validate_python(fields)
 
 
 def point_of(action: Action) -> tuple[float, float] | None:
-    """The point an action aims at, or None for actions without one."""
+    """Returns the point an action aims at, or None for actions without one."""
     return (action.x, action.y) if isinstance(action, _Pointed) else None

@@ -1,7 +1,7 @@
-"""A folder that is there whole or not at all: written beside its place, and moved there in one step.
+"""Writes a folder whole or not at all: in a hidden folder next to its path, renamed in one step.
 
-Whoever is killed on the way leaves a hidden folder. While it is written a file in it is holding, and a lock ends with
-its process, so what nobody writes any more is known from what somebody does.
+A killed process leaves its hidden folder. While it writes, a file in the folder is locked, and the lock ends with its
+process, so abandoned folders can be distinguished from those in use.
 """
 
 import fcntl
@@ -17,7 +17,7 @@ BEGIN, LOCK = ".export-", "lock"
 
 @contextmanager
 def atomic_folder(target: Path) -> Generator[Path]:
-    """A path on the target's own disk, to be made a folder, which becomes the target as the block ends well.
+    """Yields a path on the target's own disk, to be made a folder; it becomes the target if the block succeeds.
 
     Raises:
         OSError: there is no place for it.
@@ -29,14 +29,14 @@ def atomic_folder(target: Path) -> Generator[Path]:
         (Path(folder) / "new").open("w") as lock,
     ):
         fcntl.flock(lock, fcntl.LOCK_EX)
-        (Path(folder) / "new").rename(Path(folder) / LOCK)  # it has this name only once it is holding
+        (Path(folder) / "new").rename(Path(folder) / LOCK)  # it has this name only once it is locked
         whole = Path(folder) / "whole"
         yield whole
         whole.replace(target)
 
 
 def swept(target: Path) -> list[Path]:
-    """Removes what `atomic_folder` left beside a target where its process is gone; returns what that was."""
+    """Removes hidden folders of `atomic_folder` next to a target whose process is gone; returns their paths."""
     found = [one for one in target.absolute().parent.glob(f"{BEGIN}*") if not one.is_symlink() and _abandoned(one)]
     for one in found:
         shutil.rmtree(one, ignore_errors=True)
@@ -44,7 +44,7 @@ def swept(target: Path) -> list[Path]:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Whether it is one of ours that nobody writes any more."""
+    """Checks whether a folder is one of ours that no process writes any more."""
     try:
         lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:

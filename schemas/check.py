@@ -1,4 +1,4 @@
-"""One list of checks behind `flywheel doctor` and the refusal of a run that could not end well."""
+"""Checks of `flywheel doctor`, which also refuse a run that could not end well."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -9,32 +9,34 @@ from schemas.failure import FlywheelError
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
-    """What was found."""
+    """Result of one check."""
 
     name: str
     ok: bool
     detail: str
     hint: str = ""
-    """What to do about it, where it is not well."""
+    """Fix for a failed check."""
 
     def as_dict(self) -> dict[str, Any]:
-        """The check as `--json` prints it; `found` and `mend` are the earlier names of `detail` and `hint`, kept for
-        programs that read them."""
+        """Returns the check as `--json` prints it.
+
+        `found` and `mend` are the earlier names of `detail` and `hint`, kept for programs that read them.
+        """
         return {**asdict(self), "found": self.detail, "mend": self.hint}
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Something to be checked."""
+    """One check that can be run."""
 
     name: str
     examine: Callable[[], str]
-    """Says what was found; raises FlywheelError where that is not well."""
+    """Runs the check and returns its finding; raises FlywheelError if it fails."""
     required: bool = True
-    """Whether a run is refused where it fails, so it must be quick. The rest is examined by `doctor` alone."""
+    """Whether a run is refused if it fails, so it must be quick. Only `doctor` runs the others."""
 
     def check(self) -> CheckReport:
-        """What was found, good or bad."""
+        """Runs the check and reports success or failure."""
         try:
             return CheckReport(self.name, True, self.examine())
         except FlywheelError as error:

@@ -1,8 +1,8 @@
-"""Failures as data, and the errors a person sees.
+"""Failures as data, and the errors that a user sees.
 
-A failure that ends one trajectory is a row: it names the boundary it is blamed on and is kept. What is
-blamed on the policy or its action counts as the policy's failure; every other boundary is an environment
-failure: neither a success nor a failure, so it enters no mean, no group and no curriculum.
+A failure that ends one trajectory is a row: it names the boundary it is blamed on and is kept. A failure blamed on the
+policy or its action counts as the policy's failure; every other boundary is an environment failure: neither a success
+nor a failure, so it enters no mean, no group and no curriculum.
 """
 
 import errno
@@ -17,12 +17,12 @@ EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE, EXIT_PAUSED = 0, 1, 2, 3, 4
 
 
 def is_environment_failure(boundary: str | None) -> bool:
-    """Whether a trajectory's failure says nothing about its policy."""
+    """Checks whether a trajectory's failure is no evidence about its policy."""
     return boundary is not None and boundary not in POLICY_BOUNDARIES
 
 
 class FlywheelError(Exception):
-    """An error a person can put right: what is wrong (naming the field, file or id) and a hint at what to do."""
+    """An error that a user can fix: the problem (with the field, file or id) and a hint at the fix."""
 
     exit_code = EXIT_ERROR
 
@@ -37,57 +37,57 @@ class FlywheelError(Exception):
 
 
 def all_of(errors: Sequence[FlywheelError]) -> FlywheelError:
-    """One error that says what several say, a line each, and each hint once."""
+    """Merges several errors into one, a line each, and each hint once."""
     hints = dict.fromkeys(error.hint for error in errors if error.hint)
     return FlywheelError("\n".join(error.problem for error in errors), " ".join(hints))
 
 
 class UsageError(FlywheelError):
-    """The command line or the config asks for something that does not exist."""
+    """Raised if the command line or the config asks for something that does not exist."""
 
     exit_code = EXIT_USAGE
 
 
 class LakeError(FlywheelError):
-    """The lake cannot be used: not ours, another schema version, out of reach, full."""
+    """Raised if the lake cannot be used: not ours, another schema version, unreachable, full."""
 
 
 class OutOfReach(LakeError):
-    """An object store does not answer, or asks to slow down; what was asked of it can be asked again."""
+    """Raised if an object store does not answer, or asks to slow down; the operation can be retried."""
 
 
 class StillOutOfReach(OutOfReach):
-    """It did not answer for as long as it was waited for."""
+    """Raised if the store did not answer within the waiting time."""
 
 
 class EnvironmentDown(FlywheelError):
-    """Nothing works in an environment, for what is not the policy's fault: doing it again at once changes nothing."""
+    """Raised if nothing works in an environment, through no fault of the policy: an immediate retry changes nothing."""
 
 
 class CheckpointError(FlywheelError):
-    """A checkpoint cannot be loaded: missing, broken, or of another architecture."""
+    """Raised if a checkpoint cannot be loaded: missing, broken, or of another architecture."""
 
 
 class DamagedError(CheckpointError):
-    """A checkpoint is not what was saved: a file of it is missing, cut or changed."""
+    """Raised if a checkpoint is damaged: a file of it is missing, cut or changed."""
 
 
 class RankLostError(CheckpointError):
-    """Another rank is gone: nothing is wrong with this one, and the training may be started again."""
+    """Raised if another rank is gone: nothing is wrong with this one, and the training may be restarted."""
 
 
 class PlanError(FlywheelError):
-    """Work cannot be shared out: it does not fit, or nobody can take it."""
+    """Raised if work cannot be shared out: it does not fit, or no rank can take it."""
 
 
 class GateRefused(FlywheelError):
-    """The data-quality gate found critical failures; training was not started."""
+    """Raised if the data-quality gate found critical failures; training was not started."""
 
     exit_code = EXIT_GATE
 
 
 class Paused(FlywheelError):
-    """People paused the lake's wheel: nothing failed, and nothing new is begun."""
+    """Raised if the lake's flywheel is paused: nothing failed, and nothing new is begun."""
 
     exit_code = EXIT_PAUSED
 
@@ -97,10 +97,10 @@ LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def of_the_disk(error: OSError) -> FlywheelError | None:
-    """What a person can put right of an error of the file system; None for any other."""
+    """Converts an error of the file system that a user can fix; None for any other."""
     place = error.filename or "a file"
     if error.errno in FULL:
-        return FlywheelError(f"No space is left for {place}.", "Free some space and go on; what was committed is safe.")
+        return FlywheelError(f"No space is left for {place}.", "Free some space and go on; committed data is safe.")
     if error.errno in LOCKED:
         return FlywheelError(f"{place} cannot be written or read: {error.strerror}.", "Check its rights.")
     return None

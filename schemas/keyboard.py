@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_KEYS = 3
-"""Keys that a hotkey presses together at most."""
+"""Maximum keys that a hotkey presses together."""
 _UNICODE = 0x0100_0000
 """Added to a code point beyond Latin-1, it is the keysym of a character."""
 
@@ -131,7 +131,7 @@ _PAIRS = (
     ",< Comma 188", ".> Period 190", "/? Slash 191",
     *(f"{letter}{letter.upper()} Key{letter.upper()} {ord(letter.upper())}" for letter in map(chr, range(97, 123))),
 )  # fmt: skip
-"""What a key writes alone and with shift, its code and its virtual-key code."""
+"""Character that a key writes alone and with shift, its code and its virtual-key code."""
 _WORDS = {
     "plus": "+", "minus": "-", "equal": "=", "comma": ",", "period": ".", "slash": "/", "backslash": "\\",
     "semicolon": ";", "colon": ":", "apostrophe": "'", "grave": "`", "backquote": "`", "underscore": "_",
@@ -172,7 +172,7 @@ _MODIFIERS = ("Shift", "Control", "Alt", "Meta")
 
 
 def _sided() -> Iterator[tuple[str, str]]:
-    """The names of the modifiers of either side, such as `right shift`, `Control_R` and `lctrl`."""
+    """Yields the names of the modifiers of either side, such as `right shift`, `Control_R` and `lctrl`."""
     for key, others in _named():
         if key.key in _MODIFIERS and key.location == 1:
             for name in (key.name, *(other.strip("*") for other in others if other.strip("*").isalpha())):
@@ -194,19 +194,19 @@ PYAUTOGUI = frozenset(key.pyautogui for key in KEYS.values()) | {
 """The names that pyautogui has."""
 _SIGNS = {"+": "plus", "-": "minus"}
 _MARKS = "".join(_SIGNS)
-"""What stands between the keys of an expression, besides blanks."""
+"""Separators of the keys of an expression, besides blanks."""
 _JOINT = re.compile(r"(?<=[^\s+])(?:\s*\+(?=[^\s+])|\s*\+\s+(?=\S)|\s+\+(?=\S))|(?<=[^\s+-])(?:\s*-\s+|\s+-)(?=\S)")
 """A sign between two keys: a plus with blanks around it or none, a minus with one; the last of `ctrl +`, `ctrl++` and
 `ctrl - -` is a key."""
 
 
 def is_key(name: str) -> bool:
-    """Whether a keyboard has a key of this name."""
+    """Checks whether a keyboard has a key of this name."""
     return _found(name) is not None
 
 
 def key_named(name: str) -> Key:
-    """The key that a policy calls `name`.
+    """Finds the key that a policy calls `name`.
 
     Raises:
         ValueError: no keyboard has it.
@@ -228,12 +228,12 @@ def _found(name: str) -> Key | None:
 
 
 def is_modifier(name: str) -> bool:
-    """Whether a keyboard has a modifier of this name: shift, control, alt or meta, of either side."""
+    """Checks whether a keyboard has a modifier of this name: shift, control, alt or meta, of either side."""
     return (key := _found(name)) is not None and key.key in _MODIFIERS
 
 
 def names_of(expression: str) -> list[str]:
-    """The names of the keys of an expression.
+    """Lists the names of the keys of an expression.
 
     It reads `ctrl c`, `Ctrl + C`, `Ctrl - C`, `ctrl-shift-t`, `ctrl+page down`, `right shift-a`, `space bar` and
     `ctrl +`."""
@@ -244,7 +244,7 @@ def names_of(expression: str) -> list[str]:
 
 
 def _joined(words: Iterable[str]) -> list[str]:
-    """Words with those together that are one key: `page down`, also where each is one itself (`right shift`)."""
+    """Joins words that are one key: `page down`, also where each is one itself (`right shift`)."""
     names: list[str] = []
     for word in words:
         if names and _is_one(names[-1], word):
@@ -263,7 +263,7 @@ def _is_one(word: str, following: str) -> bool:
 
 
 def _between(word: str) -> list[str]:
-    """The names within a word; a mark that nothing stands behind is a key itself."""
+    """Lists the names within a word; a mark at its end is a key itself."""
     for mark in _MARKS:
         parts = re.split(rf"(?<=[^{mark}])[{mark}]", word)
         if len(parts) < 2 or not all(parts):
@@ -277,7 +277,7 @@ def _between(word: str) -> list[str]:
 
 
 def together(names: Iterable[str]) -> str:
-    """Keys that are pressed together, as a hotkey has them.
+    """Writes keys that are pressed together, as a hotkey has them.
 
     A capital letter alone is typed, so it is pressed with shift; in a shortcut it names its key (`ctrl F` is `ctrl f`).
     A name that no keyboard has stays, for the environment to refuse.
@@ -301,7 +301,7 @@ def together(names: Iterable[str]) -> str:
 
 
 def together_in(expressions: Iterable[str]) -> str:
-    """Keys of a list of expressions that are pressed together, as a hotkey has them.
+    """Writes keys of a list of expressions that are pressed together, as a hotkey has them.
 
     Raises:
         ValueError: as `together`; the list holds several chords, such as `ctrl+a` and then `delete`.
@@ -314,7 +314,7 @@ def together_in(expressions: Iterable[str]) -> str:
 
 
 def single(name: str) -> str:
-    """The name of one key as actions have it: in lower case, but for a character.
+    """Returns the name of one key as actions have it: in lower case, but for a character.
 
     Raises:
         ValueError: it is empty, or several names.
@@ -326,7 +326,7 @@ def single(name: str) -> str:
 
 
 def chord(expression: str) -> list[Key]:
-    """The keys that a hotkey of ours presses, in the order in which they go down.
+    """Lists the keys that a hotkey of ours presses, in the order in which they go down.
 
     Raises:
         ValueError: no keyboard has one of them.
@@ -335,17 +335,17 @@ def chord(expression: str) -> list[Key]:
 
 
 def pyautogui_name(name: str) -> str:
-    """What pyautogui calls a key; the name itself where it is one of its own, or of no keyboard."""
+    """Returns pyautogui's name of a key; the name itself where it is one of its own, or of no keyboard."""
     return name if name in PYAUTOGUI or not is_key(name) else key_named(name).pyautogui or name
 
 
 def pyautogui_names(expression: str) -> list[str]:
-    """What pyautogui calls the keys of an expression."""
+    """Lists pyautogui's names of the keys of an expression."""
     return [pyautogui_name(name) for name in names_of(expression)]
 
 
 def usual(expression: str) -> str:
-    """An expression with the name that each key has here; a name that no keyboard has stays, in lower case."""
+    """Rewrites an expression with our name of each key; a name that no keyboard has stays, in lower case."""
     names = (BLANKS.get(name, name) for name in names_of(expression))
     return " ".join(key_named(name).name if is_key(name) else name.lower() for name in names)
 

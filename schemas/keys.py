@@ -1,4 +1,4 @@
-"""Keys of a section as a person writes them: which there are at a place, and which one was probably meant."""
+"""Looks up config keys as a user writes them: the keys at a place, and the one that was probably meant."""
 
 import re
 from collections.abc import Sequence
@@ -9,17 +9,17 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 
 CLOSE = 0.65
-"""How alike a key must be, of 1, to be suggested."""
+"""Minimum similarity, of 1, of a key that is suggested."""
 ELSEWHERE = {"lr": ("learning_rate",), "path": ("base", "uri", "folder"), "model": ("base",)}
-"""What other programs call a key, and what it is called here."""
+"""Keys of other programs, and their names here."""
 
 
 COUNTED = re.compile(r"(?:n|num|number_of)_(.+)|(.+)_(?:count|number)")
-"""How other programs call a number of things, whose key here is the plural: `browser_count` is `browsers`."""
+"""Pattern of other programs' keys for a number, whose key here is the plural: `browser_count` is `browsers`."""
 
 
 def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
-    """The section at `where` in another one; None where there is no section of fixed keys."""
+    """Finds the section at `where` in another one; None where there is no section of fixed keys."""
     found: Any = section
     for key in where:
         found = _inside(found, key)
@@ -27,13 +27,13 @@ def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[Bas
 
 
 def keys_of(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """The keys of the section at `where` in another one; none where there is no section of fixed keys."""
+    """Lists the keys of the section at `where` in another one; none where there is no section of fixed keys."""
     found = section_at(section, where)
     return list(found.model_fields) if found else []
 
 
 def nearest(key: str, known: Sequence[str]) -> str | None:
-    """Which of the known keys was probably meant; None where none is like it."""
+    """Finds the known key that was probably meant; None where none is like it."""
     if meant := [one for one in ELSEWHERE.get(key, ()) if one in known]:
         return meant[0]
     if (counted := COUNTED.fullmatch(key)) and (plural := f"{(counted[1] or counted[2]).rstrip('s')}s") in known:
@@ -42,7 +42,7 @@ def nearest(key: str, known: Sequence[str]) -> str | None:
 
 
 def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """The keys of `where`, as pydantic gives it, without what it calls the kinds that a value may have."""
+    """Lists the keys of pydantic's location `where`, without its names for the kinds that a value may have."""
     found: Any = section
     keys: list[str] = []
     for key in where:
@@ -54,7 +54,7 @@ def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
 
 
 def _inside(annotation: Any, key: str | int) -> Any:
-    """What may stand at a key of what is annotated so; None where that is not known."""
+    """Finds the type of a key inside an annotated type; None if unknown."""
     if (section := _as_section(annotation)) is not None:
         return section.model_fields[str(key)].annotation if key in section.model_fields else None
     annotation = _plain(annotation)
@@ -65,7 +65,7 @@ def _inside(annotation: Any, key: str | int) -> Any:
 
 
 def _kinds(annotation: Any) -> bool:
-    """Whether a value may be of several kinds, apart from None."""
+    """Checks whether a value may be of several kinds, apart from None."""
     return get_origin(_plain(annotation)) in (Union, UnionType)
 
 
@@ -75,7 +75,7 @@ def _as_section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _plain(annotation: Any) -> Any:
-    """Without what is said of it beside its kind, and without None where that is the only other one."""
+    """Strips the metadata of an annotation, and None where that is the only other kind."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return _plain(inner[0])

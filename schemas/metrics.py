@@ -1,6 +1,6 @@
-"""What a stage or a training tells of itself: open to whatever each has to tell, and kept as JSON.
+"""Metrics of a stage or a training: open names, kept as JSON.
 
-What somebody reads by name has fields of its own; this is what is only kept and shown.
+Values that code reads by name have fields of their own; these are only stored and shown.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,4 +8,4 @@ from typing import TypeAlias
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 Metrics: TypeAlias = Mapping[str, Json]
-"""By name; a stage's `say` is its headline for people."""
+"""Values by name; a stage's `say` is its headline for people."""

@@ -1,4 +1,4 @@
-"""What a sandbox shows: the pixels, the instruction and, for the explorer and the annotator, the page's elements."""
+"""Observations of a sandbox: pixels, instruction and, for the explorer and the annotator, the page's elements."""
 
 import json
 from collections.abc import Sequence
@@ -27,24 +27,24 @@ class Element:
     """One visible element. The box is (left, top, right, bottom) in fractions of the screen."""
 
     name: str
-    """Its visible text or label; empty if it has none."""
+    """Visible text or label; empty if it has none."""
     kind: str
     """One of `ELEMENT_KINDS`."""
     box: tuple[float, float, float, float]
     interactive: bool
     """Whether a click or a key does something here."""
     value: str = ""
-    """What a field holds, or `checked`."""
+    """Text of a field, or `checked`."""
 
     @property
     def centre(self) -> tuple[float, float]:
-        """The middle of the box, in [0, 1]."""
+        """Returns the middle of the box, in [0, 1]."""
         left, top, right, bottom = self.box
         return ((left + right) / 2, (top + bottom) / 2)
 
 
 def element_at(point: tuple[float, float], elements: Sequence[Element]) -> Element | None:
-    """The smallest element whose box holds a point of the screen; None where there is none."""
+    """Finds the smallest element whose box holds a point of the screen; None where there is none."""
     x, y = point
     holding = [one for one in elements if one.box[0] <= x <= one.box[2] and one.box[1] <= y <= one.box[3]]
     return min(holding, key=lambda one: (one.box[2] - one.box[0]) * (one.box[3] - one.box[1]), default=None)
@@ -61,7 +61,7 @@ class Observation:
     elements: tuple[Element, ...] = field(default=())
     """Empty unless the sandbox was asked for them; a policy under evaluation never sees them."""
     takes: frozenset[str] = frozenset()
-    """The types of action that are taken here, where the environment says so; only who is shown elements sees them."""
+    """Types of action that the environment takes here, if it lists them; only for a policy that sees elements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,29 +76,28 @@ class PastStep:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the verifier read from the sandbox."""
+    """Result of the verifier's reading of the sandbox."""
 
     done: bool
     reward: float
-    """Raw reward in [-1, 1], not discounted by time; while the task is not done 0, or what it has come to so far where
-    that `stands`."""
+    """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done, or the one so far with `stands`."""
     truncated: bool = False
-    """Whether the environment ended the trajectory by a limit of its own, without saying that the task is done."""
+    """Whether the environment ended the trajectory by a limit of its own, without the task being done."""
     stands: bool = False
     """Whether the reward counts although the task is not done, as the score of a game that is not over."""
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can be performed."""
+        """Checks whether nothing more can be performed."""
         return self.done or self.truncated
 
     def reaches(self, threshold: float) -> bool:
-        """Whether it is a success where that takes this reward."""
+        """Checks whether it is a success by this threshold of the reward."""
         return (self.done or self.stands) and self.reward >= threshold
 
 
 def elements_json(elements: Sequence[Element]) -> str:
-    """Elements as canonical JSON, boxes rounded to a tenth of a thousandth."""
+    """Writes elements as canonical JSON, boxes rounded to a tenth of a thousandth."""
     return json.dumps(
         [[e.name, e.kind, [round(edge, 4) for edge in e.box], int(e.interactive), e.value] for e in elements],
         separators=(",", ":"),
@@ -106,5 +105,5 @@ def elements_json(elements: Sequence[Element]) -> str:
 
 
 def elements_of(text: str) -> list[Element]:
-    """The elements such JSON stands for."""
+    """Reads elements from such JSON."""
     return [Element(name, kind, tuple(box), bool(live), value) for name, kind, box, live, value in json.loads(text)]

@@ -1,4 +1,4 @@
-"""One picture of a screen for everyone: the rule for colour mode, transparency, orientation and bit depth.
+"""Reads screen pictures by one rule for colour mode, transparency, orientation and bit depth.
 
 A picture is stored as a plain PNG: 8 bits, greyscale, palette or RGB, opaque, upright, one frame, in sRGB. Every
 reader (a server, Pillow, the trainer's processor, a browser) makes the same RGB pixels of that. Any other picture
@@ -9,7 +9,7 @@ read (`rgb_of`):
 - the orientation that a camera wrote (EXIF or XMP) is applied;
 - 16 bits become 8 by their upper half; CMYK, palettes and greyscale become RGB; of an animation the first frame counts;
 - numbers stay as they are where a colour profile or a gamma would have a browser show others: the profile is dropped;
-- a picture of floating-point or 32-bit numbers is refused, since nothing says which of them is white.
+- a picture of floating-point or 32-bit numbers is refused, since its white is unknown.
 """
 
 import io
@@ -28,7 +28,7 @@ _OPAQUE = (0, 2, 3)
 _CHANGING = (b"tRNS", b"eXIf", b"acTL", b"iCCP", b"cICP")
 """Chunks with transparency, an orientation, further frames or another colour space."""
 _GAMMA, _SRGB = (b"gAMA", b"cHRM"), b"sRGB"
-"""Chunks that readers of colours heed, and one beside which they do not (PNG, third edition, 11.3.2)."""
+"""Chunks that readers of colours heed, and the one that makes them ignore these (PNG, third edition, 11.3.2)."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _ORIENTED = (b"XML:com.adobe.xmp", b"Raw profile type")
 """Beginnings of texts that may hold an orientation."""
@@ -40,7 +40,7 @@ _DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def is_plain(content: bytes) -> bool:
-    """Whether the bytes are a plain PNG, by its chunks alone; no pixel is decoded."""
+    """Checks whether the bytes are a plain PNG, by its chunks alone; no pixel is decoded."""
     if not content.startswith(SIGNATURE) or len(content) < 33 or content[24] > 8 or content[25] not in _OPAQUE:
         return False
     chunks = list(_chunks(content))
@@ -52,7 +52,7 @@ def is_plain(content: bytes) -> bool:
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, int]]:
-    """Kind and beginning of the data of each chunk."""
+    """Yields kind and beginning of the data of each chunk."""
     at = len(SIGNATURE)
     while at + 8 <= len(png):
         (length,) = struct.unpack(">I", png[at : at + 4])
@@ -61,14 +61,14 @@ def _chunks(png: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes, int, int]:
-    """A picture that enters, as a plain PNG with its width and height in pixels: its bytes where they are one.
+    """Converts a picture to a plain PNG with its width and height in pixels: its bytes where they are one.
 
     Args:
         content: its file.
         formats: those that are taken, as Pillow names them; any if not given.
 
     Raises:
-        OSError, ValueError, SyntaxError: as Pillow, for what is no picture.
+        OSError, ValueError, SyntaxError: as Pillow, for a file that is no picture.
     """
     if is_plain(content):
         return content, *size_of(content)
@@ -77,32 +77,32 @@ def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes
 
 
 def size_of(png: bytes) -> tuple[int, int]:
-    """Width and height in pixels, from a PNG's header."""
+    """Reads width and height in pixels from a PNG's header."""
     width, height = struct.unpack(">II", png[16:24])
     return width, height
 
 
 def stored_plain(png: bytes) -> bytes:
-    """A stored PNG as a plain one, as `rgb_of` reads it: its bytes where they are one, or are no PNG."""
+    """Converts a stored PNG to a plain one, as `rgb_of` reads it: its bytes where they are one, or are no PNG."""
     return png if is_plain(png) or not png.startswith(SIGNATURE) else png_of(rgb_of(png))
 
 
 def rgb_of(png: bytes) -> "Image.Image":
-    """The RGB pixels of a stored picture; what an older lake holds is not turned, since its coordinates are of it.
+    """Reads the RGB pixels of a stored picture; does not turn it, since an older lake's coordinates are of it as it is.
 
     Raises:
-        OSError, ValueError, SyntaxError: as Pillow, for what is no picture.
+        OSError, ValueError, SyntaxError: as Pillow, for a file that is no picture.
     """
     return _pixels(png, None, upright=False)
 
 
 def upright_rgb_of(content: bytes, formats: tuple[str, ...] | None = None) -> "Image.Image":
-    """The RGB pixels of a picture that enters, as those of its plain PNG; arguments and errors as of `plain`."""
+    """Reads a picture's RGB pixels as those of its plain PNG; arguments and errors as of `plain`."""
     return _pixels(content, formats, upright=True)
 
 
 def png_of(image: "Image.Image") -> bytes:
-    """An RGB picture as a plain PNG."""
+    """Encodes an RGB picture as a plain PNG."""
     out = io.BytesIO()
     image.save(out, "png", compress_level=1)
     return out.getvalue()
@@ -126,7 +126,7 @@ def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "
 
 
 def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
-    """Where a greyscale or RGB PNG has the one colour that it calls transparent, at the depth of its file."""
+    """Finds where a greyscale or RGB PNG has its one transparent colour, at the depth of its file."""
     from PIL import ImageChops
 
     depth, colour = png[24], cast(tuple[int, ...], key if isinstance(key, tuple) else (key,))
@@ -143,7 +143,7 @@ def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
 
 
 def _halves(image: "Image.Image", png: bytes) -> "tuple[Image.Image, Image.Image]":
-    """The upper and the lower 8 bits of a PNG of 16.
+    """Splits a PNG of 16 bits into its upper and its lower 8.
 
     Pillow keeps the upper half of RGB alone; where it is asked to take the bytes in the other order, it is the lower.
     """
@@ -160,11 +160,11 @@ def _halves(image: "Image.Image", png: bytes) -> "tuple[Image.Image, Image.Image
 
 
 def _rgb(image: "Image.Image") -> "Image.Image":
-    """The picture without regard to transparency; raises ValueError where its numbers say no brightness."""
+    """Converts the picture without regard to transparency; raises ValueError where its numbers define no brightness."""
     from PIL import Image
 
     if image.mode == "F" or (image.mode == "I" and not _fits(image)):
-        raise ValueError(f"pixels of mode {image.mode} say no brightness; save the picture with 8 bits a channel")
+        raise ValueError(f"pixels of mode {image.mode} define no brightness; save the picture with 8 bits a channel")
     if image.mode in _DEEP:  # the upper 8 of 16 bits, as Pillow reads RGB of 16 bits
         wide = image if image.mode == "I;16" else image.convert("I").convert("I;16")
         image = Image.frombytes("L", image.size, wide.tobytes()[1::2])
@@ -172,13 +172,13 @@ def _rgb(image: "Image.Image") -> "Image.Image":
 
 
 def _fits(image: "Image.Image") -> bool:
-    """Whether all numbers of a picture are of 16 bits."""
+    """Checks whether all numbers of a picture are of 16 bits."""
     lowest, highest = cast(tuple[int, int], image.getextrema())
     return lowest >= 0 and highest < 1 << 16
 
 
 def _opaque(image: "Image.Image") -> "Image.Image":
-    """The picture on white, by its alpha channel or that of its palette."""
+    """Lays the picture on white, by its alpha channel or that of its palette."""
     from PIL import Image
 
     layered = image.mode in _LAYERED or (image.mode in ("P", "L", "RGB") and "transparency" in image.info)

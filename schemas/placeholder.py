@@ -9,11 +9,11 @@ _NAMES = re.compile(r"\{([^\s{}.]+)((?:\.[^\s{}.]+)*)\}")
 
 
 class NotFilled(ValueError):
-    """A brace that stands for nothing; says which, and what to do."""
+    """Raised for a brace without a meaning; the message names the brace and the fix."""
 
 
 def filled(text: str, values: Mapping[str, Any]) -> Any:
-    """A text with its placeholders filled in; a text that is nothing but one placeholder is its value.
+    """Fills in the placeholders of a text; a text that is nothing but one placeholder is its value.
 
     Args:
         text: a template.
@@ -29,12 +29,12 @@ def filled(text: str, values: Mapping[str, Any]) -> Any:
 
 
 def blank(text: str) -> str:
-    """A text with `{}` in place of every placeholder."""
+    """Replaces every placeholder of a text by `{}`."""
     return _replaced(text, lambda _: "{}")
 
 
 def filled_in_order(text: str, words: Sequence[object]) -> str:
-    """A text in which each `{}` is the next word and `{0}` the first.
+    """Fills in a text in which each `{}` is the next word and `{0}` the first.
 
     Raises:
         NotFilled: a placeholder with another name, more of them than words, or a single brace.
@@ -52,7 +52,7 @@ def filled_in_order(text: str, words: Sequence[object]) -> str:
 
 
 def filled_code(text: str, values: Mapping[str, Any]) -> str:
-    """Code with the placeholders filled in whose first name has a value; its other braces are its own.
+    """Fills in the placeholders of code whose first name has a value; its other braces are its own.
 
     Raises:
         NotFilled: such a name has no part that a placeholder names.
@@ -65,9 +65,7 @@ def _replaced(text: str, fill: Callable[[str], str]) -> str:
         if found[0] in ("{{", "}}"):
             return found[0][0]
         if found[1] is None:
-            raise NotFilled(
-                f"a single {found[0]} in {text[:60]!r} stands for nothing; write {found[0] * 2} for the sign"
-            )
+            raise NotFilled(f"a single {found[0]} in {text[:60]!r} has no meaning; write {found[0] * 2} for the sign")
         return fill(found[1])
 
     return _BRACES.sub(of, text)

@@ -1,4 +1,4 @@
-"""What is wrong with a value that pydantic refused, without pydantic's own terms."""
+"""Describes pydantic's validation errors without pydantic's own terms."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,16 @@ _BRANCH = re.compile(r"(str|int|float|bool|none)$|[a-z-]+\[.*\]$", re.DOTALL)
 
 
 def problem_of(error: ValidationError) -> tuple[str, str]:
-    """The first thing that is wrong: its dotted field, empty for the whole, and what is wrong with it, to be read after
-    the field and a colon."""
+    """Describes the first error: its dotted field, empty for the whole, and the problem.
+
+    The problem is worded to follow the field and a colon.
+    """
     first = _deepest(error.errors())
     return ".".join(str(one) for one in first["loc"] if not _is_branch(one)), in_words(first)
 
 
 def _deepest(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The first error; where a field takes several types, that of the one that went furthest."""
+    """Finds the first error; where a field takes several types, that of the one that went furthest."""
     first = found[0]
     at = next((at for at, one in enumerate(first["loc"]) if _is_branch(one)), None)
     if at is None:
@@ -32,18 +34,18 @@ def _deepest(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _is_branch(part: object) -> bool:
-    """Return whether a part of a location names a type of a union instead of a field."""
+    """Checks whether a part of a location names a type of a union instead of a field."""
     return isinstance(part, str) and bool(_BRANCH.match(part))
 
 
 def named_problem(error: ValidationError) -> str:
-    """`field: problem` of the first thing that is wrong."""
+    """Writes `field: problem` of the first error."""
     where, problem = problem_of(error)
     return f"{where}: {problem}" if where else problem
 
 
 def in_words(found: Mapping[str, Any]) -> str:
-    """One of pydantic's errors."""
+    """Describes one of pydantic's errors."""
     more = found.get("ctx", {})
     match found["type"]:
         case "missing":

@@ -1,4 +1,4 @@
-"""Where a process keeps files that can be deleted."""
+"""Folder of a process for files that can be deleted."""
 
 import os
 from pathlib import Path

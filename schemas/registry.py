@@ -1,7 +1,8 @@
-"""What a config names: a built-in part by its name, anybody's by its dotted path (`my_package.my_part:MyPart`).
+"""Registries of the parts that a config names: built-in ones by name, yours by a dotted path
+(`my_package.part:MyPart`).
 
-One registry per seam, beside the seam's abstract class. The built-in parts are registered by dotted paths as well, so
-nothing is imported that no config names, and nobody's part is found by another way than ours.
+One registry per kind of part, in the module of the part's abstract class. The built-in parts are registered by dotted
+paths as well, so only parts that a config names are imported, and your parts are found in the same way as ours.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,11 +21,11 @@ S = TypeVar("S", bound=BaseModel)
 
 
 class Registry(Generic[T]):
-    """Parts of one seam.
+    """Parts of one kind.
 
     Args:
         key: the config key that names a part, for messages.
-        base: what every part is: an instance or a subclass of it.
+        base: the class that every part is an instance or a subclass of.
         built_in: dotted paths by name.
     """
 
@@ -33,14 +34,14 @@ class Registry(Generic[T]):
         self._base, self._paths = base, dict(built_in)
 
     def class_of(self, name: str, key: str = "") -> type[T]:
-        """The class of this name or dotted path.
+        """Imports the class of this name or dotted path.
 
         Args:
-            name: as it stands in the config.
-            key: the config key it stands at, where a seam has one per part.
+            name: the text in the config.
+            key: its config key, where there is one per part.
 
         Raises:
-            UsageError: there is none, or it is no subclass of the seam's base; names the key and what there is.
+            UsageError: there is none, or it is no subclass of the base; names the key and the known parts.
         """
         key = key or self.key
         found = self._found(name, key)
@@ -49,17 +50,17 @@ class Registry(Generic[T]):
         return found
 
     def instance_of(self, name: str) -> T:
-        """The object of this name or dotted path; raises UsageError as `class_of` does."""
+        """Imports the object of this name or dotted path; raises UsageError as `class_of` does."""
         found = self._found(name, self.key)
         if not isinstance(found, self._base):
             raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
         return found
 
     def options(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """The options of each part that is named, by its class's `section`; they stand beside the key that names parts.
+        """Reads the options of each named part by its class's `section`; their key is next to the key that names parts.
 
         Args:
-            names: as they stand in the config.
+            names: the texts in the config.
             given: each part's own keys, by its name.
 
         Raises:
@@ -73,8 +74,10 @@ class Registry(Generic[T]):
         return {name: options_of(part.section, given.get(name, {}), f"{key}.{name}") for name, part in parts.items()}
 
     def require(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raises FlywheelError if a part that is named lacks what it needs (its class's `require`), and UsageError as
-        `options` does."""
+        """Checks the requirements of each named part (its class's `require`).
+
+        Raises FlywheelError for a missing one, and UsageError as `options` does.
+        """
         for name, options in self.options(names, given).items():
             part: Any = self.class_of(name)
             part.require(options)
@@ -99,8 +102,7 @@ class Registry(Generic[T]):
 
 
 def _place(error: Exception, module: str) -> str:
-    """In which file and line of the module's package an import failed, in brackets; empty where it did not come so
-    far."""
+    """Finds file and line of the module's package where an import failed, in brackets; empty if it failed before."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}, line {error.lineno})"
     package = module.partition(".")[0]
@@ -110,7 +112,7 @@ def _place(error: Exception, module: str) -> str:
 
 
 def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
-    """A part's own section of the config, from the keys that were given under the config key `key`.
+    """Reads a part's own section of the config from the keys given under the config key `key`.
 
     Raises:
         UsageError: an unknown key or a value of the wrong kind; names it with its place in the config.
@@ -132,7 +134,6 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
 
 
 def seam(path: str) -> Any:
-    """The registry or the function at `package.module:name`: how the config, which imports nothing above it, asks for
-    a part."""
+    """Imports the registry or function at `package.module:name`, for the config, which imports nothing above it."""
     module, _, name = path.partition(":")
     return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""A sample: one step as it is trained on; what curation makes of a lake and learning is handed.
+"""A training sample: one step, as curation makes it from a lake and learning reads it.
 
 As in UI-TARS the loss covers this step's thought and action (and the answers to questions about the same screenshot),
 never the history.
@@ -23,7 +23,7 @@ class Question:
 
     name: str
     x: float
-    """Its centre, in [0, 1] of the screen."""
+    """Centre of the element, in [0, 1] of the screen."""
     y: float
 
 
@@ -31,12 +31,12 @@ Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception"]
 COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
 """Kinds that show two screens, before and after an action, and know no instruction."""
 PLACE = "{place}"
-"""In a question about a screen: stands for the place of `action`, as the policy writes it."""
+"""Placeholder in a question about a screen for the place of `action`, as the policy writes it."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSample:
-    """One screen, or two to compare, with what should be answered about it."""
+    """One screen, or two to compare, with the answer to learn."""
 
     task_id: str
     screenshots: tuple[str, ...]
@@ -52,22 +52,23 @@ class TrainSample:
     weight: float = 1.0
     """How often it is drawn, relative to the others; 0 for never."""
     kind: Kind = "step"
-    """`step`: the reply to the instruction, or, without an action, where things are. Of continual training: `naming`,
-    what is at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, what changed
-    between them, in `thought`. `perception`: a question about a screen in `instruction`, its answer in `thought`."""
+    """`step`: the reply to the instruction, or, without an action, places of elements. Of continual training: `naming`,
+    the element at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, the
+    change between them, in `thought`. `perception`: a question about a screen in `instruction`, its answer in
+    `thought`."""
 
     @property
     def asked_at(self) -> str | None:
-        """The action whose place stands for `PLACE` in the question; None where the question names no place."""
+        """Returns the action whose place replaces `PLACE` in the question; None where the question names no place."""
         return self.action if self.kind == "perception" else None
 
     @property
     def thinks(self) -> bool:
-        """Whether its prompt asks for a thought: a sample that holds none teaches to act without."""
+        """Checks whether its prompt asks for a thought: a sample that holds none teaches to act without."""
         return bool(self.thought)
 
     def shown(self, history_images: int) -> tuple[str, ...]:
-        """The screenshots that are shown where the policy sees so many of the last ones."""
+        """Lists the screenshots that are shown where the policy sees so many of the last ones."""
         if self.kind in COMPARING:
             return self.screenshots
         if self.kind == "perception":

@@ -1,4 +1,4 @@
-"""What a table is: a row, an Arrow schema derived from it, a key, partitions and expectations as data.
+"""Table contracts: a row, an Arrow schema derived from it, a key, partitions and expectations as data.
 
 The Arrow schema is read off the row's annotations, so the two cannot disagree; a field that is optional in
 the row is nullable in Arrow and no other field is.
@@ -19,8 +19,10 @@ from pydantic import BaseModel, ConfigDict
 from schemas.text import Storable
 
 SCHEMA_VERSION = 5
-"""The version of all table contracts together. `flywheel upgrade` brings an older lake up to date; a newer one is
-refused."""
+"""Version of all table contracts together.
+
+`flywheel upgrade` brings an older lake up to date; a newer one is refused.
+"""
 
 Int32 = Annotated[int, pa.int32()]
 Int64 = Annotated[int, pa.int64()]
@@ -56,14 +58,14 @@ class Expectation(BaseModel):
 
     @property
     def columns(self) -> list[str]:
-        """The columns this expectation names."""
+        """Returns the columns this expectation names."""
         one = [self.arguments["column"]] if "column" in self.arguments else []
         return [*one, *self.arguments.get("column_list", [])]
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table's contract."""
+    """Contract of a table."""
 
     name: str
     row: type[Row]
@@ -75,12 +77,12 @@ class Table:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The Arrow schema, with the contract's name and version in its metadata."""
+        """Builds the Arrow schema, with the contract's name and version in its metadata."""
         fields = [_field(name, hint) for name, hint in _hints(self.row).items()]
         return pa.schema(fields, metadata={"flywheel.table": self.name, "flywheel.version": str(SCHEMA_VERSION)})
 
     def arrow(self, rows: Iterable[Row | Mapping[str, Any]]) -> pa.Table:
-        """Rows as an Arrow table of this contract.
+        """Converts rows to an Arrow table of this contract.
 
         Raises:
             pydantic.ValidationError: a row that breaks the contract, naming the field.
@@ -95,8 +97,10 @@ _last = datetime.min.replace(tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """The time, in UTC, later than every one that was given before: where the newest row holds, a clock that is set
-    back makes no old row of it."""
+    """Returns the time in UTC, later than every one returned before.
+
+    A clock that is set back therefore makes no old row of the newest one, which is the valid one.
+    """
     global _last
     with _instants:
         _last = max(_clock(), _last + timedelta(microseconds=1))
@@ -104,7 +108,7 @@ def utc_now() -> datetime:
 
 
 def not_before(instant: datetime) -> None:
-    """From here on the time is later than this one, at which something was written that counts as older."""
+    """Makes later times later than this instant, the time of something written that counts as older."""
     global _last
     with _instants:
         _last = max(_last, instant)

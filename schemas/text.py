@@ -1,14 +1,13 @@
-"""Text that others wrote (a model, a judge, a page) as text that can be stored and read back.
+"""Makes text from outside (a model, a judge, a page) storable and readable.
 
 A lone surrogate, half of a character that JSON's `\\ud800` can name, is no text in UTF-8: Arrow and tokenizers refuse
 it. It is written out as the six characters `\\ud800`, so that nothing is lost and everything else stays as it was.
-What is shown has control characters that steer a terminal written out, too (`harmless`).
-And a number with its noun, and a duration, for what a person reads.
+Output for a terminal has control characters that steer it written out, too (`harmless`). The module also writes a
+number with its noun, and a duration, for people.
 
-A judge, a proposer, a thinker, a maker of tasks and a trainer of others have vocabularies that are not known here. So
-whatever has the general form of a special token is broken with a zero-width space before it goes out (`broken`), and
-answers are restored, so that what a model copies from its prompt (a page's `<b>`, a field's `[null]`) is what stood
-there.
+A judge, a proposer, a thinker, a maker of tasks and a trainer of others have unknown vocabularies. So everything with
+the general form of a special token is broken with a zero-width space before it goes out (`broken`), and answers are
+restored, so that text which a model copies from its prompt (a page's `<b>`, a field's `[null]`) equals the original.
 """
 
 import re
@@ -19,16 +18,16 @@ from pydantic import AfterValidator
 
 
 def storable(text: str) -> str:
-    """The text with its lone surrogates written out."""
+    """Writes out the lone surrogates of a text."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 BYTE_ORDER_MARK = "\ufeff"
-"""What some editors put at the beginning of a file in UTF-8; no part of its text."""
+"""Mark that some editors put at the beginning of a file in UTF-8; no part of its text."""
 
 
 def unmarked(lines: Iterable[str]) -> Iterator[str]:
-    """The lines of a file without its byte order mark."""
+    """Yields the lines of a file without its byte order mark."""
     first = True
     for line in lines:
         yield line.removeprefix(BYTE_ORDER_MARK) if first else line
@@ -36,8 +35,10 @@ def unmarked(lines: Iterable[str]) -> Iterator[str]:
 
 
 STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
-"""Control characters but tab and line feed: a terminal's escapes begin with them; and what turns the direction of
-reading, which makes a text look like another one."""
+"""Control characters but tab and line feed, which begin a terminal's escapes; and marks of the reading direction.
+
+The latter make a text look like another one.
+"""
 
 
 CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")
@@ -49,7 +50,7 @@ NO_TEXT = re.compile("[\\x00\ud800-\udfff]")
 
 
 def harmless(text: str) -> str:
-    """The text with all that would steer a terminal written out, such as `\\x1b`; everything else stays as it was."""
+    """Writes out all characters that would steer a terminal, such as `\\x1b`; everything else stays as it was."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
@@ -58,7 +59,7 @@ Storable = Annotated[str, AfterValidator(storable)]
 
 
 def lasting(seconds: float) -> str:
-    """A duration as a person says it, such as `40 s`, `3 min` and `2 h 10 min`; to the nearest of its last unit."""
+    """Writes a duration for people, such as `40 s`, `3 min` and `2 h 10 min`; to the nearest of its last unit."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -68,7 +69,7 @@ def lasting(seconds: float) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun, such as `1 task` and `1,200 tasks`; `many` where it is not `one` and an s."""
+    """Writes a number with its noun, such as `1 task` and `1,200 tasks`; `many` where it is not `one` and an s."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -84,10 +85,10 @@ _BROKEN = re.compile(rf"(?<=[<\[\u25c1]){ZERO_WIDTH}")
 
 
 def broken(text: str) -> str:
-    """Put a zero-width space behind the first character of everything that may be a token."""
+    """Puts a zero-width space behind the first character of everything that may be a token."""
     return _STARTS.sub(lambda found: found[0] + ZERO_WIDTH, text)
 
 
 def restored(text: str) -> str:
-    """Return the text that `broken` broke."""
+    """Removes the spaces that `broken` added."""
     return _BROKEN.sub("", text)

@@ -1,7 +1,7 @@
-"""Linked pages without a sandbox: what a page shows in a state, and what a click or a text changes.
+"""Linked pages without a sandbox: the content of a page in a state, and the effects of a click or a text.
 
-An environment that has these lets a player look for what a task asks for, so that the task's limit follows from the
-cost of the search (`curation.synthesis.player`).
+An environment with such pages lets a player search for a task's goal, so that the task's limit follows from the cost of
+the search (`curation.synthesis.player`).
 """
 
 from abc import ABC, abstractmethod
@@ -19,12 +19,12 @@ class PageItem(NamedTuple):
     """`heading`, `text`, `link`, `button` or `text field`."""
     name: str
     value: str = ""
-    """Of a text field."""
+    """Text of a text field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a page that links to entities lists: all of a kind, or all of it that have these values."""
+    """Content of a page that links to entities: all of a kind, or all of it that have these values."""
 
     kind: str
     values: Mapping[str, int | str] = field(default_factory=dict[str, int | str])
@@ -37,7 +37,7 @@ class PageWalk(ABC):
 
     @abstractmethod
     def items(self) -> Sequence[PageItem]:
-        """What the open page shows."""
+        """Lists the items of the open page."""
 
     @abstractmethod
     def click(self, at: int) -> None:
@@ -45,7 +45,7 @@ class PageWalk(ABC):
 
     @abstractmethod
     def clear(self) -> None:
-        """Selects all text of the focused field, so that what is typed replaces it."""
+        """Selects all text of the focused field, so that typing replaces it."""
 
     @abstractmethod
     def type(self, text: str) -> None:
@@ -53,13 +53,13 @@ class PageWalk(ABC):
 
 
 class Layout(ABC):
-    """The layout of an environment's linked pages, which an agent may know; what single pages hold it may not."""
+    """Layout of an environment's linked pages, which an agent may know; the content of single pages it may not."""
 
     home: str = "Home"
     """The link to the page that links to all listings; it is on every page."""
     listings: Mapping[str, Listing]
-    """By the name of the link on the home page."""
+    """Listings by the name of the link on the home page."""
 
     @abstractmethod
     def walk(self, initial: State, seed: int) -> PageWalk:
-        """A new visit, from a state, with the seed of a trajectory."""
+        """Starts a new visit, from a state, with the seed of a trajectory."""

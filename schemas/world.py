@@ -1,8 +1,8 @@
-"""What new tasks are made of: the state a sandbox can be set to, the linked pages in it, and checks on that state.
+"""Worlds, from which new tasks are made: the states of a sandbox, the linked pages in it, and checks on the state.
 
-A world is described by data alone, so that whoever makes tasks of it needs no sandbox: fields of a JSON state, and a
-site of entities with attributes and links, each attribute with its wording in instructions. A task made of it is a
-`Setup`: the state it starts from and the checks that its reward is.
+A world is described by data alone, so that makers of tasks need no sandbox: fields of a JSON state, and a site of
+entities with attributes and links, each attribute with its wording in instructions. A task made of it is a `Setup`: its
+initial state and the checks of its reward.
 """
 
 import json
@@ -28,16 +28,16 @@ class StateField(_WorldPart):
     `parts`: names of `World.parts`, one space between two."""
     about: str
     free: bool = False
-    """Whether it may come to anything in a task that does not ask for it, as the page that is open always may."""
+    """Whether it may take any value in a task that does not ask for it, as the page that is open always may."""
 
     @property
     def guarded(self) -> bool:
-        """Whether a task that does not ask for it is to leave it as it was."""
+        """Checks whether a task that does not ask for it is to leave it as it was."""
         return not self.free and self.kind != "page"
 
 
 class Attribute(_WorldPart):
-    """What an entity of one kind is like, and how that is put into words."""
+    """A property of entities of one kind, and its wording."""
 
     of: str
     """The kind of entity."""
@@ -47,7 +47,7 @@ class Attribute(_WorldPart):
     vague: str = ""
     """Vaguer words: of a number with two `{}` for a range, of a word with one for its family; empty for none."""
     width: int = 0
-    """Of a number: how many values the range holds that stands for one of them."""
+    """Of a number: how many values the range holds that replaces one of them."""
     families: Mapping[str, str] = {}
     """Of a word: its family."""
     listed: bool = False
@@ -66,11 +66,11 @@ class Entity(_WorldPart):
     """One page of a site."""
 
     key: str
-    """The name of its page."""
+    """Name of its page."""
     kind: str
     title: str
     values: Mapping[str, int | str]
-    """By attribute."""
+    """Values by attribute."""
     links: Mapping[str, str] = {}
     """Keys of entities by relation."""
 
@@ -85,29 +85,29 @@ class Site(_WorldPart):
     """The kind of entity that can be put into a cart."""
 
     def of_kind(self, kind: str) -> list[Entity]:
-        """All entities of a kind."""
+        """Lists all entities of a kind."""
         return [one for one in self.entities if one.kind == kind]
 
     def about(self, kind: str) -> list[Attribute]:
-        """What entities of a kind are like."""
+        """Lists the attributes of entities of a kind."""
         return [one for one in self.attributes if one.of == kind]
 
 
 class Root(_WorldPart):
-    """One of the environment's own tasks, as what others descend from."""
+    """One of the environment's own tasks, as the root of tasks made from it."""
 
     task: str
-    """Its template."""
+    """Template of the task."""
     fields: tuple[str, ...]
-    """Of the state: those that its reward reads. Whatever else is rewarded for them asks for the same."""
+    """Fields of the state that its reward reads. Any other task with rewards for them asks for the same."""
 
 
 class World(_WorldPart):
-    """What an environment can be set to, and be asked for."""
+    """States, pages and own tasks of an environment."""
 
     fields: tuple[StateField, ...]
     start: Mapping[str, JsonValue]
-    """The state nothing was done in."""
+    """State in which nothing was done."""
     pages: tuple[str, ...] = ()
     """Pages that are no entity's."""
     site: Site | None = None
@@ -117,21 +117,24 @@ class World(_WorldPart):
     """Own tasks that can be rolled out one after the other in one trajectory, each with its instruction."""
 
     def asked(self, checks: Iterable["FieldCheck"], initial: Mapping[str, Any]) -> tuple[str, ...]:
-        """The own tasks that some checks ask for, whatever the words: those whose fields are to be changed or, where
-        they change on the way, to be left at a value; and those that are parts."""
+        """Lists the own tasks that some checks ask for, whatever the words.
+
+        They are those whose fields are to be changed or, where they change on the way, to be left at a value; and those
+        that are parts.
+        """
         guarded = {field.name for field in self.fields if field.guarded}
         read = {one.field for one in checks if one.field not in guarded or not one.holds(initial)}
         parts = [name for field in self.fields if field.kind == "parts" for name in initial[field.name].split()]
         return tuple(dict.fromkeys([*(one.task for one in self.roots.values() if read & set(one.fields)), *parts]))
 
     def guards(self, checks: Collection["FieldCheck"], initial: Mapping[str, Any]) -> tuple["FieldCheck", ...]:
-        """That what is not asked for stays as it was: a check on each guarded field that no other one reads."""
+        """Builds a check on each guarded field that no other check reads: it must stay as it was."""
         read = {one.field for one in checks}
         kept = [field.name for field in self.fields if field.guarded and field.name not in read]
         return tuple(FieldCheck(field=name, value=initial[name]) for name in kept)
 
     def problem(self, state: Mapping[str, Any]) -> str:
-        """What is wrong with a state; empty if nothing is."""
+        """Describes the error of a state; empty if there is none."""
         known = {field.name: field.kind for field in self.fields}
         if missing := known.keys() - state.keys():
             return f"field {min(missing)} is missing"
@@ -165,7 +168,7 @@ class World(_WorldPart):
 
 
 class FieldCheck(_WorldPart):
-    """One field of the state is to hold one value; of a text spaces that nobody sees do not matter."""
+    """A check that one field of the state holds one value; invisible spaces of a text do not matter."""
 
     field: str
     value: JsonValue
@@ -173,40 +176,40 @@ class FieldCheck(_WorldPart):
     """Whether the case of a text matters, as it does where the words give it literally."""
 
     def holds(self, state: Mapping[str, Any]) -> bool:
-        """Whether it does."""
+        """Checks whether it holds."""
         return self.field in state and _plain(state[self.field], self.exact) == _plain(self.value, self.exact)
 
 
 class Setup(_WorldPart):
-    """Where a task starts and what its reward is."""
+    """Initial state of a task, and its reward."""
 
     initial: dict[str, JsonValue]
     checks: tuple[FieldCheck, ...]
 
     def text(self) -> str:
-        """Canonical JSON."""
+        """Writes canonical JSON."""
         return json.dumps(self.model_dump(exclude_defaults=True), sort_keys=True)
 
 
 def score(checks: Iterable[FieldCheck], state: Mapping[str, Any]) -> float:
-    """1 if there are checks and all of them hold, else 0."""
+    """Returns 1 if there are checks and all of them hold, else 0."""
     held = [check.holds(state) for check in checks]
     return float(bool(held) and all(held))
 
 
 def in_turn(instructions: Sequence[str]) -> str:
-    """The instruction of several tasks one after the other."""
+    """Writes the instruction of several tasks one after the other."""
     parts = " ".join(f"({number}) {one}" for number, one in enumerate(instructions, 1))
     return f"Do {len(instructions)} tasks one after the other: {parts}"
 
 
 def canonical(value: object) -> str:
-    """JSON with sorted keys: equal values are equal texts."""
+    """Writes JSON with sorted keys: equal values are equal texts."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _plain(value: Any, exact: bool) -> object:
-    """Texts without spaces that nobody sees and, unless exact, case; kinds are kept apart: true is not 1."""
+    """Normalises texts: without invisible spaces and, unless exact, case; kinds are kept apart: true is not 1."""
     if isinstance(value, str):
         return " ".join((value if exact else value.casefold()).split())
     return type(value) is bool, value

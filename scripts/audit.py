@@ -1,4 +1,4 @@
-"""Check that the installed packages are the pinned ones, and look up known vulnerabilities; part of `make check`.
+"""Checks that the installed packages are the pinned ones, and looks up vulnerabilities; part of `make check`.
 
     python scripts/audit.py [--complete]
 
@@ -20,11 +20,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PIN = re.compile(r"([A-Za-z0-9._-]+)==([A-Za-z0-9.!+_-]+)")
 OURS = frozenset({"flywheel", "pip", "setuptools", "wheel"})
-"""Not pinned: the project itself, and what makes the environment."""
+"""Packages that are not pinned: the project itself, and the tools of the environment."""
 
 
 def pins_of(lock: str) -> dict[str, str]:
-    """Version by normalised name; raises ValueError for a line that is no exact pin."""
+    """Reads the version by normalised name; raises ValueError for a line that is no exact pin."""
     found: dict[str, str] = {}
     for line in lock.splitlines():
         match = PIN.fullmatch(line.strip())
@@ -35,12 +35,12 @@ def pins_of(lock: str) -> dict[str, str]:
 
 
 def normal(name: str) -> str:
-    """A package's name as PEP 503 compares it."""
+    """Normalises a package's name as PEP 503 does."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def unpinned(pyproject: str, pins: dict[str, str]) -> list[str]:
-    """What pyproject asks for, extras included, in another version than the lock's."""
+    """Lists requirements of pyproject, extras included, in another version than the lock's."""
     project = tomllib.loads(pyproject)["project"]
     asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
     wanted = {(normal(match[1]), match[2]) for one in asked if (match := PIN.fullmatch(one))}
@@ -49,7 +49,7 @@ def unpinned(pyproject: str, pins: dict[str, str]) -> list[str]:
 
 
 def differing(installed: dict[str, str], pins: dict[str, str]) -> list[str]:
-    """What is installed otherwise than pinned; a local build such as `2.0+cpu` counts as the version it is of."""
+    """Lists installed packages that differ from the pins; a local build such as `2.0+cpu` counts as its version."""
     return sorted(
         f"{name} {version} ({f'pinned {pins[name]}' if name in pins else 'not pinned'})"
         for name, version in installed.items()
@@ -58,7 +58,7 @@ def differing(installed: dict[str, str], pins: dict[str, str]) -> list[str]:
 
 
 def known_vulnerable(pins: dict[str, str], complete: bool = False) -> int:
-    """Prints what pip-audit finds about the pinned packages, and for how many of them it looked.
+    """Prints pip-audit's findings about the pinned packages, and how many of them it looked up.
 
     Args:
         pins: version by name.
@@ -80,7 +80,7 @@ def known_vulnerable(pins: dict[str, str], complete: bool = False) -> int:
 
 
 def pip_audit() -> dict[str, Any] | str:
-    """pip-audit's report, or why there is none."""
+    """Runs pip-audit; returns its report, or why there is none."""
     program = shutil.which("pip-audit")
     if program is None:
         return "pip-audit is not installed (pipx install pip-audit)"
@@ -95,7 +95,7 @@ def pip_audit() -> dict[str, Any] | str:
 
 
 def looked_at(report: dict[str, Any], pins: dict[str, str]) -> tuple[int, list[str], str]:
-    """How many of the packages a report of pip-audit looked up, the vulnerable ones, and why it skipped another.
+    """Lists how many packages a report of pip-audit looked up, the vulnerable ones, and why it skipped another.
 
     Source: pypa/pip-audit 2.10.1, `_format/json.py`: a package it skips has `skip_reason` and no `vulns`, and the exit
     status is 0 even where it skips all.
@@ -108,12 +108,12 @@ def looked_at(report: dict[str, Any], pins: dict[str, str]) -> tuple[int, list[s
         for flaw in one["vulns"]
     ]
     left = [name for name in pins if "vulns" not in about.get(name, {})]
-    reason = about.get(left[0], {}).get("skip_reason", f"it says nothing about {left[0]}") if left else ""
+    reason = about.get(left[0], {}).get("skip_reason", f"it does not list {left[0]}") if left else ""
     return len({normal(one["name"]) for one in looked_up} & pins.keys()), found, reason
 
 
 def main(words: list[str] | None = None) -> int:
-    """Check pins, installed packages and known vulnerabilities; 0 where all is well, 1 with the names where not."""
+    """Checks pins, installed packages and vulnerabilities; returns 0 if all is well, 1 with the names if not."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--complete", action="store_true", help="fail unless every package was looked up")
     asked = parser.parse_args(words)

@@ -4,9 +4,9 @@ GRPO (arXiv 2402.03300): A_i = (R_i - mean) / std. The standard deviation is the
 exactly Pass@k with k = 1 (`learning.algorithms.passk`). Public code (verl) takes the sample's, over N - 1, which
 `ddof=1` gives.
 
-A reward that is not a number marks an environment failure: it enters no mean, and its own advantage is 0. Rewards that
-are all equal teach nothing, so all their advantages are 0, and so is that of a group of one (verl keeps its reward).
-Rewards lie in [-1, 1]; what differs by less than `SAME`, the rounding of a sum, is equal.
+A reward that is not a number marks an environment failure: it enters no mean, and its own advantage is 0. If all
+rewards are equal, all advantages are 0; so is that of a group of one (verl keeps its reward). Rewards lie in [-1, 1];
+rewards that differ by less than `SAME`, the rounding of a sum, count as equal.
 """
 
 from collections.abc import Callable
@@ -22,18 +22,18 @@ Estimator = Callable[[Floats], Floats]
 
 
 def centred(rewards: Floats, ddof: int = 0) -> Floats:
-    """GRPO's z-scores (n,) of one group's rewards (n,); all 0 if the rewards are all equal."""
+    """Computes GRPO's z-scores (n,) of one group's rewards (n,); all 0 if the rewards are equal."""
     if len(rewards) <= ddof or np.ptp(rewards) <= SAME:
         return np.zeros(len(rewards))
     return (rewards - rewards.mean()) / rewards.std(ddof=ddof)
 
 
 def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
-    """An estimator's advantages of one group, environment failures (NaN) set apart.
+    """Computes an estimator's advantages of one group without its environment failures (NaN).
 
     Args:
         rewards: (n,), NaN where the environment failed.
-        estimator: what is asked of the others.
+        estimator: called with the rewards of the other trajectories.
 
     Returns:
         (n,), 0 for environment failures.
@@ -47,7 +47,7 @@ def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
 
 
 def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
-    """Whether a group can teach: two of its valid rewards differ (dynamic sampling of DAPO, arXiv 2503.14476).
+    """Checks whether a group can teach: two of its valid rewards differ (dynamic sampling, arXiv 2503.14476).
 
     Args:
         rewards: (n,), NaN where the environment failed.
@@ -59,7 +59,7 @@ def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
 
 
 def soft_overlong(length: npt.ArrayLike, longest: int, cache: int) -> Floats:
-    """DAPO's penalty in [-1, 0] for replies that come near their limit.
+    """Computes DAPO's penalty in [-1, 0] for replies that come near their limit.
 
     0 up to longest - cache, then straight down to -1 at `longest`, -1 beyond.
 

@@ -1,9 +1,9 @@
-"""The critic: a linear head on hidden states, those of the policy or of a network of its own.
+"""The critic: a linear head on hidden states of the policy or of a separate network.
 
-A critic that shares the policy's body costs one product; its loss moves the body too. One that stands alone begins as a
-copy of the policy and costs a second forward and backward pass. Either is kept beside the weights of the policy that it
-judged, in a file that `transformers` ignores, and goes on in that policy's next training with a critic; a network in
-bf16, and in fp32 where the policy's weights are kept so (`learning.master_weights`).
+A critic that shares the policy's body costs one matrix product; its loss moves the body too. A separate critic begins
+as a copy of the policy and costs a second forward and backward pass. Both are saved in the policy's checkpoint, in a
+file that `transformers` ignores, and resumed by that policy's next training with a critic. A separate network is saved
+in bf16, and also in fp32 if the policy's weights are (`learning.master_weights`).
 """
 
 import math
@@ -31,7 +31,7 @@ class Critic:
 
     Args:
         job: the parent, where a critic of the configured kind may lie, and the clip.
-        engine: what runs the policy, and the network of a critic that stands alone.
+        engine: runs the policy, and the network of a separate critic.
 
     Raises:
         CheckpointError: the parent's critic cannot be read or is of another size.
@@ -44,15 +44,15 @@ class Critic:
         alone = job.train.ppo.critic == "alone"
         kept = read_critic(job.parent, alone, width)
         self.kept = bool(kept)
-        """Whether it goes on from the parent's."""
+        """Whether the critic was loaded from the parent's checkpoint."""
         self.head = torch.zeros(width + 1)
-        """(hidden + 1,): weights, then the bias. Zeros know nothing and expect nothing."""
+        """(hidden + 1,): weights, then the bias; zeros at first, so that V is 0 everywhere."""
         if kept:
             self.head.copy_(torch.cat([kept[WEIGHT], kept[BIAS]]))
         self.head.requires_grad_().grad = torch.zeros_like(self.head)
         self._adam = torch.optim.AdamW([self.head], lr=0.0, betas=(0.9, 0.98), weight_decay=0.0)
         self.body: Body | None = None
-        """The network of a critic that stands alone."""
+        """Network of a separate critic; None if the critic shares the policy's body."""
         if alone:
             own = {name.removeprefix(BODY): part for name, part in kept.items() if name.startswith(BODY)}
             self.body = engine.body(own)
@@ -61,25 +61,25 @@ class Critic:
                 self.body.restored(0)
 
     def values(self, hidden: Tensor) -> Tensor:
-        """V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
+        """Computes V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
         seen = hidden if hidden.dtype == torch.float64 else hidden.float()
         head = self.head.to(seen)
         return seen @ head[:-1] + head[-1]
 
     @torch.no_grad()
     def expect(self, value: float) -> None:
-        """Begins with this value for every state."""
+        """Initialises the critic to this value for every state."""
         self.head[-1] = value
 
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
         assert self.head.grad is not None
         self.head.grad.zero_()
         if self.body is not None:
             self.body.zero()
 
     def step(self, rate: float) -> float:
-        """Adds the ranks' gradients up and makes one step; returns their norm; an unsound one moves nothing."""
+        """Sums the ranks' gradients and makes one step; returns the gradient's norm; an unsound one moves nothing."""
         assert self.head.grad is not None
         self.head.grad.copy_(self._engine.sum(self.head.grad))
         norm = float(torch.linalg.vector_norm(self.head.grad))
@@ -93,35 +93,35 @@ class Critic:
         return math.hypot(norm, body)
 
     def snapshot(self) -> list[Tensor]:
-        """A copy of the weights."""
+        """Copies the weights."""
         return [self.head.detach().clone(), *(self.body.snapshot() if self.body is not None else [])]
 
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Goes back to a copy; `steps` is how many were made since the critic was made."""
+        """Restores a copy; `steps` is the number of steps made since the critic was created."""
         with torch.no_grad():
             self.head.copy_(weights[0])
         if self.body is not None:
             self.body.restore(weights[1:], steps)
 
     def state(self) -> State:
-        """Weights and moments, to be saved and loaded in place."""
+        """Returns weights and moments, to be saved and loaded in place."""
         moments = moments_of(self._adam, self.head)
         found = {f"{BODY}head.{name}": moments[name] for name in ("exp_avg", "exp_avg_sq")}
         body = _named(self.body.state()) if self.body is not None else {}
         return {f"{BODY}head.weight": self.head.detach(), **found, **body}
 
     def masters(self) -> State:
-        """The fp32 weights of a network of its own."""
+        """Returns the fp32 weights of a separate network."""
         return _named(self.body.masters()) if self.body is not None else {}
 
     def restored(self, steps: int) -> None:
-        """Goes on from what was loaded into `state` after so many steps."""
+        """Resumes at this step, after `state` was loaded."""
         moments_of(self._adam, self.head)["step"].fill_(steps)
         if self.body is not None:
             self.body.restored(steps)
 
     def write(self, folder: Path) -> None:
-        """Writes it beside the policy's weights: the head in fp32, a network of its own in bf16. All ranks call it."""
+        """Writes the critic into the policy's checkpoint: the head in fp32, a separate network in bf16."""
         body = self.body.tensors() if self.body is not None else {}
         if self._engine.rank == 0:
             tensors = {WEIGHT: self.head.detach()[:-1].clone(), BIAS: self.head.detach()[-1:].clone()}
@@ -134,7 +134,7 @@ def _named(body: State) -> State:
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:
-    """The tensors of a checkpoint's critic; none if it has none of this kind.
+    """Reads the tensors of a checkpoint's critic; none if it has none of this kind.
 
     Raises:
         CheckpointError: the file cannot be read, or is of another size.

@@ -1,4 +1,4 @@
-"""Continual training: what failed trajectories show of screens and actions, without imitating them."""
+"""Continual training: learns screens and actions from failed trajectories without imitating them."""
 
 from learning.algorithms.method import DataSource, Method
 from learning.algorithms.sft import Imitation

@@ -1,12 +1,12 @@
-"""From groups of trajectories (one task, one seed, one policy version) to rollouts with advantages.
+"""Turns groups of trajectories (one task, one seed, one policy version) into rollouts with advantages.
 
 The reward is the verifier's: 1 for success, 0 for failure, of a graded task the reward itself; or, where there is no
 verifier, the judge's score in [0, 1], in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment
 failure has none. Pass@k is about success, so its forms take such a trajectory as 1 or 0 by the task's or the judge's
-threshold. All steps of a trajectory get its
-advantage (ZeroGUI). Groups whose rewards are all equal are left out (dynamic sampling). Where it is configured, an
-all-failed group is shown one stored success in place of its last trajectory (ARPO, arXiv 2505.16282), preferably of the
-same seed: its tokens were not drawn by this policy, so they have no log probabilities of serving.
+threshold. All steps of a trajectory get its advantage (ZeroGUI). Groups whose rewards are all equal are left out
+(dynamic sampling). If configured, one stored success replaces the last trajectory of an all-failed group (ARPO, arXiv
+2505.16282), preferably one of the same seed. Its tokens were not drawn by this policy, so they have no behaviour log
+probabilities.
 """
 
 import json
@@ -38,7 +38,7 @@ class StoredStep:
     seed: int
     instruction: str
     step: int | None
-    """None of a trajectory that ended before its first; all fields of the step are None then."""
+    """Number of the step; None, like all fields of the step, for a trajectory that ended before its first."""
     screenshot: str
     thought: str
     action: str | None
@@ -58,7 +58,7 @@ class GroupStep(StoredStep):
     logprobs: Sequence[float] | None
     policy_version: str
     judge: str | None = None
-    """The version of the judge that the reward is of; None for a verifier's."""
+    """Version of the judge that gave the reward; None for a verifier's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,19 +79,19 @@ class Member:
     reward: float
     rollouts: tuple[Rollout, ...]
     without_action: tuple[bool, ...]
-    """Of each rollout, whether its reply held no action."""
+    """Whether the reply of each rollout held no action."""
     success: bool
-    """Whether it reached what its task asks for; False for an environment failure."""
+    """Whether the trajectory reached its task's goal; False for an environment failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """What a group method trains on, and what it was made from."""
+    """Training rollouts of a group method, and counts of the groups that they come from."""
 
     rollouts: list[Rollout]
     groups: int
     informative: int
-    """Groups of which a step is among the rollouts."""
+    """Number of groups with at least one step among the rollouts."""
     injected: int
     environment_failures: int
 
@@ -112,8 +112,10 @@ def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConf
 
 
 def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Member:
-    """A stored success as a trajectory of a group, as the policy's family writes it; `rows` are its steps by the
-    shortest way through its screens."""
+    """Builds a trajectory of a group from a stored success, as the policy's family writes it.
+
+    `rows` are its steps by the shortest way through its screens.
+    """
     replies = [family.taught(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
     rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
     return Member(rows[0].seed, rows[0].reward, tuple(rollouts), (False,) * len(rollouts), success=True)
@@ -125,7 +127,7 @@ def train_on(
     config: GroupConfig,
     seed: int,
 ) -> Groups:
-    """Rollouts of the informative groups, with their advantages; rollouts without one are left out.
+    """Builds rollouts of the informative groups, with their advantages; rollouts without one are left out.
 
     Args:
         groups: trajectories by group.
@@ -164,7 +166,7 @@ def train_on(
 def group_advantages(
     rewards: Sequence[Floats], members: Sequence[Sequence[Member]], config: GroupConfig, seed: int
 ) -> list[Floats]:
-    """Advantages of every group's trajectories by the configured form; 0 for environment failures."""
+    """Computes the advantages of every group's trajectories by the configured form; 0 for environment failures."""
     if config.advantage == "adaptive":
         valid = [np.isfinite(group) for group in rewards]
         whole = [group[there] for group, there in zip(rewards, valid, strict=True)]
@@ -178,7 +180,7 @@ def group_advantages(
 
 
 def teaches(rewards: Sequence[float], config: GroupConfig) -> bool:
-    """Whether a group's rewards can give it an advantage other than 0 by the configured form.
+    """Checks whether a group's rewards can give it an advantage other than 0 by the configured form.
 
     Args:
         rewards: of its trajectories, NaN where the environment failed.
@@ -186,13 +188,13 @@ def teaches(rewards: Sequence[float], config: GroupConfig) -> bool:
     """
     if not is_informative(rewards, config.spread):
         return False
-    # what these two give depends on the batch or on what is drawn, but is 0 wherever Pass@1 is
+    # Both forms depend on the batch or on random draws, but are 0 wherever Pass@1 is.
     form = partial(passk.analytic, k=1) if config.advantage in ("adaptive", "bootstrap") else _form(config)
     return bool((np.abs(of_group(rewards, form)) > SAME).any())
 
 
 def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callable[[Floats], Floats]:
-    """The advantages of one group by its rewards; `rng` draws the bootstrap's groups."""
+    """Returns the function from one group's rewards to its advantages; `rng` draws the bootstrap's groups."""
     forms: dict[str, Callable[[Floats], Floats]] = {
         "pass1": centred,
         "passk": lambda group: passk.analytic(group, config.k),
@@ -205,7 +207,7 @@ def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callab
 
 
 def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | None]) -> Member | None:
-    """The stored success that an all-failed group lacks."""
+    """Finds the stored success that an all-failed group lacks."""
     valid = [member for member in members if math.isfinite(member.reward)]
     if not valid or any(member.success for member in valid):
         return None
@@ -214,18 +216,18 @@ def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | No
 
 
 def _entropy(members: Sequence[Member]) -> float:
-    """Mean of -log p over the drawn tokens: an estimate of the entropy of what was drawn, in nats."""
+    """Estimates the entropy of the drawn tokens as the mean of -log p, in nats."""
     drawn = [value for member in members for rollout in member.rollouts for value in rollout.logprobs]
     return -sum(drawn) / len(drawn) if drawn else 0.0
 
 
 def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]:
-    """Of all groups, the share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866).
+    """Keeps the share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866).
 
-    A reply's entropy is estimated by its own tokens' mean -log p: of replies to like states the rarer one is kept, so
-    that what is left of a group's advantages need not add up to 0.
+    A reply's entropy is estimated by the mean -log p of its own tokens: of replies to like states the rarer one is
+    kept, so that a group's remaining advantages need not add up to 0.
 
-    Of a reply that nobody recorded the drawing of, as of a stored success that was shown, nothing is left out.
+    Replies without recorded log probabilities, such as those of a stored success, are all kept.
     """
     known = [-sum(one.logprobs) / len(one.logprobs) for group in groups for one in group if one.logprobs]
     if share == 1.0 or not known:
@@ -238,12 +240,12 @@ def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]
 
 
 def replies_of(rows: Sequence[GroupStep]) -> list[GroupStep]:
-    """A trajectory's steps that are replies: without the later parts of calls that stand for several actions."""
+    """Selects the steps that are replies, without the later parts of calls that stand for several actions."""
     return [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
 
 
 def asked_of(replies: Sequence[GroupStep], history_images: int) -> list[Rollout]:
-    """What the policy was asked before each of a trajectory's replies, and the reply."""
+    """Collects each of a trajectory's replies with the prompt before it."""
     texts = [row.raw_text for row in replies]
     return [_rollout(replies, number, texts, history_images) for number in range(len(replies))]
 
@@ -256,7 +258,7 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
         if row.token_ids is None or row.logprobs is None:
             raise FlywheelError(
                 f"Step {row.step} of trajectory {row.trajectory_id} has no token ids or log probabilities.",
-                "Group methods train on what a model with log probabilities chose.",
+                "Group methods train on steps of a model with log probabilities.",
             )
         tokens, logprobs = tuple(row.token_ids), tuple(row.logprobs)
         rollouts.append(replace(drawn, token_ids=tokens, logprobs=logprobs, temperature=temperature))
@@ -267,7 +269,7 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
 
 
 def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
-    """What the trajectory was worth, less the mean overlong penalty of its replies if there is one; NaN for None."""
+    """Computes the trajectory's reward less its replies' mean overlong penalty, if any; NaN for None."""
     if worth is None:
         return math.nan
     if not group.overlong or not rollouts:

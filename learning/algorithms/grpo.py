@@ -1,8 +1,9 @@
 """GRPO: rollouts with advantages from the rewards of their group; the clipped loss over all reply tokens of a step.
 
-The old log probabilities are those of the weights before the first step (with a stream: before each batch), computed
-by the trainer itself; against those the tokens were drawn with they give the mismatch of training and serving (and of
-staleness, where another policy acted), which truncated weights correct. A token whose drawing nobody recorded weighs 1.
+The trainer itself computes the old log probabilities, with the weights before the first step (with a stream: before
+each batch). Compared with the behaviour log probabilities they give the mismatch of training and serving (and of
+staleness, where another policy acted); truncated importance weights correct it. A token without recorded behaviour log
+probability weighs 1.
 """
 
 import math
@@ -22,16 +23,18 @@ from schemas.config.training import ClippedConfig, GroupConfig
 from schemas.failure import FlywheelError
 
 COUNTED = 6 + 3
-"""Sums that `token_losses` keeps, then those of advantages, of their squares and of ages."""
+"""Number of sums of `token_losses`, and of advantages, their squares and ages."""
 WARNED = 0.1
-"""Nats between actor and trainer above which training warns; a served model of the same weights has 0.02 at most."""
+"""Mismatch of actor and trainer in nats above which training warns; a served model of the same weights reaches 0.02."""
 FRESH = 2
-"""Sums that `fresh_gap` keeps."""
+"""Number of sums that `fresh_gap` keeps."""
 
 
 class GroupObjective(Objective):
-    """The clipped loss with truncated importance weights, mean over all reply tokens of the step; with
-    `train.group.ratio` `sequence` the mean over its replies."""
+    """Computes the clipped loss with truncated importance weights, as the mean over all reply tokens of the step.
+
+    With `train.group.ratio` `sequence` it is the mean over the step's replies.
+    """
 
     needs_parent = True
 
@@ -45,7 +48,7 @@ class GroupObjective(Objective):
         self._widest, self._warned = 0.0, False
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
-        """The rollouts.
+        """Checks and returns the rollouts.
 
         Raises:
             FlywheelError: one whose tokens and log probabilities differ in number or are no numbers.
@@ -56,7 +59,7 @@ class GroupObjective(Objective):
         return self._samples
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
-        """Collects what is known of each token.
+        """Collects old and behaviour log probabilities, advantages and ages of all tokens.
 
         Raises:
             FlywheelError: the tokens were drawn with other probabilities than these weights have, beyond the bound.
@@ -85,7 +88,7 @@ class GroupObjective(Objective):
         """Warns once if actor and trainer disagree on the tokens' log probabilities, and raises beyond the limit."""
         most = self._clips.most_mismatch
         key = f"train.{method_of(self._job.train).section}.most_mismatch"
-        gap = f"what tokens were drawn with is in the mean {self._widest:.3f} nats from what the trainer makes of them"
+        gap = f"the tokens' log probabilities differ in the mean by {self._widest:.3f} nats between actor and trainer"
         why = "the actor has other weights, prompts or pictures, or log probabilities before temperature"
         if most is not None and self._widest > most:
             raise FlywheelError(f"`{key}` is {most:g}, and {gap}.", f"{why[0].upper()}{why[1:]}.")
@@ -94,9 +97,9 @@ class GroupObjective(Objective):
             send(warning=f"{gap[0].upper()}{gap[1:]} (0.02 is usual): {why}. `{key}` is the limit.")
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
-        """The mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each.
+        """Computes the mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each.
 
-        A reply without tokens is none: it enters neither the sum nor the number.
+        A reply without tokens does not count: it enters neither the sum nor the number.
         """
         asked, clips = sums.detach().requires_grad_(), self._clips
         old, lengths, gains = (known[documents] for known in (self._old_sums, self._lengths, self._gains))
@@ -106,7 +109,7 @@ class GroupObjective(Objective):
         return loss.detach()
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """This piece's share of the mean over the step's tokens; with `sequence` a term of the loss's gradient."""
+        """Computes this piece's share of the step's mean; with `sequence` a term of the loss's gradient."""
         targets = max(1, batch.targets)
         old, served, advantages, ages = (
             known[outputs.tokens] for known in (self._old, self._served, self._advantages, self._ages)
@@ -119,11 +122,11 @@ class GroupObjective(Objective):
         return losses.sum() / targets
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """Tokens trained on, mean |log p of training - of serving|, the largest such mean of an update over its tokens
-        of age 0, shares of clipped tokens, mean |log ratio|.
+        """Reports tokens trained on, mismatch, shares of clipped tokens, and mean |log ratio|.
 
-        With a stream also the mismatch over the tokens of age 0 alone: there training and serving have the same
-        weights, so what is left is how the two compute.
+        The mismatch is the mean |log p of training - of serving|, and the largest such mean of an update over its
+        tokens of age 0. With a stream it is also reported over the tokens of age 0 alone: there training and serving
+        have the same weights, so only their arithmetic differs.
         """
         tokens, drawn, mismatch, clipped, moved, *_, fresh, gap = counts.tolist()
         means = {
@@ -136,9 +139,12 @@ class GroupObjective(Objective):
         return means if self._job.stream is None else {**means, "mismatch_fresh": gap / max(1.0, fresh)}
 
     def measures(self, counts: Tensor) -> dict[str, float]:
-        """Means over the steps' tokens: the estimate k3 of KL(policy || policy before this training; with a stream,
-        before this batch), the share that is clipped, |log p of training - of serving|, and the spread of advantages.
-        With a stream also the age of what was trained on, in updates."""
+        """Computes means over the steps' tokens.
+
+        They are the estimate k3 of KL(policy || policy before this training; with a stream, before this batch), the
+        clipped share, |log p of training - of serving|, and the spread of advantages. With a stream also the mean age
+        of the tokens, in updates.
+        """
         tokens, drawn, mismatch, clipped, _, divergence, gain, square, age, *_ = counts.tolist()
         if not tokens:
             return {}
@@ -156,12 +162,12 @@ def token_losses(
     clips: ClippedConfig,
     slopes: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The loss of each token, weighted by the truncated importance weight, and what was counted on the way.
+    """Computes each token's loss, weighted by the truncated importance weight, and sums for the metrics.
 
     Args:
         new: log probabilities now, (n,).
         old: the trainer's before its first step, (n,).
-        served: those of the drawing, NaN where nobody knows them, (n,).
+        served: behaviour log probabilities, NaN where they are unknown, (n,).
         advantages: (n,).
         clips: clips, cap and the weight of the divergence from `old`.
         slopes: where replies are clipped and not tokens, how their loss changes with each token's log probability,
@@ -191,13 +197,13 @@ def token_losses(
 
 
 def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
-    """How many tokens of age 0 have a drawing, and their sum of |old - served|; all arguments are (n,)."""
+    """Counts tokens of age 0 with a behaviour log prob, and sums their |old - served|; arguments are (n,)."""
     there = served.isfinite() & (ages == 0)
     return _sums(there, torch.where(there, old - served, 0.0).abs())
 
 
 def _sums(*values: Tensor) -> Tensor:
-    """The sum of each, where they are: nothing waits for a device."""
+    """Sums each on its own device, so that nothing waits for a device."""
     return torch.stack([value.double().sum() for value in values])
 
 

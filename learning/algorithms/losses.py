@@ -16,7 +16,7 @@ ROWS = 512
 
 
 def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
-    """Target shares (n, bins) of places (n,) in bins; sigma 0 puts all on the nearest bin."""
+    """Computes target shares (n, bins) of places (n,) in bins; sigma 0 puts all on the nearest bin."""
     distance = torch.arange(bins) - places[:, None]
     if sigma == 0:
         return torch.nn.functional.one_hot(distance.abs().argmin(1), bins).float()
@@ -24,7 +24,7 @@ def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
 
 
 def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None = None) -> Tensor:
-    """Log probabilities (n,) of (n,) ids under (n, vocabulary) logits, divided by (n,) temperatures if given."""
+    """Computes log probs (n,) of (n,) ids under (n, vocabulary) logits, divided by (n,) temperatures if given."""
     wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if temperatures is not None:
         wide = wide / temperatures[:, None].to(wide.dtype)
@@ -33,9 +33,9 @@ def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None 
 
 @torch.no_grad()
 def entropies(logits: Tensor, temperatures: Tensor | None = None) -> Tensor:
-    """Entropies (n,), in nats, of the distributions of (n, vocabulary) logits, divided by (n,) temperatures if given.
+    """Computes entropies (n,), in nats, of (n, vocabulary) logits, divided by (n,) temperatures if given.
 
-    Row block by row block: beside the logits there is never more than one block of probabilities.
+    Works in blocks of rows, so that at most one block of probabilities is in memory in addition to the logits.
     """
     divisors = temperatures if temperatures is not None else torch.ones(len(logits), device=logits.device)
     found = [
@@ -46,7 +46,7 @@ def entropies(logits: Tensor, temperatures: Tensor | None = None) -> Tensor:
 
 
 def place_logprobs(logits: Tensor, places: Tensor, first: Tensor, bins: int, sigma: float) -> Tensor:
-    """Minus the cross entropy against soft bins, (n,): the mean log probability of the bins a place is spread over.
+    """Computes minus the cross entropy against soft bins, (n,): the mean log probability of a place's bins.
 
     Args:
         logits: (n, vocabulary).

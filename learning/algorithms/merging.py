@@ -29,7 +29,7 @@ _TOLD_APART = ("transformers_version", "_name_or_path")
 
 
 def interpolate(states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]) -> dict[str, Tensor]:
-    """The weighted mean of policies' tensors, in the first one's types.
+    """Computes the weighted mean of policies' tensors, in the first one's types.
 
     A share of 1 gives that policy bit for bit.
 
@@ -96,7 +96,7 @@ def merge_checkpoints(folders: Sequence[Path], shares: Sequence[float], out: Pat
 
 
 def grid(policies: int, parts: int) -> list[tuple[float, ...]]:
-    """All ways to share `parts` equal parts out over the policies, as shares: C(parts + policies - 1, parts) points."""
+    """Lists all ways to share `parts` equal parts out over the policies, as shares: C(parts + policies - 1, parts)."""
     slots = parts + policies - 1
     points = []
     for bars in combinations(range(slots), policies - 1):

@@ -1,8 +1,8 @@
-"""A training method as one record: what it reads from the lake, its config section, its objective, its rates.
+"""A training method as one record: its data source, config section, objective and learning rates.
 
-A record stands in the module of its method (`learning.algorithms.grpo:METHOD`); anybody's is named by its dotted path
-(`train.method = "my_package.my_method:METHOD"`), with settings of its own in `train.options`. Whoever must know
-something of a method asks its record, never its name.
+A built-in record is in the module of its method (`learning.algorithms.grpo:METHOD`). A record of your own is named by
+its dotted path (`train.method = "my_package.my_method:METHOD"`), with its settings in `train.options`. Code that
+depends on the method asks its record, never its name.
 """
 
 import math
@@ -22,18 +22,18 @@ if TYPE_CHECKING:  # a config names methods without loading torch
     from learning.job import Job
 
 Optimizer = Literal["muon", "adamw"]
-"""The small policy's, and every other model's: no learning rate of one is handed to the other."""
+"""Optimiser: `muon` for the small policy, `adamw` for other models; their learning rates are never exchanged."""
 LORA_RATE = 10.0
-"""Adapters take about so many times the rate of all weights (Schulman et al., LoRA Without Regret, 2025)."""
+"""Factor from the learning rate of all weights to that of adapters (Schulman et al., LoRA Without Regret, 2025)."""
 
 
 class DataSource(StrEnum):
-    """What a method needs from the lake."""
+    """Kinds of data that a method reads from the lake."""
 
     ACCEPTED = "accepted"
     """Samples: the steps of accepted trajectories, and screens of failures that teach where things are."""
     FAILURES = "failures"
-    """Samples: what failed trajectories show of screens and actions, without imitating them."""
+    """Samples: screens and actions of failed trajectories, learnt without imitating them."""
     GROUPS = "groups"
     """Rollouts of the iteration's groups, with advantages from the rewards of their group."""
     TRAJECTORIES = "trajectories"
@@ -44,7 +44,7 @@ class DataSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How long a training goes, and how fast."""
+    """Steps, learning rate and trainer settings of a training."""
 
     steps: int
     learning_rate: float
@@ -53,7 +53,7 @@ class Schedule:
 
     @property
     def positions(self) -> int:
-        """How many samples come in all, one as often as it does."""
+        """Counts all samples of the training, each as often as it comes."""
         return self.steps * self.train.batch
 
 
@@ -62,7 +62,7 @@ class Method:
     """One training method."""
 
     source: DataSource | Callable[..., Any]
-    """What it reads; or a function of config, lake and recipe that gives a `tasks.shared.material.TrainingMaterial`."""
+    """Data source, or a function of config, lake and recipe that gives a `tasks.shared.material.TrainingMaterial`."""
     read: Callable[[Path], Sequence[Any]]
     """Reads the samples that were written for the trainer; each has a `weight`."""
     objective: "Callable[[Job, Engine], Objective]"
@@ -71,22 +71,22 @@ class Method:
     options: type[EpochSection] | type[StepSection] | None = None
     """The section that `train.options` is read as, for a method from elsewhere."""
     rates: Mapping[Optimizer, float] = field(default_factory=dict)
-    """Its learning rates where the config names none."""
+    """Learning rates by optimiser where the config names none."""
     first_rate: float | None = None
-    """The small policy's in its first training, from nothing."""
+    """Learning rate of the small policy in its first training, from nothing."""
     in_groups: bool = False
-    """Whether it needs several trajectories of the same task and seed."""
+    """Whether the method needs several trajectories of the same task and seed."""
 
     streams: bool = False
-    """Whether other samples may come while it trains."""
+    """Whether other samples may come while the method trains."""
 
     @property
     def corrects(self) -> bool:
-        """Whether it learns from corrections of failed trajectories; one with material of its own may."""
+        """Whether the method learns from corrections of failed trajectories; one with material of its own may."""
         return not isinstance(self.source, DataSource) or self.source in (DataSource.ACCEPTED, DataSource.PAIRS)
 
     def settings(self, train: TrainConfig) -> EpochSection | StepSection:
-        """Its section of the config.
+        """Returns the method's section of the config.
 
         Raises:
             UsageError: `train.options` holds a key that the method does not know, or any for a method without options.
@@ -98,8 +98,9 @@ class Method:
         return getattr(train, self.section) if self.section else train
 
     def schedule(self, train: TrainConfig, samples: int, optimizer: Optimizer, first: bool = False) -> Schedule:
-        """How a training on so many samples goes; `first` for the first one of a lake, which the small policy takes
-        from nothing.
+        """Plans a training on so many samples; `first` marks a lake's first training.
+
+        In its first training the small policy starts from nothing.
 
         A method that counts epochs takes few steps and the next training goes on from here, so its rate stays, as in
         DAPO.
@@ -114,7 +115,7 @@ class Method:
         return Schedule(train.steps_first if first else chosen.steps, rate, train)
 
     def rate(self, train: TrainConfig, optimizer: Optimizer, first: bool = False) -> float:
-        """The configured learning rate, else its own for this optimiser.
+        """Returns the configured learning rate, else the method's own for this optimiser.
 
         Raises:
             UsageError: there is neither.
@@ -140,5 +141,5 @@ METHODS = Registry(
 
 
 def method_of(train: TrainConfig) -> Method:
-    """The record of the configured method; raises UsageError, naming what there is."""
+    """Returns the record of the configured method; raises UsageError that lists the known methods."""
     return METHODS.instance_of(train.method)

@@ -23,43 +23,46 @@ if TYPE_CHECKING:  # a stage reads a method's record, which names its objective,
 
 
 class Objective(ABC):
-    """One method's loss in one training, and what it keeps beside the network; every rank holds one.
+    """The loss of a method in one training, and its state outside the network; every rank holds one.
 
     Args:
         job: the training.
-        engine: what runs the network.
+        engine: runs the network.
     """
 
     each = 1
     """Documents per sample."""
     needs_parent = False
-    """Whether log probabilities under the weights before the first step are asked for."""
+    """Whether the engine computes log probabilities under the weights before the first step."""
     needs_sums = False
-    """Whether the summed log probability of each document is asked for before every step's gradient."""
+    """Whether the engine sums the log probabilities of each document before every step's gradient."""
 
     def __init__(self, job: Job, engine: Engine) -> None:
         import torch
 
         self._job, self._engine = job, engine
         self.counts = torch.zeros(0, dtype=torch.float64)
-        """Sums of what was measured on this rank, since the training began or went on."""
+        """Sums measured on this rank since the training began or was resumed."""
 
     def documents(self, samples: Sequence[Any]) -> Sequence[Document]:
-        """What is encoded of these samples from now on: those of sample i are the `each` from i * `each` on."""
+        """Returns the documents of these samples; those of sample i are the `each` from i * `each` on."""
         return samples
 
     def compare(self, piece: Piece, outputs: Outputs) -> None:  # noqa: B027  (only a critic asks)
-        """Handed, if `needs_parent`, each piece of the pass before the first step."""
+        """Receives, if `needs_parent`, each piece of the pass before the first step."""
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:  # noqa: B027  (imitation has no parent)
-        """Handed, for every set of documents, how many targets each has and, if `needs_parent`, the log probability
-        of each under the weights as they are, (n,) in their order, else nothing."""
+        """Receives the number of targets of each document, once for every set of documents.
+
+        If `needs_parent`, `parent` holds the log probability of each target under the present weights, (n,) in their
+        order, else nothing.
+        """
 
     def start(self) -> None:  # noqa: B027  (most have nothing to learn first)
-        """Called before every step: what must come before the policy moves, and after a training was resumed."""
+        """Prepares a step: called before every step and after a training was resumed."""
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
-        """Handed, if `needs_sums`, before a step's gradient; returns the step's loss.
+        """Receives, if `needs_sums`, the documents' sums before a step's gradient; returns the step's loss.
 
         Args:
             sums: (n,) summed log probability of each document of the step.
@@ -69,34 +72,37 @@ class Objective(ABC):
 
     @abstractmethod
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """What a piece adds to its step's loss; of a method that was handed the sums only the gradient counts."""
+        """Computes a piece's share of its step's loss; of a method with `needs_sums` only the gradient counts."""
 
     def zero(self) -> None:  # noqa: B027  (most have no weights)
-        """Forgets gradients of its own weights."""
+        """Clears the gradients of its own weights."""
 
     def update(self, rate: float) -> float:
-        """Moves its own weights with the policy's rate; the norm of their gradient."""
+        """Moves its own weights with the policy's rate; returns the norm of their gradient."""
         return 0.0
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """What the sums of `counts` over all ranks say."""
+        """Computes metrics from the sums of `counts` over all ranks."""
         return {}
 
     def measures(self, counts: Tensor) -> dict[str, float]:
-        """What the sums that some steps added to `counts`, over all ranks, say of these steps; columns of the lake's
-        table `training_steps` by their names, anything else by its own. What they do not say is left out."""
+        """Computes metrics of some steps from the sums that they added to `counts`, over all ranks.
+
+        Keys are columns of the lake's table `training_steps`, or names of the method's own. Unknown metrics are left
+        out.
+        """
         return {}
 
     def state(self) -> State:
-        """What it keeps beside the network, to be saved and loaded in place."""
+        """Returns the tensors that the objective keeps outside the network, to be saved and loaded in place."""
         return {}
 
     def restored(self, step: int) -> None:  # noqa: B027
-        """Goes on from what was loaded into `state` after so many steps."""
+        """Resumes at this step, after `state` was loaded."""
 
     def masters(self) -> State:
-        """Weights of its own in fp32 that its next training is to find beside the policy's; all ranks call it."""
+        """Returns its own weights in fp32 to be saved for the next training; all ranks call it."""
         return {}
 
     def write(self, folder: Path) -> None:  # noqa: B027
-        """Writes what it keeps beside the weights; all ranks call it."""
+        """Writes its own weights into the checkpoint; all ranks call it."""

@@ -23,7 +23,7 @@ from learning.algorithms.advantages import Floats, centred
 
 
 def pass_at_k(n: int, successes: int, k: int) -> float:
-    """The unbiased estimate 1 - C(n - c, k) / C(n, k) of the chance that one of k succeeds (arXiv 2107.03374).
+    """Estimates without bias the chance that one of k succeeds: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374).
 
     Raises:
         ValueError: fewer trajectories than k, or more successes than trajectories.
@@ -34,7 +34,7 @@ def pass_at_k(n: int, successes: int, k: int) -> float:
 
 
 def analytic(rewards: Floats, k: int) -> Floats:
-    """The expectation over all C(N, k) groups: A+ for successes, A- for failures, (n,); all 0 if N < k."""
+    """Computes the expectation over all C(N, k) groups: A+ for successes, A- for failures, (n,); all 0 if N < k."""
     n, wins = len(rewards), _wins(rewards)
     lost = n - int(wins.sum())
     if n < k or lost < k or lost == n:
@@ -45,9 +45,9 @@ def analytic(rewards: Floats, k: int) -> Floats:
 
 
 def full_sampling(rewards: Floats, k: int) -> Floats:
-    """Groups of k trajectories in their order, each rewarded by its best; members get their group's z-score.
+    """Rewards groups of k trajectories, in their order, by their best; members get their group's z-score.
 
-    What is left over after floor(N / k) groups gets 0.
+    The trajectories left over after floor(N / k) groups get 0.
     """
     groups = len(rewards) // k
     best = _wins(rewards)[: groups * k].reshape(groups, k).max(axis=1, initial=False).astype(np.float64)
@@ -57,7 +57,7 @@ def full_sampling(rewards: Floats, k: int) -> Floats:
 
 
 def bootstrap(rewards: Floats, k: int, groups: int, rng: np.random.Generator) -> Floats:
-    """`groups` draws of k distinct trajectories; a trajectory's advantage is the sum of its groups' z-scores (Eq. 6),
+    """Draws `groups` groups of k distinct trajectories; an advantage is the sum of its groups' z-scores (Eq. 6),
     (n,)."""
     n, wins = len(rewards), _wins(rewards)
     if n < k:
@@ -70,13 +70,13 @@ def bootstrap(rewards: Floats, k: int, groups: int, rng: np.random.Generator) ->
 
 
 def combined(rewards: Floats, k: int) -> Floats:
-    """Eq. 18: hard tasks at pass@1's strength, easy ones damped as by Pass@k; weight c / N on Pass@k."""
+    """Computes Eq. 18: hard tasks at pass@1's strength, easy ones damped as by Pass@k; weight c / N on Pass@k."""
     share = float(_wins(rewards).mean()) if len(rewards) else 0.0
     return share * analytic(rewards, k) + (1.0 - share) * centred(rewards)
 
 
 def exceeding(rewards: Floats, k: int) -> Floats:
-    """Eq. 17: the analytic advantage times 4 / (10 ln(c + 1/2)), which moves the most effort to c = 1.
+    """Computes Eq. 17: the analytic advantage times 4 / (10 ln(c + 1/2)), which moves the most effort to c = 1.
 
     The paper does not state the base of the logarithm; it is taken as natural. Any base gives the same peak.
     """
@@ -85,7 +85,8 @@ def exceeding(rewards: Floats, k: int) -> Floats:
 
 
 def adaptive(groups: Sequence[Floats], entropies: Sequence[float], k: int) -> list[Floats]:
-    """Section 4.2.3: the half of the groups with more entropy explores already and takes the pass@1 advantage.
+    """Computes section 4.2.3: the half of the groups with more entropy takes the pass@1 advantage, as it explores
+    already.
 
     Args:
         groups: rewards of each group of one batch.

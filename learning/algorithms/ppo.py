@@ -1,8 +1,9 @@
 """Multi-turn PPO: `grpo`'s clipped loss, its advantages by token from a critic instead of from a group.
 
-What the parent's body makes of all tokens is kept in the pass that gives the old log probabilities, and while the
-policy stands still a head that shares that body is trained alone, on those; every rank keeps the tokens that it read.
-A critic that stands alone reads the same pieces with a network of its own. Then critic and policy are trained together.
+The pass that gives the old log probabilities also keeps the hidden states of all tokens from the parent's body. While
+the policy does not change, a head that shares that body is trained alone on those states; every rank keeps the tokens
+that it read. A separate critic reads the same pieces with a network of its own. Then critic and policy are trained
+together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +24,7 @@ from learning.job import Job
 
 
 class PpoObjective(GroupObjective):
-    """The clipped loss, the critic's, and the supervised one on what succeeded.
+    """Adds the clipped loss, the critic's, and the supervised one on successful trajectories.
 
     Raises:
         CheckpointError: the parent's critic cannot be read.
@@ -36,65 +37,65 @@ class PpoObjective(GroupObjective):
         self._read: list[tuple[Numbers, Tensor]] = []
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
-        """The rollouts; raises as for groups."""
+        """Returns the rollouts; raises as for groups."""
         self._read = []
         return super().documents(samples)
 
     def compare(self, piece: Piece, outputs: Outputs) -> None:
-        """Keeps what the parent's body makes of this rank's tokens, for a critic that shares it."""
+        """Keeps the parent body's hidden states of this rank's tokens, for a critic that shares the body."""
         if self.critic.body is None:
             wide = outputs.hidden if outputs.hidden.dtype == torch.float64 else outputs.hidden.float()
             self._read.append((outputs.tokens.cpu().numpy(), wide.cpu()))
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
-        """Collects what is known of each token; nothing is judged yet."""
+        """Collects the tokens' log probabilities; the critic has not estimated them yet."""
         super().begin(counts, parent)
         self.valuation.take(self._samples, counts)
 
     def start(self) -> None:
-        """Before the first step: the critic's training alone, advantages and returns."""
+        """Trains the critic alone before the first step, and computes advantages and returns."""
         if not self.valuation.begun:
             self.valuation.begin(self._judged)
             self._advantages = self.valuation.advantages.to(self._old)
             self._read = []
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """This piece's share of the means over the step's tokens."""
+        """Computes this piece's share of the means over the step's tokens."""
         clipped, at, body = super().loss(piece, outputs, batch), outputs.tokens.cpu().numpy(), self.critic.body
         values = self.critic.values(outputs.hidden if body is None else body.hidden(piece))
         right = self.valuation.right(batch.documents)
         return clipped + self.valuation.auxiliary(outputs.logprobs, values, at, batch.targets, right)
 
     def zero(self) -> None:
-        """Forgets the critic's gradients."""
+        """Clears the critic's gradients."""
         self.critic.zero()
 
     def update(self, rate: float) -> float:
-        """Moves the critic as far as the policy's rate is along its schedule; the norm of its gradient."""
+        """Moves the critic as far as the policy's rate is along its schedule; returns the norm of its gradient."""
         return self.critic.step(rate / self._job.learning_rate * self.valuation.rate)
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """As for groups, and the valuation's."""
+        """Reports the metrics of groups, and the valuation's."""
         return {**super().metrics(counts), **self.valuation.metrics()}
 
     def state(self) -> State:
-        """The critic's weights and moments, and what it estimated before the policy moved."""
+        """Returns the critic's weights and moments, and its estimates before the policy moved."""
         return {**self.critic.state(), **self.valuation.state()}
 
     def restored(self, step: int) -> None:
-        """Goes on; the critic was trained alone before these steps."""
+        """Resumes; the critic was trained alone before these steps."""
         self.critic.restored(step + self.valuation.restored())
 
     def masters(self) -> State:
-        """The network of a critic that stands alone."""
+        """Returns the fp32 network of a separate critic."""
         return self.critic.masters()
 
     def write(self, folder: Path) -> None:
-        """Writes the critic beside the policy's weights."""
+        """Writes the critic into the policy's checkpoint."""
         self.critic.write(folder)
 
     def _judged(self, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
-        """The critic's values of the tokens of these samples that this rank reads; as many pieces on every rank."""
+        """Yields the critic's values of this rank's tokens of these samples; as many pieces on every rank."""
         body, tokens = self.critic.body, self.valuation.tokens
         if body is not None:
             for piece in self._engine.read([sample for sample in samples if tokens.of([sample])]):

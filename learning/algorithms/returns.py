@@ -1,9 +1,9 @@
 """Multi-turn PPO as functions of arrays: rewards by reply, advantages by token, when a critic has settled.
 
 UI-TARS-2's recipe (arXiv 2509.02544) after VC-PPO (2503.01491) and VAPO (2504.05118). A trajectory is one sequence of
-the tokens that the policy generated, over all its turns; what it was shown in between is skipped
-(`learning.algorithms.gae`). The verified outcome stands on its last token, and what a reply is punished for on the last
-token of that reply: the papers name a reward for format and length, and print no weights.
+the tokens that the policy generated, over all its turns; observations in between are skipped
+(`learning.algorithms.gae`). The verified outcome is the reward of its last token, and the penalties of a reply are on
+that reply's last token: the papers name a reward for format and length, and print no weights.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,18 +20,18 @@ from learning.data.rollouts import Rollout
 from schemas.config.training import PpoConfig
 
 PATIENCE = 3
-"""Passes without a gain after which a critic has settled."""
+"""Number of passes without a gain after which a critic has settled."""
 _HELD_OUT = 4
 _Kept = TypeVar("_Kept")
 
 
 def rewarded(groups: Mapping[str, Sequence[Member]], ppo: PpoConfig, limit: int) -> list[Rollout]:
-    """The steps of all trajectories with their rewards; environment failures and what has no step are left out.
+    """Collects all trajectories' steps with their rewards, without environment failures and trajectories without steps.
 
     Args:
         groups: trajectories by group; `Member.reward` is the outcome alone.
-        ppo: what replies are punished for.
-        limit: the most tokens of a reply.
+        ppo: the penalties of replies.
+        limit: the maximum number of tokens of a reply.
     """
     return [
         rollout
@@ -43,7 +43,7 @@ def rewarded(groups: Mapping[str, Sequence[Member]], ppo: PpoConfig, limit: int)
 
 
 def one_outcome(rollouts: Sequence[Rollout]) -> bool:
-    """Whether all trajectories have the same sum of rewards: then there is nothing to tell apart."""
+    """Checks whether all trajectories have the same sum of rewards, so that a critic has nothing to distinguish."""
     sums: dict[str, float] = {}
     for rollout in rollouts:
         sums[rollout.trajectory_id] = sums.get(rollout.trajectory_id, 0.0) + rollout.reward
@@ -51,7 +51,7 @@ def one_outcome(rollouts: Sequence[Rollout]) -> bool:
 
 
 def _shaped(name: str, member: Member, ppo: PpoConfig, limit: int) -> list[Rollout]:
-    """The rollouts of a trajectory with group, reward and success."""
+    """Builds the rollouts of a trajectory with group, reward and success."""
     rewards = np.full(len(member.rollouts), -ppo.step_cost)
     rewards -= ppo.no_action * np.array(member.without_action)
     if ppo.overlong:
@@ -66,7 +66,7 @@ def _shaped(name: str, member: Member, ppo: PpoConfig, limit: int) -> list[Rollo
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What a batch of trajectories teaches, by token."""
+    """Advantages, returns and lambdas of a batch of trajectories."""
 
     advantages: Floats
     """(n,), not whitened."""
@@ -79,7 +79,7 @@ class Estimates:
 def estimates(
     rewards: npt.ArrayLike, values: npt.ArrayLike, trajectories: Sequence[npt.NDArray[np.int64]], ppo: PpoConfig
 ) -> Estimates:
-    """Advantages and returns over whole trajectories, the policy's lambda and the critic's apart.
+    """Computes advantages and returns over whole trajectories, with separate lambdas for policy and critic.
 
     Args:
         rewards: (n,) by token.
@@ -103,13 +103,14 @@ def estimates(
 
 
 def whitened(advantages: npt.ArrayLike) -> Floats:
-    """Mean 0 and standard deviation 1 over all tokens; equal ones become 0."""
+    """Scales advantages to mean 0 and standard deviation 1 over all tokens; equal ones become 0."""
     found = np.asarray(advantages, dtype=np.float64)
     return (found - found.mean()) / max(float(found.std()), 1e-8)
 
 
 def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
-    """1 - Var(R - V) / Var(R): 1 for a critic that knows the returns, 0 for any constant, below 0 for a worse one.
+    """Computes 1 - Var(R - V) / Var(R): 1 for a critic that knows the returns, 0 for any constant, below 0 for a worse
+    one.
 
     0 where all returns are equal: there is nothing to explain.
     """
@@ -119,10 +120,10 @@ def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
 
 
 def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
-    """Which rollouts a critic's explained variance is measured on, (n,): every fourth group, else trajectory.
+    """Selects the rollouts to measure a critic's explained variance on, (n,): every fourth group, else trajectory.
 
-    A critic could learn the returns of single trajectories by heart; on others it has to know. All of them where there
-    are fewer than four, or where those chosen so have one outcome.
+    A critic could learn the returns of single trajectories by heart; on others it has to generalise. All are selected
+    if there are fewer than four, or where those chosen so have one outcome.
     """
     chosen = np.ones(len(rollouts), dtype=bool)
     for names in ([one.group_id for one in rollouts], [one.trajectory_id for one in rollouts]):
@@ -137,13 +138,13 @@ def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class Pretraining:
-    """How the training of a critic alone went."""
+    """Steps and explained variance of training a critic alone."""
 
     steps: int
     before: float
-    """Explained variance of the trajectories left out, before it."""
+    """Explained variance of the held-out trajectories, before it."""
     after: float
-    """The same of the critic that was kept: the best of all passes."""
+    """Explained variance of the critic that was kept: the best of all passes."""
 
 
 def pretrain(
@@ -154,11 +155,11 @@ def pretrain(
     steps_per_pass: int,
     ppo: PpoConfig,
 ) -> Pretraining:
-    """Trains a critic on what a policy did that stands still until its explained variance has settled.
+    """Trains a critic on the rollouts of a fixed policy until its explained variance has settled.
 
-    The papers say when it has settled or name a number of steps (VAPO 50, Seed1.5-VL 100) and give no rule. Here:
-    when `PATIENCE` passes in a row were no better than the best before by more than `value_settled`, and after
-    `value_steps` at the latest.
+    The papers either stop when it has settled or name a number of steps (VAPO 50, Seed1.5-VL 100), and give no rule.
+    Here training stops when `PATIENCE` passes in a row were no better than the best before by more than
+    `value_settled`, and after `value_steps` at the latest.
 
     Args:
         step: one optimiser step, by its number.

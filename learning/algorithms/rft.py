@@ -1,4 +1,4 @@
-"""Rejection fine-tuning: roll out groups as `grpo` does, and imitate what succeeded in them and before."""
+"""Rejection fine-tuning: rolls out groups as `grpo` does, and imitates their successes and earlier ones."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Supervised training: imitate what succeeded. The mean of -log p over all targets."""
+"""Supervised training: imitates successful steps by the mean of -log p over all targets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a critic makes of trajectories: trained alone until it settles, then values, advantages, returns by token.
+"""Valuation of trajectories: trains a critic alone until it settles, then computes advantages and returns by token.
 
-The critic learns the trajectories' returns while the policy stands still; what it then says of every token fixes
+The critic learns the trajectories' returns while the policy does not change; its values of all tokens then fix
 advantages and the values that clipping goes by, for the whole training. Those values are part of the training's
 checkpoints, so a training that goes on does not learn them again.
 """
@@ -24,26 +24,27 @@ from schemas.failure import FlywheelError
 
 Numbers = npt.NDArray[np.int64]
 Judged = Callable[[Numbers], Iterator[tuple[Tensor, Numbers]]]
-"""The critic's values, with gradient, of all tokens of these samples: what this rank computes of them, piece by piece,
-each with the numbers of its tokens."""
+"""Yields the critic's values, with gradient, of this rank's tokens of these samples, with the tokens' numbers."""
 _RATES = {"muon": {"shared": 1e-3, "alone": 1e-3}, "adamw": {"shared": 1e-3, "alone": 1e-5}}
-"""A critic's learning rates where the config names none: of a head alone, and of a network of its own by the policy's
-optimiser; 1e-5 is verl's."""
+"""Default learning rates of a critic: of a head alone, and of a separate network by the policy's optimiser.
+
+The rate 1e-5 is verl's.
+"""
 
 
 class Valuation:
-    """Values, advantages and returns of all tokens of the trajectories that are trained on; all ranks hold the same.
+    """Holds values, advantages and returns of all tokens that are trained on; all ranks hold the same.
 
     Args:
         job: the training.
-        engine: what runs the policy.
-        critic: who judges.
+        engine: runs the policy.
+        critic: estimates the values.
     """
 
     def __init__(self, job: Job, engine: Engine, critic: Critic) -> None:
         self._job, self._config, self._engine, self._critic = job, job.train.ppo, engine, critic
         self.rate = job.train.ppo.critic_learning_rate or _RATES[engine.optimizer][job.train.ppo.critic]
-        """The critic's learning rate."""
+        """Learning rate of the critic."""
         self._pretraining = torch.zeros(3)
         """Steps of the critic alone, and explained variance before and after them."""
         self._settled = False
@@ -51,7 +52,7 @@ class Valuation:
         self._begun = self._ready = True  # there is nothing yet to judge
 
     def take(self, samples: Sequence[Rollout], lengths: Sequence[int]) -> None:
-        """Goes on with the steps of these trajectories, whose replies have so many tokens.
+        """Switches to the steps of these trajectories, whose replies have so many tokens.
 
         A critic that was trained alone before, on others, is not trained alone again.
         """
@@ -65,11 +66,11 @@ class Valuation:
 
     @property
     def begun(self) -> bool:
-        """Whether there are advantages."""
+        """Whether the advantages are computed."""
         return self._begun
 
     def begin(self, judged: Judged) -> None:
-        """Trains the critic alone, unless that was done; then `advantages` and `returns` are there, both (n,)."""
+        """Trains the critic alone, unless that was done; then sets `advantages` and `returns`, both (n,)."""
         rewards = np.zeros(self.tokens.count)
         rewards[self.tokens.edges[1:] - 1] = [sample.reward for sample in self._samples]
         trajectories = self._trajectories()
@@ -88,7 +89,7 @@ class Valuation:
         self._begun = True
 
     def auxiliary(self, logprobs: Tensor, values: Tensor, at: Numbers, tokens: int, right: int) -> Tensor:
-        """What a part of a step adds to its clipped loss: the critic's loss, and the supervised one on what succeeded.
+        """Computes a part's share of the critic's loss and of the supervised loss on successes.
 
         Args:
             logprobs: (m,) of the part's tokens.
@@ -106,11 +107,11 @@ class Valuation:
         return loss
 
     def right(self, samples: Sequence[int]) -> int:
-        """How many tokens these samples have in trajectories that succeeded."""
+        """Counts the tokens of these samples in trajectories that succeeded."""
         return self.tokens.of([sample for sample in samples if self._samples[sample].correct])
 
     def state(self) -> State:
-        """What the critic estimated before the policy moved, to be saved and loaded in place.
+        """Returns the critic's estimates before the policy moved, to be saved and loaded in place.
 
         With a stream there is a checkpoint after each batch, and the next batch has values of its own.
         """
@@ -118,12 +119,12 @@ class Valuation:
         return {"ppo.pretraining": self._pretraining, **values}
 
     def restored(self) -> int:
-        """Goes on from what was loaded into `state`; returns the steps that the critic made alone."""
+        """Resumes after `state` was loaded; returns the number of steps that the critic made alone."""
         self._settled, self._ready = True, self._job.stream is None
         return int(self._pretraining[0])
 
     def metrics(self) -> dict[str, float]:
-        """Explained variance of trajectories left out, steps of the critic alone, the mean lambda of those read."""
+        """Reports explained variance of held-out trajectories, steps of the critic alone, and the mean lambda."""
         steps, before, after = self._pretraining.tolist()
         lambdas = {} if self._lambda is None else {"policy_lambda": self._lambda}
         return {
@@ -135,7 +136,7 @@ class Valuation:
         }
 
     def _pretrain(self, judged: Judged) -> None:
-        """Trains the critic alone; leaves what was measured in `_pretraining`."""
+        """Trains the critic alone; stores the measurements in `_pretraining`."""
         out = estimation.held_out(self._samples)
         kept_out, fitted = np.flatnonzero(out), np.flatnonzero(~out if not out.all() else out)
         size = min(self._config.batch, len(fitted))
@@ -161,7 +162,7 @@ class Valuation:
         self._pretraining.copy_(torch.tensor([found.steps, found.before, found.after]))
 
     def _fit(self, batch: Numbers, judged: Judged) -> None:
-        """One step of the critic alone."""
+        """Makes one step of the critic alone."""
         tokens = self.tokens.of(batch)
         self._critic.zero()
         for values, at in judged(batch):
@@ -177,14 +178,14 @@ class Valuation:
 
     @torch.no_grad()
     def _values_of(self, samples: Numbers, judged: Judged) -> Tensor:
-        """V of all tokens of these samples, in order."""
+        """Computes V of all tokens of these samples, in order."""
         whole = torch.zeros(self.tokens.count)
         for values, at in judged(samples):
             whole[at] = values.to(whole)
         return self._engine.sum(whole).cpu()[self.tokens.index(samples)]
 
     def _trajectories(self) -> list[Numbers]:
-        """The tokens of each trajectory, over its steps in order."""
+        """Lists the tokens of each trajectory, over its steps in order."""
         steps: dict[str, list[int]] = {}
         for at, sample in enumerate(self._samples):
             steps.setdefault(sample.trajectory_id, []).append(at)
@@ -192,7 +193,7 @@ class Valuation:
 
 
 class TokensOf:
-    """Where the tokens of each sample lie when all are concatenated."""
+    """Positions of each sample's tokens when all are concatenated."""
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -200,14 +201,14 @@ class TokensOf:
 
     @property
     def count(self) -> int:
-        """All tokens."""
+        """Number of all tokens."""
         return int(self.edges[-1])
 
     def of(self, samples: Sequence[int] | Numbers) -> int:
-        """How many tokens these samples have."""
+        """Counts the tokens of these samples."""
         return int(sum(self.edges[sample + 1] - self.edges[sample] for sample in samples))
 
     def index(self, samples: Sequence[int] | Numbers) -> Numbers:
-        """Numbers of the tokens of these samples, one after the other."""
+        """Lists the numbers of the tokens of these samples, one sample after the other."""
         found = [np.arange(self.edges[sample], self.edges[sample + 1]) for sample in samples]
         return np.concatenate([np.zeros(0, dtype=np.int64), *found])

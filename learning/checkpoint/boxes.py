@@ -1,4 +1,4 @@
-"""Arithmetic of boxes: what a saved piece, a rank's shard and a read have in common. Plain tuples, no tensors.
+"""Arithmetic of boxes, which describe saved pieces, ranks' shards and reads. Plain tuples, no tensors.
 
 A box is a rectangle of a tensor: offsets and sizes, one per dimension, all >= 0. Flat ranges are row-major.
 """
@@ -13,14 +13,14 @@ _PASSES = 20
 
 
 class Box(NamedTuple):
-    """Where a rectangle sits in its tensor, in elements."""
+    """Position of a rectangle in its tensor, in elements."""
 
     offsets: Shape
     sizes: Shape
 
     @property
     def numel(self) -> int:
-        """Elements in it."""
+        """Number of elements."""
         return math.prod(self.sizes)
 
 
@@ -54,7 +54,7 @@ def flat_boxes(shape: Shape, start: int, end: int) -> list[Box]:
 
 
 def flat_index(shape: Shape, offsets: Sequence[int]) -> int:
-    """The row-major position of an element."""
+    """Computes the row-major position of an element."""
     index = 0
     for size, offset in zip(shape, offsets, strict=True):
         index = index * size + offset
@@ -62,7 +62,7 @@ def flat_index(shape: Shape, offsets: Sequence[int]) -> int:
 
 
 def overlap(one: Box, other: Box) -> Box | None:
-    """What two boxes of one tensor have in common; None if that is nothing."""
+    """Computes the intersection of two boxes of one tensor; None if it is empty."""
     offsets, sizes = [], []
     for a, n, b, m in zip(one.offsets, one.sizes, other.offsets, other.sizes, strict=True):
         low, high = max(a, b), min(a + n, b + m)
@@ -74,12 +74,12 @@ def overlap(one: Box, other: Box) -> Box | None:
 
 
 def moved(box: Box, origin: Sequence[int], sign: int = -1) -> Box:
-    """A box counted from `origin` (sign -1), or back again (sign 1)."""
+    """Counts a box from `origin` (sign -1), or back again (sign 1)."""
     return Box(tuple(at + sign * zero for at, zero in zip(box.offsets, origin, strict=True)), box.sizes)
 
 
 def cut(box: Box, most: int) -> list[Box]:
-    """A box in slices of about `most` elements, cut along its first dimension that can be cut."""
+    """Cuts a box into slices of about `most` elements, along its first dimension that can be cut."""
     parts = -(-box.numel // max(1, most))
     dim = next((dim for dim, size in enumerate(box.sizes) if size > 1), None)
     if parts <= 1 or dim is None:
@@ -96,11 +96,11 @@ def cut(box: Box, most: int) -> list[Box]:
 
 
 def spread(items: Iterable[Shared], ranks: int) -> list[int]:
-    """The rank that takes each item: largest first to the least loaded of its holders (Graham's rule), then moves.
+    """Assigns each item to a rank: largest first to the least loaded of its holders (Graham's rule), then moves.
 
-    What only one rank can take counts first. Greedy alone goes wrong where holders overlap only in part; an item then
-    moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so every rank
-    finds the same answer.
+    Items that only one rank can take are assigned first. Greedy alone goes wrong where holders overlap only in part; an
+    item then moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so
+    every rank finds the same answer.
     """
     listed = list(items)
     loads = [0] * ranks

@@ -38,14 +38,14 @@ from storage.objects import ObjectStore, open_store
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """What the training waited for in a save, in seconds."""
+    """Seconds that the training waited in a save."""
 
     waited_s: float
-    """For the save before."""
+    """Waiting for the previous save."""
     planned_s: float
-    """For the plan: made for a new layout, else only agreed upon."""
+    """Planning: a new plan for a new layout, else only an agreement."""
     copied_s: float
-    """For the copy."""
+    """Copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class Damaged:
 
     step: int
     problem: str
-    """What is wrong with which file."""
+    """Name of the bad file, and its error."""
     aside: str
-    """Where it is now."""
+    """Path of the checkpoint now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What a training goes on from."""
+    """Result of restoring a training."""
 
     step: int | None
-    """None: from the start."""
+    """Step of the restored checkpoint; None for a start from the beginning."""
     extra: dict[str, Any]
     damaged: tuple[Damaged, ...]
     """Newer ones that were set aside, newest first."""
@@ -74,13 +74,13 @@ class Checkpoints:
     """The checkpoints at one place. Every rank makes one and calls every method, in the same order.
 
     A save returns when this rank's part is copied; hashing, writing and the commit go on in a thread, over a process
-    group of their own. What fails there is raised by the next call, on every rank; `close`, or the end of a `with`, is
-    the last one. One run uses a place at a time.
+    group of their own. The next call raises the thread's errors, on every rank; `close`, or the end of a `with`, is the
+    last one. One run uses a place at a time.
 
     Args:
         place: a folder that all ranks reach, or an address such as `s3://bucket/prefix`.
         keep: how many committed checkpoints stay; older ones go when a new one is committed.
-        filesystem: fsspec's file system for the address, if the environment alone does not say how to reach it.
+        filesystem: fsspec's file system for the address, if the environment lacks the settings to reach it.
         timeout: how long the ranks wait for each other, writing included.
     """
 
@@ -107,7 +107,7 @@ class Checkpoints:
         self.stall = Stall(0.0, 0.0, 0.0)
 
     def save(self, state: State, step: int, extra: Mapping[str, Any] | None = None, blocking: bool = False) -> None:
-        """Saves a state; returns after one copy of what this rank writes, or with `blocking` after the commit.
+        """Saves a state; returns after one copy of this rank's part, or with `blocking` after the commit.
 
         An earlier save is waited for first. Of plain tensors every rank must hold the same numbers.
 
@@ -150,14 +150,14 @@ class Checkpoints:
         """Returns when the last save is committed.
 
         Raises:
-            CheckpointError: it failed, on this or another rank; what was committed before is whole.
+            CheckpointError: it failed, on this or another rank; earlier commits are whole.
         """
         pending, self._pending = self._pending, None
         if pending is not None:
             pending.result()
 
     def latest(self) -> int | None:
-        """The last committed step."""
+        """Finds the last committed step."""
         self.wait()
         steps = self._ranks.broadcast(lambda: committed(self.store))
         return steps[-1] if steps else None
@@ -165,7 +165,7 @@ class Checkpoints:
     def load(self, state: State, step: int | None = None, partial: bool = False) -> dict[str, Any]:
         """Fills a state in place from a checkpoint that any number of ranks wrote; returns its `extra`.
 
-        Nothing is changed unless every byte was read and found to be what was saved.
+        Changes nothing unless every byte was read and matches its checksum.
 
         Args:
             state: as for `save`, of this run's own layout.
@@ -193,16 +193,16 @@ class Checkpoints:
         return manifest.extra
 
     def manifest(self, step: int | None = None) -> Manifest:
-        """What a checkpoint holds, the last one if no step is given; raises CheckpointError as `load` does."""
+        """Reads the manifest of a step, or of the last one; raises CheckpointError as `load` does."""
         self.wait()
         return self._ranks.broadcast(lambda: read_manifest(self.store, step))
 
     def restore(self, state: State) -> "Restored":
         """Fills a state in place from the newest whole checkpoint; nothing is changed where there is none.
 
-        Newer ones that are damaged are set aside, beside the others, and named in what is returned. One of an earlier
-        version, whose manifest has no hash, is also passed over if it does not fit the state and an older one does:
-        then it has lost a tensor.
+        Newer checkpoints that are damaged are renamed within the same folder and listed in the result. A checkpoint of
+        an earlier version, whose manifest has no hash, is also passed over if it does not fit the state and an older
+        one does: then it has lost a tensor.
 
         Raises:
             CheckpointError: the checkpoint is of another architecture, or the place is out of reach.
@@ -222,7 +222,7 @@ class Checkpoints:
         return Restored(None, {}, self._set_aside(failed))
 
     def close(self) -> None:
-        """Waits for the last save and gives the thread and the process group back."""
+        """Waits for the last save and releases the thread and the process group."""
         try:
             self.wait()
         finally:
@@ -236,12 +236,12 @@ class Checkpoints:
         self.close()
 
     def _set_aside(self, failed: list[tuple[int, CheckpointError]]) -> tuple[Damaged, ...]:
-        """Takes checkpoints that could not be loaded out of the way."""
+        """Moves checkpoints that could not be loaded out of the way."""
         asides = self._ranks.broadcast(lambda: [set_aside(self.store, step) for step, _ in failed])
         return tuple(Damaged(step, one.problem, aside) for (step, one), aside in zip(failed, asides, strict=True))
 
     def _refuse(self, step: int) -> None:
-        """Raises CheckpointError if the step is committed already. The first time, looks what there is."""
+        """Raises CheckpointError if the step is committed already; reads the committed steps on the first call."""
         if not self._run:
             found = self._ranks.broadcast(lambda: (uuid.uuid4().hex[:8], committed(self.store)))
             self._run, self._known = found[0], set(found[1])
@@ -249,14 +249,14 @@ class Checkpoints:
             raise already_there(self.store, step)
 
     def _planned(self, state: State, layout: tuple[object, ...]) -> SavingPlan:
-        """A plan for a new layout of any rank, with the memory for it."""
+        """Returns a plan with its memory, made anew if any rank's layout changed."""
         self._plan = self._layout = None
         mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
         self._plan, self._layout = saving_plan(mine, state, metadata), layout
         return self._plan
 
     def _write(self, plan: SavingPlan, step: int, extra: dict[str, Any], attempt: str) -> None:
-        """Runs in the thread: writes this rank's file; rank 0 commits when all have."""
+        """Writes this rank's file, in the thread; rank 0 commits when all have written."""
         folder, store = folder_of(step), self.store
         file = f"{attempt}-{self._ranks.rank:05d}.distcp"
         try:

@@ -23,7 +23,7 @@ ROUND = 64 << 20
 """Bytes handed on in one exchange."""
 
 Numbers = dict[int, Tensor]
-"""By block, its bytes as one dimension of numbers of the tensor's type."""
+"""Bytes of each block as one dimension of numbers of the tensor's type."""
 
 
 def read_blocks(
@@ -32,7 +32,7 @@ def read_blocks(
     """Reads and checks the blocks that are this rank's to read.
 
     Raises:
-        CheckpointError: a file is missing or short, or a block is not what was saved.
+        CheckpointError: a file is missing or short, or a block differs from its checksum.
     """
     numbers: Numbers = {}
     mine = [at for at, reader in enumerate(plan.readers) if reader == rank]
@@ -48,7 +48,7 @@ def read_blocks(
 
 
 def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding]) -> None:
-    """Puts what this rank read for itself in its place."""
+    """Copies the blocks that this rank read for itself into its memory."""
     for at, content in numbers.items():
         for move in plan.blocks[at].moves:
             if move.rank == rank:
@@ -56,7 +56,7 @@ def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Hol
 
 
 def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding], group: dist.ProcessGroup) -> None:
-    """Sends what others need of this rank's blocks and puts what comes in its place. Every rank calls it."""
+    """Sends blocks to the ranks that need them, and copies received ones into memory. Every rank calls it."""
     ranks = dist.get_world_size(group)
     for moves in _rounds(plan):
         lengths = [[0] * ranks for _ in range(ranks)]
@@ -79,7 +79,7 @@ def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holdi
 
 
 def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, BlockCopy]]]:
-    """What is handed on, in pieces of about ROUND bytes; the same on every rank."""
+    """Splits the moves into rounds of about ROUND bytes; the same on every rank."""
     moves, size = [], 0
     for at, (block, reader) in enumerate(zip(plan.blocks, plan.readers, strict=True)):
         for move in block.moves:
@@ -94,7 +94,7 @@ def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, BlockCopy]]]:
 
 
 def _room(block: FileBlock, move: BlockCopy) -> int:
-    """Bytes that a move takes in an exchange; aligned, so that numbers can be viewed in place."""
+    """Computes the bytes of a move in an exchange, aligned so that numbers can be viewed in place."""
     itemsize = block.size // _count(block)
     return -(-move.box.numel * itemsize // ALIGN) * ALIGN
 
@@ -105,7 +105,7 @@ def _count(block: FileBlock) -> int:
 
 
 def _inside(content: Tensor, move: BlockCopy) -> Tensor:
-    """The numbers of a move in its block."""
+    """Returns the numbers of a move in its block."""
     view = content[move.at : move.at + move.source.numel].view(move.source.sizes)
     inner = moved(move.box, move.source.offsets)
     for dim, (offset, size) in enumerate(zip(inner.offsets, inner.sizes, strict=True)):
@@ -124,13 +124,13 @@ def _checked(
     part = memory[low : low + block.size]
     if zlib.crc32(part.numpy().data) != block.sum:
         where = f"{store.path(folder)}/{block.piece.file}"
-        problem = f"{where}: `{block.piece.tensor}` is not what was saved (bytes {block.start} and on)."
+        problem = f"{where}: `{block.piece.tensor}` differs from the saved data (bytes {block.start} and on)."
         raise DamagedError(problem, "Restore the file, or load another step.")
     return part.view(dtypes[block.piece.tensor])
 
 
 def _runs(chosen: Iterable[int], blocks: list[FileBlock], gap: int) -> list[list[int]]:
-    """Blocks of one file that are read together."""
+    """Groups blocks of one file that are read together."""
     runs: list[list[int]] = []
     for at in chosen:
         last = blocks[runs[-1][-1]] if runs else None
@@ -160,12 +160,12 @@ def _batches(runs: list[list[int]], blocks: list[FileBlock]) -> Iterator[list[li
 
 
 def _span(run: list[int], blocks: list[FileBlock]) -> tuple[int, int]:
-    """First byte and length of a run."""
+    """Returns first byte and length of a run."""
     start = blocks[run[0]].start
     return start, blocks[run[-1]].start + blocks[run[-1]].size - start
 
 
 def _aligned(start: int, length: int) -> Tensor:
-    """Memory for bytes of a file, aligned as they are there: numbers of any type can be viewed in it."""
+    """Allocates memory for bytes of a file, aligned as in the file: numbers of any type can be viewed in it."""
     lead = start % ALIGN
     return torch.empty(lead + length, dtype=torch.uint8)[lead:]

@@ -1,4 +1,4 @@
-"""A load's plan: each needed block of the files is read by one rank, which hands on what others need of it.
+"""Plans a load: one rank reads each block of the files and sends it to the ranks that need it.
 
 Stock DCP lets every rank read every saved shard that touches its own, whole; ranks that share a shard each read it.
 Here the group reads every byte once (the redundant reads that ByteCheckpoint removes, arXiv 2407.20143, section 4.3;
@@ -14,7 +14,7 @@ from learning.checkpoint.boxes import Box, Shared, flat_boxes, flat_index, moved
 from learning.checkpoint.manifest import Manifest, TensorPiece
 
 Wanted = list[tuple[str, Box]]
-"""What one rank wants: boxes of tensors."""
+"""Boxes of tensors that one rank loads."""
 
 
 class BlockCopy(NamedTuple):
@@ -22,9 +22,9 @@ class BlockCopy(NamedTuple):
 
     rank: int
     wanted: int
-    """Which of its wanted boxes they belong to."""
+    """Index of the wanted box that they belong to."""
     box: Box
-    """Where they sit in the tensor."""
+    """Position of the numbers in the tensor."""
     source: Box
     """The gapless part of the block that holds them, in the tensor."""
     at: int
@@ -33,7 +33,7 @@ class BlockCopy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FileBlock:
-    """Bytes [start, start + size) of a file, with one checksum, and what they are for."""
+    """Bytes [start, start + size) of a file, with one checksum, and the copies made from them."""
 
     piece: TensorPiece
     number: int
@@ -64,12 +64,12 @@ class LoadingPlan:
 
     @property
     def size(self) -> int:
-        """Bytes that are read, in all."""
+        """Number of bytes that are read, in all."""
         return sum(block.size for block in self.blocks)
 
 
 def loading_plan(manifest: Manifest, wanted: Sequence[Wanted]) -> LoadingPlan:
-    """The plan for what the ranks want; all ranks find the same one from the same input."""
+    """Plans the reads of the boxes that the ranks want; all ranks compute the same plan from the same input."""
     by_tensor: dict[str, list[tuple[int, int, Box]]] = defaultdict(list)
     for rank, boxes in enumerate(wanted):
         for index, (name, box) in enumerate(boxes):

@@ -1,9 +1,9 @@
-"""The manifest: what a checkpoint holds and where. Writing it is the commit.
+"""The manifest: the tensors and files of a checkpoint. Writing it is the commit.
 
-A folder `step-00000123` without `manifest.json` is somebody's unfinished work: readers do not see it, and the next
-commit sweeps it. Files are named after the attempt that wrote them, so two attempts at one step never mix; whoever
-writes the manifest first has the step. It ends with its own hash, so that an entry that is lost or changed is found.
-Beside it lies DCP's `.metadata`, written right after it, for plain `dcp.load`; we never unpickle it.
+A folder `step-00000123` without `manifest.json` is an unfinished save: readers ignore it, and the next commit removes
+it. Files are named after the attempt that wrote them, so two attempts at one step never mix; the attempt that writes
+the manifest first has the step. The manifest ends with its own hash, so that a lost or changed entry is found. DCP's
+`.metadata` lies in the same folder, written right after it, for plain `dcp.load`; it is never unpickled here.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ class TensorEntry(_Frozen):
     """A tensor as a whole."""
 
     dtype: str
-    """As torch names it, such as `bfloat16`."""
+    """Type as torch names it, such as `bfloat16`."""
     shape: tuple[int, ...]
 
     @field_validator("dtype")
@@ -52,7 +52,7 @@ class TensorEntry(_Frozen):
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """The type itself."""
+        """Returns the type itself."""
         return getattr(torch, self.dtype)
 
 
@@ -86,38 +86,38 @@ class Manifest(_Frozen):
     step: int
     created: datetime
     ranks: int
-    """How many ranks wrote it."""
+    """Number of ranks that wrote it."""
     extra: dict[str, Any]
-    """Small JSON of the saver: seed, sampler position, job."""
+    """Small JSON of the caller: seed, sampler position, job."""
     tensors: dict[str, TensorEntry]
     files: dict[str, FileEntry]
-    """By name inside the checkpoint's folder."""
+    """Entries by file name inside the checkpoint's folder."""
     pieces: tuple[TensorPiece, ...] = Field(repr=False)
     sealed: bool = Field(default=True, exclude=True)
-    """Whether its hash says that it is what was saved; those of earlier versions have none, and may lack a tensor."""
+    """Whether the manifest's hash matches; manifests of earlier versions have no hash, and may lack a tensor."""
 
     @property
     def tensor_bytes(self) -> int:
-        """Bytes of all tensors."""
+        """Counts the bytes of all tensors."""
         return sum(piece.bytes for piece in self.pieces)
 
 
 def folder_of(step: int) -> str:
-    """The folder of a step's checkpoint."""
+    """Returns the folder of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
 def committed(store: ObjectStore) -> list[int]:
-    """The steps that have a committed checkpoint, ascending."""
+    """Lists the steps that have a committed checkpoint, ascending."""
     return _committed(store.sizes())
 
 
 def read_manifest(store: ObjectStore, step: int | None = None) -> Manifest:
-    """The manifest of a step, or of the last one: what was saved, whole tensors, and every file there with its size.
+    """Reads the manifest of a step, or of the last one; checks its hash, tensors and file sizes.
 
     Raises:
         CheckpointError: no such checkpoint.
-        DamagedError: the manifest is not what was saved, a tensor is not whole, a file is missing or cut.
+        DamagedError: the manifest's hash differs, a tensor is not whole, a file is missing or cut.
     """
     sizes = store.sizes()
     steps = _committed(sizes)
@@ -142,7 +142,7 @@ def read_manifest(store: ObjectStore, step: int | None = None) -> Manifest:
 
 
 def commit(store: ObjectStore, manifest: Manifest, metadata: Metadata) -> Manifest:
-    """Makes written files a checkpoint: the manifest, by one atomic write, then DCP's metadata.
+    """Commits written files as a checkpoint: the manifest, by one atomic write, then DCP's metadata.
 
     Returns:
         The manifest, which now names the metadata's file too.
@@ -174,20 +174,20 @@ def _gone(store: ObjectStore, name: str) -> CheckpointError:
 
 
 def set_aside(store: ObjectStore, step: int) -> str:
-    """Takes a checkpoint out of the way, with all its files; returns where it is now."""
+    """Renames a checkpoint, with all its files; returns its new path."""
     aside = f"damaged-{step:08d}-{uuid.uuid4().hex[:8]}"
     store.move(folder_of(step), aside)
     return store.path(aside)
 
 
 def already_there(store: ObjectStore, step: int) -> CheckpointError:
-    """The error of a save over a committed checkpoint."""
+    """Returns the error of a save over a committed checkpoint."""
     problem = f"{store.path(folder_of(step))} is already there."
     return CheckpointError(problem, "Nothing was overwritten; load it, or name another place.")
 
 
 def tidy(store: ObjectStore, keep: int) -> None:
-    """Removes all but the last `keep` checkpoints, and what no manifest names: left by saves that died.
+    """Removes all but the last `keep` checkpoints, and files that no manifest names, left by saves that died.
 
     A manifest goes before its files, so a checkpoint is never seen with some of them gone.
     """
@@ -206,7 +206,7 @@ def tidy(store: ObjectStore, keep: int) -> None:
 
 
 def discard(store: ObjectStore, step: int, attempt: str) -> None:
-    """Removes what one attempt wrote."""
+    """Removes the files that one attempt wrote."""
     for name in store.sizes(folder_of(step)):
         if name.partition("/")[2].startswith(attempt):
             store.delete(name)
@@ -214,7 +214,7 @@ def discard(store: ObjectStore, step: int, attempt: str) -> None:
 
 
 def checked_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of `extra` as it will come back.
+    """Copies `extra` as a load will return it.
 
     Raises:
         CheckpointError: it is not plain JSON.
@@ -231,7 +231,7 @@ def _committed(names: Mapping[str, int]) -> list[int]:
 
 
 def _files(store: ObjectStore, folder: str) -> set[str] | None:
-    """The files of a checkpoint; None if its manifest cannot say."""
+    """Lists the files of a checkpoint; None if its manifest cannot be read."""
     try:
         return {*json.loads(store.get(f"{folder}/{MANIFEST}"))["files"], MANIFEST}
     except (FileNotFoundError, ValueError, KeyError):
@@ -244,11 +244,11 @@ def _sealed(manifest: Manifest) -> bytes:
 
 
 def _opened(data: bytes, where: str) -> Manifest:
-    """What a manifest's bytes say, if they are what was saved; those of earlier versions have no hash."""
+    """Parses a manifest after checking its hash; manifests of earlier versions have none."""
     seal = _SEAL.search(data)
     body = data[: seal.start()] + b"}" if seal else data
     if seal and hashlib.sha256(body).hexdigest().encode() != seal[1]:
-        raise DamagedError(f"{where} is not what was saved (sha256).", _RESTORE)
+        raise DamagedError(f"{where} differs from the saved file (sha256).", _RESTORE)
     try:
         manifest = Manifest.model_validate_json(body)
     except ValidationError as error:
@@ -272,7 +272,7 @@ def _check_whole(manifest: Manifest, where: str) -> None:
         held[piece.tensor] += math.prod(piece.sizes)
     for name, entry in manifest.tensors.items():
         if held[name] != math.prod(entry.shape):
-            problem = f"{where} says where {held[name]} of the {math.prod(entry.shape)} numbers of `{name}` are."
+            problem = f"{where} locates {held[name]} of the {math.prod(entry.shape)} numbers of `{name}`."
             raise DamagedError(problem, _RESTORE)
 
 

@@ -1,4 +1,4 @@
-"""Whether a checkpoint fits the state that it is to fill, named where it does not."""
+"""Checks that a checkpoint fits the state it is to fill, and names the misfit."""
 
 import difflib
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _MEND = "Load it into the architecture that it was saved from."
 
 
 def match(store: ObjectStore, manifest: Manifest, state: State, found: list[Holding]) -> Wanted:
-    """What this rank wants, its memory appended to `found` in the same order.
+    """Lists the boxes that this rank wants, and appends its memory to `found` in the same order.
 
     Raises:
         CheckpointError: a tensor that the checkpoint does not have, or of another shape or type.

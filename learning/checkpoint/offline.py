@@ -1,4 +1,4 @@
-"""Checkpoints without a training: look into one, check it, cut it for other ranks, read tensors out of it."""
+"""Works on checkpoints without a training: inspects, checks, reshards and reads tensors."""
 
 import hashlib
 import uuid
@@ -33,7 +33,7 @@ from storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class TensorKind:
-    """What a tensor is."""
+    """Type and shape of a tensor."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,38 +41,38 @@ class TensorKind:
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What a checkpoint is."""
+    """Description of a checkpoint."""
 
     place: str
     steps: list[int]
-    """That are there."""
+    """All committed steps."""
     step: int
     created: str
-    """ISO 8601."""
+    """Time of the save, ISO 8601."""
     ranks: int
     bytes: int
-    """Of all files."""
+    """Bytes of all files."""
     tensor_bytes: int
     extra: Mapping[str, Any]
     files: dict[str, int]
-    """Their bytes by name."""
+    """Bytes of each file by name."""
     tensors: dict[str, TensorKind]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCheck:
-    """Whether a checkpoint is what was saved."""
+    """Result of comparing a checkpoint with its checksums."""
 
     step: int
     ok: bool
     files: int
     bytes: int
     damaged: dict[str, list[str]]
-    """The tensors in each damaged file."""
+    """Tensors in each damaged file."""
 
 
 def inspect(store: ObjectStore, step: int | None = None) -> Inspected:
-    """What a checkpoint is; the last one if no step is given.
+    """Describes a checkpoint; the last one if no step is given.
 
     Raises:
         CheckpointError: as `read_manifest`.
@@ -93,7 +93,7 @@ def inspect(store: ObjectStore, step: int | None = None) -> Inspected:
 
 
 def verify(store: ObjectStore, step: int | None = None) -> CheckpointCheck:
-    """Reads every byte of a checkpoint and compares it with what was saved.
+    """Reads every byte of a checkpoint and compares it with the checksums of the save.
 
     Raises:
         CheckpointError: as `read_manifest`.
@@ -138,7 +138,7 @@ def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | No
 
 
 def read_tensors(store: ObjectStore, manifest: Manifest, names: Iterable[str]) -> Iterator[tuple[str, Tensor]]:
-    """Whole tensors, one at a time.
+    """Yields whole tensors, one at a time.
 
     Raises:
         CheckpointError: damage; names the file.
@@ -157,7 +157,7 @@ def _fill(store: ObjectStore, manifest: Manifest, holdings: list[Holding]) -> No
 
 
 def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
-    """The rows of every tensor that a rank would hold, as stretches without memory."""
+    """Returns the rows of every tensor that a rank would hold, as stretches without memory."""
     state: dict[str, Stretch] = {}
     for at, (name, entry) in enumerate(manifest.tensors.items()):
         count = Box(entry.shape, entry.shape).numel

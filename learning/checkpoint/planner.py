@@ -1,4 +1,4 @@
-"""Who writes what: DCP's own save planner with replicas shared out by bytes."""
+"""Assigns writes to ranks: DCP's own save planner, with replicas shared out by bytes."""
 
 import dataclasses
 import math
@@ -25,7 +25,7 @@ SLICES = 8
 
 
 class BalancedSavePlanner(DefaultSavePlanner):
-    """Writes what several ranks hold once, by the rank that has least to write.
+    """Writes replicated data once, by the rank that has least to write.
 
     Stock DCP weighs each shard by the size of its whole tensor and never cuts one; here slices of the bytes really
     written go largest first to the least loaded holder (ByteCheckpoint, arXiv 2407.20143, section 4.2).
@@ -54,7 +54,7 @@ class BalancedSavePlanner(DefaultSavePlanner):
 
 
 def local_plan(state: State) -> SavePlan:
-    """All that this rank could write.
+    """Lists all items that this rank could write.
 
     Raises:
         CheckpointError: something in the state is no tensor, or a sum that was not reduced.
@@ -68,7 +68,7 @@ def local_plan(state: State) -> SavePlan:
 
 
 def global_plan(plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-    """Each rank's part of the writing, and DCP's metadata of the whole.
+    """Computes each rank's part of the writing, and DCP's metadata of the whole.
 
     Raises:
         CheckpointError: the ranks' shards of a tensor overlap or leave something out.
@@ -89,13 +89,13 @@ def global_plan(plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
 
 
 def box_of(item: WriteItem) -> Box:
-    """The box that an item writes."""
+    """Returns the box that an item writes."""
     assert item.tensor_data is not None
     return Box(tuple(item.tensor_data.chunk.offsets), tuple(item.tensor_data.chunk.sizes))
 
 
 def bytes_of(item: WriteItem) -> int:
-    """The bytes that it writes."""
+    """Counts the bytes that it writes."""
     assert item.tensor_data is not None
     return box_of(item).numel * item.tensor_data.properties.dtype.itemsize
 
@@ -106,7 +106,7 @@ def _item(held: Holding, size: torch.Size, dtype: torch.dtype) -> WriteItem:
 
 
 def _slices(item: WriteItem, most: int) -> list[WriteItem]:
-    """A replicated item in slices of at most about `most` bytes."""
+    """Cuts a replicated item into slices of at most about `most` bytes."""
     assert item.tensor_data is not None
     data = item.tensor_data
     return [

@@ -29,13 +29,13 @@ class Ranks:
         self.rank = dist.get_rank() if together else 0
         self.size = dist.get_world_size() if together else 1
         self.planned = 0
-        """How many times a plan was agreed upon."""
+        """Number of plans that the ranks agreed upon."""
         self._wrapper = _DistWrapper(self.group, together, 0)
 
     def ask(self, changed: bool, step: int) -> Callable[[], bool]:
-        """Begins to find out whether any rank says so; the answer waits for the ranks.
+        """Starts to find out whether `changed` is true on any rank; calling the result waits for the ranks.
 
-        One small sum: all that ranks say to each other before a save whose plan they have.
+        It is one small sum, and the only communication before a save whose plan the ranks have.
 
         Raises:
             CheckpointError: (the answer) the ranks are not at the same step.
@@ -59,7 +59,7 @@ class Ranks:
     def plan(
         self, local: Callable[[], SavePlan], share_out: Callable[[list[SavePlan]], tuple[list[SavePlan], Metadata]]
     ) -> tuple[SavePlan, Metadata | None]:
-        """This rank's part of a plan that rank 0 makes; the metadata on rank 0 alone."""
+        """Returns this rank's part of a plan that rank 0 makes; the metadata on rank 0 alone."""
         found: list[Metadata] = []
 
         def on_first(plans: list[SavePlan]) -> list[SavePlan]:
@@ -72,32 +72,32 @@ class Ranks:
         return mine, found[0] if found else None
 
     def broadcast(self, find: Callable[[], T]) -> T:
-        """What rank 0 finds."""
+        """Returns the result of rank 0's `find` on every rank."""
         return self.guarded(lambda: self._wrapper.broadcast("find", find))
 
     def meet(self) -> None:
-        """Waits until all ranks are here."""
+        """Waits until all ranks have called this."""
         group = self.group
         if group is not None:
             self.guarded(lambda: dist.barrier(group))
 
     def all_gather(self, find: Callable[[], T]) -> list[T]:
-        """What every rank finds."""
+        """Returns the results of every rank's `find`."""
         return self.guarded(lambda: self._wrapper.all_gather("find", find))
 
     def all_reduce(self, find: Callable[[], T], join: Callable[[list[T]], R]) -> R:
-        """What rank 0 makes of what every rank finds; not called if one failed."""
+        """Returns the result of rank 0's `join` on the ranks' results; `join` is not called if a rank failed."""
         return self.guarded(lambda: self._wrapper.all_reduce("write", find, join))
 
     def close(self) -> None:
-        """Gives the process group back."""
+        """Releases the process group."""
         if self.group is not None and dist.is_initialized():
             dist.destroy_process_group(self.group)
         # no reference may outlive this: its threads end here, not in a half-closed interpreter
         self.group, self._wrapper = None, _DistWrapper(None, False, 0)
 
     def guarded(self, call: Callable[[], T]) -> T:
-        """What a collective returns; what it raises becomes a `CheckpointError` that names the rank."""
+        """Runs a collective, and turns its error into a `CheckpointError` that names the rank."""
         try:
             return call()
         except CheckpointException as failed:

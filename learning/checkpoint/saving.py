@@ -1,4 +1,4 @@
-"""A save's plan and its memory: made once for a layout, used by every save that follows."""
+"""Plans a save and allocates its memory: once for a layout, for all saves that follow."""
 
 import ctypes
 import dataclasses
@@ -22,16 +22,16 @@ from learning.checkpoint.state import State, memory_of, place_in, view_at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavingPlan:
-    """What this rank writes, and the memory that it is copied to first."""
+    """Slots that this rank writes, and the staging memory that they are copied to first."""
 
     slots: list[Slot]
     places: list[Shape]
-    """Where each slot's box begins in this rank's memory of its tensor."""
+    """Position of each slot's box in this rank's memory of its tensor."""
     metadata: Metadata | None
-    """Of the whole, on rank 0."""
+    """Metadata of the whole, on rank 0."""
 
     def stage(self, state: State) -> None:
-        """Copies what this rank writes: the only part of a save that the training waits for."""
+        """Copies this rank's part to the staging memory: the only part of a save that the training waits for."""
         on_device = False
         for slot, place in zip(self.slots, self.places, strict=True):
             view = view_at(memory_of(state[slot.tensor]), place, slot.box.sizes)
@@ -45,7 +45,7 @@ class SavingPlan:
 
 
 def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> SavingPlan:
-    """The plan of a rank with its staging memory, touched, so that no save pays for its pages."""
+    """Plans a rank's save and touches its staging memory, so that no save pays for its pages."""
     on_device = any(memory_of(state[item.index.fqn]).is_cuda for item in plan.items)
     slots = taken(plan, on_device)
     places = [place_in(state[slot.tensor], slot.box) for slot in slots]
@@ -53,7 +53,7 @@ def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> Savi
 
 
 def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
-    """Slots with memory for a rank's items, ordered by tensor and offset, as they will lie in its file."""
+    """Allocates slots for a rank's items, ordered by tensor and offset, as they will lie in its file."""
     items = sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
     memory = _memory(sum(padded(bytes_of(item)) for item in items), pinned)
     parts, at = [], 0
@@ -66,7 +66,7 @@ def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
 
 
 def described(planned: Metadata, written: list[Written], step: int, extra: dict[str, Any]) -> tuple[Manifest, Metadata]:
-    """What all ranks wrote, in our format and in DCP's."""
+    """Describes the files of all ranks, as our manifest and as DCP's metadata."""
     tensors = {
         name: TensorEntry(dtype=str(entry.properties.dtype).removeprefix("torch."), shape=tuple(entry.size))
         for name, entry in planned.state_dict_metadata.items()

@@ -1,7 +1,7 @@
-"""A rank's file: `torch.save` archives end to end, as DCP's own reader expects them, and the numbers between.
+"""Writes a rank's file: `torch.save` archives end to end, as DCP's own reader expects them.
 
-What `torch.save` puts around a tensor's numbers depends on its shape and type alone, so it is made once and kept; a
-save then only moves numbers from the staging buffers to the file, hashing on the way.
+The bytes that `torch.save` puts around a tensor's numbers depend on its shape and type alone, so they are made once and
+kept; a save then only moves numbers from the staging buffers to the file, hashing on the way.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ ALIGN = 64
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """What lies before and behind the numbers of a tensor in its archive."""
+    """Bytes before and after the numbers of a tensor in its archive."""
 
     head: bytes
     tail: bytes
@@ -59,7 +59,7 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What one rank wrote."""
+    """File that one rank wrote, with its pieces."""
 
     file: str
     entry: FileEntry
@@ -70,7 +70,7 @@ class Written:
 
 @lru_cache(maxsize=4096)
 def shell(sizes: tuple[int, ...], dtype: torch.dtype) -> Shell:
-    """What `torch.save` writes around a contiguous tensor of these sizes."""
+    """Makes the bytes that `torch.save` writes around a contiguous tensor of these sizes."""
     tensor = torch.empty(sizes, dtype=dtype)
     around = _Around(tensor.data_ptr(), tensor.nbytes)
     checks = torch.serialization.get_crc32_options()
@@ -83,18 +83,18 @@ def shell(sizes: tuple[int, ...], dtype: torch.dtype) -> Shell:
 
 
 def bytes_in(tensor: Tensor) -> memoryview:
-    """The memory of a contiguous CPU tensor."""
+    """Returns the memory of a contiguous CPU tensor."""
     return tensor.reshape(-1).view(torch.uint8).numpy().data
 
 
 def block_bytes(sizes: tuple[int, ...], itemsize: int) -> int:
-    """Bytes between the checksums of a box: whole rows where rows are short enough."""
+    """Counts the bytes between the checksums of a box: whole rows where rows are short enough."""
     row = math.prod(sizes[1:]) * itemsize
     return BLOCK // row * row if 0 < row <= BLOCK else BLOCK
 
 
 def padded(position: int) -> int:
-    """The next multiple of ALIGN."""
+    """Rounds up to the next multiple of ALIGN."""
     return -(-position // ALIGN) * ALIGN
 
 
@@ -133,7 +133,7 @@ def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) ->
 
 
 def laid_out(boxes: Iterable[tuple[str, Box, Tensor]]) -> list[Slot]:
-    """Slots for boxes and their memory, one behind the other."""
+    """Makes slots for boxes and their memory, one behind the other."""
     slots, at = [], 0
     for name, box, memory in boxes:
         slots.append(Slot(name, box, at, shell(box.sizes, memory.dtype), memory))
@@ -173,4 +173,4 @@ class _Around:
         return length
 
     def flush(self) -> None:
-        """Nothing is held back."""
+        """Does nothing, as no bytes are held back."""

@@ -1,4 +1,4 @@
-"""What a rank holds of each tensor, as boxes with views of its memory: the one place that knows kinds of tensors.
+"""Describes a rank's part of each tensor as boxes with views of its memory; no other module knows kinds of tensors.
 
 A state is a flat mapping from names to tensors of three kinds: a plain `Tensor` (every rank that names it holds all
 of it), a `DTensor` of any mesh, and a `Stretch`, the flat irregular shard of ZeRO-1 and FSDP1.
@@ -40,7 +40,7 @@ class Stretch:
 
     @property
     def end(self) -> int:
-        """One past the last element."""
+        """Returns the index one past the last element."""
         return self.start + self.flat.numel()
 
 
@@ -57,7 +57,7 @@ class Holding:
     view: Tensor
 
     def inner(self, box: Box) -> Tensor:
-        """The view of a box inside this one."""
+        """Returns the view of a box inside this one."""
         view = self.view
         for dim, (offset, size) in enumerate(zip(moved(box, self.box.offsets).offsets, box.sizes, strict=True)):
             view = view.narrow(dim, offset, size)
@@ -65,7 +65,7 @@ class Holding:
 
 
 def stretches(flat: Tensor, start: int, layout: Sequence[tuple[str, Shape]]) -> dict[str, Stretch]:
-    """A rank's stretch of a buffer that concatenates many tensors, as a stretch of each tensor it touches.
+    """Splits a rank's stretch of a concatenated buffer into a stretch of each tensor it touches.
 
     Args:
         flat: (length,), the buffer's elements [start, start + length).
@@ -84,17 +84,17 @@ def stretches(flat: Tensor, start: int, layout: Sequence[tuple[str, Shape]]) -> 
 
 
 def shape_of(part: Part) -> Shape:
-    """Shape of the whole tensor."""
+    """Returns the shape of the whole tensor."""
     return part.shape if isinstance(part, Stretch) else tuple(part.shape)
 
 
 def dtype_of(part: Part) -> torch.dtype:
-    """Its type of number."""
+    """Returns its type of number."""
     return part.flat.dtype if isinstance(part, Stretch) else part.dtype
 
 
 def holdings(name: str, part: Part) -> list[Holding]:
-    """What this rank holds of a tensor; nothing of an empty shard, one empty box of an empty tensor.
+    """Lists the boxes of a tensor that this rank holds; none for an empty shard, one empty box for an empty tensor.
 
     Raises:
         CheckpointError: it is no tensor, or a sum that was not reduced yet.
@@ -112,14 +112,14 @@ def holdings(name: str, part: Part) -> list[Holding]:
 
 
 def memory_of(part: Part) -> Tensor:
-    """This rank's numbers of a tensor, as it holds them: a stretch's flat, a mesh's local shard."""
+    """Returns this rank's numbers of a tensor as it holds them: a stretch's flat, a mesh's local shard."""
     if isinstance(part, Stretch):
         return part.flat.detach()
     return part.to_local().detach() if isinstance(part, DTensor) else part.detach()
 
 
 def place_in(part: Part, box: Box) -> Shape:
-    """Where a box that this rank holds begins in `memory_of(part)`: one offset per dimension of that memory."""
+    """Finds where a box that this rank holds begins in `memory_of(part)`: one offset per dimension of that memory."""
     if isinstance(part, Stretch):
         return (flat_index(part.shape, box.offsets) - part.start,)
     if isinstance(part, DTensor):
@@ -129,7 +129,7 @@ def place_in(part: Part, box: Box) -> Shape:
 
 
 def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
-    """The view of a box; of flat memory, a box that lies in it without gaps."""
+    """Returns the view of a box; of flat memory, a box that lies in it without gaps."""
     if memory.ndim == 1 and len(place) == 1:
         return memory[place[0] : place[0] + math.prod(sizes)].view(sizes)
     for dim, (offset, size) in enumerate(zip(place, sizes, strict=True)):
@@ -138,7 +138,7 @@ def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
 
 
 def signature(state: State) -> tuple[object, ...]:
-    """Equal for two states of this rank exactly if what a save plans for them is equal. Cheap: no box is computed."""
+    """Describes a state cheaply: equal for two states of this rank exactly if their save plans are equal."""
     return tuple((name, *_kind(part)) for name, part in state.items())
 
 

@@ -1,7 +1,7 @@
-"""What is encoded for a network: a sample to imitate or a reply that was given, as a chat and the reply that ends it.
+"""Encodes a document for a network as a chat and the reply that ends it: a sample to imitate, or a given reply.
 
-Every engine asks here, and here the policy's family is asked (`models.families`): a policy is trained on the chat that
-it is asked to go on with when it acts, and on actions as it writes them itself.
+Every engine calls this module, and this module calls the policy's family (`models.families`). So a policy is trained on
+the same chats that it gets when it acts, and on actions in its own notation.
 """
 
 import random
@@ -21,19 +21,19 @@ from schemas.sample import PLACE, Past, Question, TrainSample
 
 Document = TrainSample | Rollout
 ANY: Size = (1000, 1000)
-"""A screen's size, where only words are read."""
+"""Placeholder for a screen's size where only text is read."""
 
 
 def shown(document: Document, history_images: int) -> tuple[str, ...]:
-    """sha256 of its screens where the policy sees so many of the last ones, oldest first."""
+    """Lists sha256 of the document's screens where the policy sees so many of the last ones, oldest first."""
     return document.screenshots if isinstance(document, Rollout) else document.shown(history_images)
 
 
 def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed: int) -> tuple[list[Message], str]:
-    """The chat that ends before the reply, and the reply as text.
+    """Builds the chat that ends before the reply, and the reply as text.
 
     Args:
-        document: what is encoded.
+        document: the sample or rollout to encode.
         family: the policy's.
         sizes: of its screens, oldest first.
         seed: the job's, which chooses among the questions about a screen.
@@ -65,7 +65,7 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
 
 
 def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSample:
-    """The sample with its texts marked: it holds none of the checkpoint's tokens, only text and typed actions."""
+    """Marks the sample's texts: it then holds none of the checkpoint's tokens, only text and typed actions."""
 
     def mark(text: str) -> str:
         return marked(text, tokens=tokens)
@@ -85,7 +85,7 @@ def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSam
 
 
 def thought_of(document: Document, family: ModelFamily) -> str | None:
-    """The thought of a reply to an instruction, empty for a reply without one; None for an answer to a question."""
+    """Returns the thought of a reply to an instruction, empty if there is none; None for an answer to a question."""
     if isinstance(document, Rollout):
         return family.read(Completion(document.reply), ANY).thought
     return document.thought if document.kind == "step" and document.action is not None else None
@@ -96,12 +96,12 @@ def _context(instruction: str, turns: Sequence[PastStep], screen: Observation) -
 
 
 def _before(steps: int, screens: Sequence[Observation]) -> list[Observation]:
-    """The screens that so many past steps had; of those that are not shown any more, the oldest one that is."""
+    """Lists the screens that so many past steps had; for screens not shown any more, the oldest one that is."""
     return [screens[0]] * (steps + 1 - len(screens)) + list(screens[:-1][-steps:] if steps else ())
 
 
 def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[PastStep]:
-    """Its past replies as the policy remembered them."""
+    """Lists the rollout's past replies as the policy remembered them."""
     before = _before(len(rollout.past_replies), screens)
     read = [
         family.read(Completion(text), (screen.width, screen.height))
@@ -113,7 +113,7 @@ def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation])
 def _question(
     sample: TrainSample, family: ModelFamily, screens: Sequence[Observation], seed: int
 ) -> tuple[list[Message], str]:
-    """What continual training asks about screens, and the answer: no instruction, no history."""
+    """Builds the question of continual training about screens, and its answer: no instruction, no history."""
     size = (screens[-1].width, screens[-1].height)
     if sample.kind == "transition":
         return family.question(WHAT_CHANGED, screens), sample.thought
@@ -128,14 +128,14 @@ def _question(
 
 
 def question_text(sample: TrainSample, write: Callable[[Action], str]) -> str:
-    """What a perception sample asks, its place as `write` writes it."""
+    """Writes the question of a perception sample, its place as `write` writes it."""
     if sample.asked_at is None:
         return sample.instruction
     return sample.instruction.replace(PLACE, write(from_json(sample.asked_at)))
 
 
 def _drawn(sample: TrainSample, seed: int) -> Question:
-    """One of the sample's questions, the same in every run of the job."""
+    """Draws one of the sample's questions, the same in every run of the job."""
     if not sample.questions:
         raise FlywheelError(
             f"sample of {sample.task_id}: neither an action nor a question.", "Give it one or leave it out."

@@ -1,6 +1,6 @@
-"""Rows in Arrow files that are mapped into memory: written batch by batch, read one by one where they are asked for.
+"""Memory-mapped Arrow files of rows: written batch by batch, read one row at a time.
 
-Several ranks that read one file share its pages, and neither who writes nor who trains holds more than it looks at.
+Several ranks that read one file share its pages; neither the writer nor the trainer holds more than the rows in use.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ TOGETHER = 1024
 
 
 def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """Writes batches, in order; returns what stands in their column `screenshots`, if they have one."""
+    """Writes batches, in order; returns the values of their column `screenshots`, if they have one."""
     shown: set[str] = set()
     with pa.ipc.new_file(path, schema) as file:
         for batch in batches:
@@ -28,14 +28,14 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Any]) -> set[str]:
-    """Writes dataclasses, in order; returns what `write_batches` does."""
+    """Writes dataclasses, in order; returns the same as `write_batches`."""
     coming = iter(rows)
     chunks = iter(lambda: [asdict(row) for row in islice(coming, TOGETHER)], [])
     return write_batches(path, schema, (pa.RecordBatch.from_pylist(chunk, schema) for chunk in chunks))
 
 
 def mapped(path: Path) -> pa.Table:
-    """A file's rows where they lie: nothing is copied. Raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Maps a file's rows into memory without a copy. Raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 

@@ -1,8 +1,7 @@
-"""Replies to be made more or less likely, as a file that the trainer reads.
+"""Rollouts: replies to be made more or less likely, as a file that the trainer reads.
 
-One rollout is one step of one trajectory. Its chat is made by the very family that the policy is asked by
-(`learning.data.documents`), and its reply is the tokens that were drawn: log probabilities of training and of serving
-are then of the same thing.
+One rollout is one step of one trajectory. The policy's own family builds its chat (`learning.data.documents`), and its
+reply is the tokens that were drawn: log probabilities of training and of serving are then of the same tokens.
 """
 
 from collections.abc import Iterable
@@ -16,7 +15,7 @@ from learning.data.files import FileRows, write_rows
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One step of a trajectory, with what it is worth."""
+    """One step of a trajectory, with its reward or advantage."""
 
     trajectory_id: str
     step: int
@@ -31,16 +30,16 @@ class Rollout:
     token_ids: tuple[int, ...] = ()
     """The reply as it was drawn, its end included; none if no model generated it: then the text is encoded."""
     logprobs: tuple[float, ...] = ()
-    """Log probabilities that the tokens were drawn with; none if nobody knows them."""
+    """Behaviour log probabilities of the tokens; empty if unknown."""
     temperature: float = 1.0
-    """Of the drawing; log probabilities are those of logits divided by it."""
+    """Sampling temperature; log probabilities are those of logits divided by it."""
     advantage: float = 0.0
     age: int = 0
     """Updates between the weights that drew it and those that first train on it (`learning.data.stream.staleness`)."""
     group_id: str = ""
-    """Of the trajectories of the same task and seed."""
+    """Group of the trajectories of the same task and seed."""
     reward: float = 0.0
-    """What stands on its last token; read by methods with a critic."""
+    """Reward of its last token; read by methods with a critic."""
     correct: bool = False
     """Whether its trajectory succeeded."""
     weight: float = 1.0
@@ -77,7 +76,7 @@ def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
 
 
 def read_rollouts(path: Path) -> FileRows[Rollout]:
-    """The rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Opens the rollouts of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return FileRows(path, lambda row: Rollout(**{**row, **{name: tuple(row[name]) for name in _LISTS}}))
 
 

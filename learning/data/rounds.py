@@ -1,8 +1,8 @@
-"""What a training goes over, round by round: all its samples at once, or batch after batch of a stream.
+"""Rounds of a training: all its samples at once, or batch after batch of a stream.
 
-A round is a stretch of optimiser steps on one set of samples. A training that is handed everything has one round of
-`job.steps`; a streaming one has a round per batch, goes over the samples of each as often as the method's `epochs`
-says, and waits where the next batch is not there yet. Steps are counted through, so a step names a round.
+A round is a range of optimiser steps on one set of samples. A training with all samples at once has one round of
+`job.steps` steps. A streaming training has a round per batch, goes over the samples of each for the method's `epochs`,
+and waits for a batch that is not there yet. Steps are counted through, so a step names a round.
 """
 
 import math
@@ -19,7 +19,7 @@ from learning.job import Job
 from schemas.failure import FlywheelError
 
 POLL_S = 0.02
-"""Seconds from one look for the next batch to the next."""
+"""Seconds between polls for the next batch."""
 Reader = Callable[[Path], Sequence[Any]]
 
 
@@ -28,7 +28,7 @@ class Round:
     """Optimiser steps [first, end) on one set of samples."""
 
     number: int
-    """From 1."""
+    """Number from 1."""
     first: int
     end: int
     samples: Sequence[Any]
@@ -51,7 +51,7 @@ class Rounds:
     def __init__(self, job: Job, read: Reader, epochs: float = 1.0) -> None:
         self._job, self._read, self._epochs = job, read, epochs
         self.waited_s = 0.0
-        """Seconds that were spent waiting for batches."""
+        """Seconds spent waiting for batches."""
 
     def __iter__(self) -> Iterator[Round]:
         if self._job.stream is None:
@@ -78,7 +78,7 @@ class Rounds:
         return Round(number, first, first + steps, samples, screenshots, sampler)
 
     def _wait(self, folder: StreamFolder, number: int) -> bool:
-        """Whether a batch comes; returns when it is there, or when none will follow."""
+        """Waits until a batch is there or none will follow; returns whether it is there."""
         clock = time.perf_counter()
         while not (ended := folder.ended()) and not folder.has(number):
             time.sleep(POLL_S)

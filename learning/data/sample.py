@@ -1,4 +1,4 @@
-"""What training is handed: samples and the screenshots they name, each as a file that the trainer maps into memory."""
+"""Samples and their screenshots, each as a file that the trainer maps into memory."""
 
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ SCREENSHOT_COLUMNS = _SCREENSHOTS.names
 
 
 def write_samples(path: Path, samples: Iterable[TrainSample]) -> set[str]:
-    """Writes samples, in order, and leaves it to their weights when they come.
+    """Writes samples, in order; their weights decide when each comes in the training.
 
     Returns:
         sha256 of the screenshots that they show.
@@ -43,17 +43,17 @@ def write_samples(path: Path, samples: Iterable[TrainSample]) -> set[str]:
 
 
 def write_sample_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """The same of samples as they come from the lake, each with its `positions` in the training."""
+    """Writes samples as they come from the lake, each with its `positions` in the training."""
     return write_batches(path, _SAMPLES, batches)
 
 
 def read_samples(path: Path) -> FileRows[TrainSample]:
-    """The samples of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Opens the samples of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return FileRows(path, _sample)
 
 
 def order_of(samples: Sequence[Any]) -> np.ndarray | None:
-    """(n,) which sample comes at each position of the training; None where that is left to their weights.
+    """Lists the sample at each position of the training, (n,); None where the weights decide it.
 
     Raises:
         FlywheelError: none comes at one of the positions.
@@ -84,12 +84,12 @@ def write_screenshot_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> N
 
 
 def read_screenshots(path: Path) -> "Screenshots":
-    """The screenshots of a file; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Opens the screenshots of a file; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return Screenshots(path)
 
 
 class Screenshots(Mapping[str, bytes]):
-    """The screenshots of a file: PNG by sha256, each read where it is asked for; further columns are left alone."""
+    """The screenshots of a file: PNG by sha256, each read on access; further columns are ignored."""
 
     def __init__(self, path: Path) -> None:
         self._table = mapped(path)
@@ -105,12 +105,12 @@ class Screenshots(Mapping[str, bytes]):
         return len(self._places)
 
     def size(self, digest: str) -> tuple[int, int]:
-        """Width and height in pixels; raises KeyError for a screenshot that is not there."""
+        """Reads width and height in pixels; raises KeyError for a screenshot that is not there."""
         place = self._places[digest]
         return self._table["width"][place].as_py(), self._table["height"][place].as_py()
 
     def png(self, digest: str) -> bytes:
-        """The bytes; raises KeyError for a screenshot that is not there."""
+        """Reads the bytes; raises KeyError for a screenshot that is not there."""
         return self[digest]
 
 
@@ -129,6 +129,6 @@ def _sample(row: dict[str, Any]) -> TrainSample:
 
 
 def _size(png: bytes) -> tuple[int, int]:
-    """Width and height from a PNG's header; 0 and 0 if it is none."""
+    """Reads width and height from a PNG's header; 0 and 0 if it is none."""
     width, height = struct.unpack(">II", png[16:24]) if png[:4] == b"\x89PNG" and len(png) >= 24 else (0, 0)
     return width, height

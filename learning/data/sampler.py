@@ -1,8 +1,8 @@
-"""Which sample comes when, as arithmetic: sample id = f(seed, epoch, position), so there is no state to save or lose.
+"""Sampling order as arithmetic: sample id = f(seed, epoch, position), so there is no state to save or lose.
 
 An epoch of N positions is one systematic draw from the weights: position p takes the sample in whose interval of the
-cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down. Who hands samples to
-a training can draw all its positions beforehand (`Sampler.first`) and leave out what never comes (`FixedOrder`).
+cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down. A caller can draw
+all positions beforehand (`Sampler.first`) and leave out samples that never come (`FixedOrder`).
 """
 
 from collections.abc import Sequence
@@ -32,14 +32,14 @@ class Sampler:
         return self._size
 
     def sample(self, position: int) -> int:
-        """The sample id at a position in [0, inf)."""
+        """Returns the sample id at a position in [0, inf)."""
         epoch, place = divmod(position, len(self))
         if epoch != self._epoch:
             self._epoch, self._order = epoch, self._draw(epoch)
         return int(self._order[place])
 
     def first(self, count: int) -> np.ndarray:
-        """The sample ids at the positions [0, count)."""
+        """Returns the sample ids at the positions [0, count)."""
         epochs = [self._draw(epoch) for epoch in range(-(-count // len(self)))]
         return np.concatenate([np.empty(0, dtype=np.int64), *epochs])[:count]
 
@@ -65,8 +65,10 @@ class FixedOrder(Sampler):
 
 
 def by_sample(order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What comes when, the other way round: ids that come (m,), increasing, where the positions of each begin (m + 1,),
-    and all positions, id by id (n,)."""
+    """Inverts an order: ids that come (m,), increasing; where the positions of each begin (m + 1,); all positions (n,).
+
+    The positions are listed id by id.
+    """
     positions = np.argsort(order, kind="stable")
     ids, starts = np.unique(order[positions], return_index=True)
     return ids, np.append(starts, len(order)), positions

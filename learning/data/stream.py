@@ -1,11 +1,10 @@
-"""What lies between the actors and the trainer while both run: a folder of batches one way, of weights the other.
+"""The folder between actors and trainer while both run: batches go one way, weights the other.
 
 Streaming (UI-TARS-2, arXiv 2509.02544, 2.7) trains as soon as enough trajectories are finished and leaves the others in
-the pool. Batch k (from 1) is trained on by weights that have had k - 1 updates; what it makes are the weights of k
-updates. How old a step is follows from that alone: the k - 1 updates less those of the weights that chose it. The paper
-prints no bound; a step that is older than `train.stream.stale` updates is left out, and so is one of weights that this
-training never made (its folder was lost). The others are weighed by
-`learning.algorithms.policy_losses.truncated_weights`.
+the pool. Batch k (from 1) is trained on by weights with k - 1 updates; training on it makes the weights with k updates.
+The age of a step is k - 1 less the updates of the weights that chose it. The paper prints no bound; a step older than
+`train.stream.stale` updates is left out, and so is a step of weights that this training never made (its folder was
+lost). The others are weighed by `learning.algorithms.policy_losses.truncated_weights`.
 
 A file or folder has its name only once it is whole, so a kill of either side leaves nothing that the other could
 mistake for a batch or for weights.
@@ -22,16 +21,16 @@ from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 
 KEEP = 3
-"""So many of the newest weights stay; whoever loads some has as long as two more updates take."""
+"""Number of newest weights that are kept; a reader has as long to load some as two more updates take."""
 
 
 def weights_name(candidate: str, parent: str, updates: int) -> str:
-    """What the weights of a streaming training are called: the parent's name before the first update."""
+    """Names the weights of a streaming training; before the first update they have the parent's name."""
     return f"{candidate}+{updates}" if updates else parent
 
 
 def updates_of(name: str, candidate: str, parent: str) -> int | None:
-    """How many updates the weights of a name have had; None if they are not of this training."""
+    """Parses the number of updates out of a name of weights; None if they are not of this training."""
     if name == parent:
         return 0
     head, plus, updates = name.rpartition("+")
@@ -39,14 +38,14 @@ def updates_of(name: str, candidate: str, parent: str) -> int | None:
 
 
 def staleness(chosen_at: int | None, trained_at: int) -> int | None:
-    """Updates between the weights that chose a step and those that train on it.
+    """Counts the updates between the weights that chose a step and those that train on it.
 
     Args:
         chosen_at: updates that the former had had; None if they are not of this training.
         trained_at: updates that the latter have had, at least 0.
 
     Returns:
-        At least 0; None for weights that this training has not made, or not yet: nothing is known of their age.
+        At least 0; None for weights that this training has not made, or not yet: their age is unknown.
     """
     if chosen_at is None or chosen_at > trained_at:
         return None
@@ -56,7 +55,7 @@ def staleness(chosen_at: int | None, trained_at: int) -> int | None:
 def leave_out_stale(
     rollouts: Sequence[Rollout], ages: Mapping[tuple[str, int], int | None], most: int, whole: bool = False
 ) -> tuple[list[Rollout], int]:
-    """The rollouts that are at most `most` updates old, each with its age, and how many were left out.
+    """Selects the rollouts that are at most `most` updates old, each with its age, and counts the others.
 
     Args:
         rollouts: of any trajectories.
@@ -82,15 +81,15 @@ class StreamFolder:
         self._path = path
 
     def rollouts(self, number: int) -> Path:
-        """Where the rollouts of a batch lie."""
+        """Returns the path of a batch's rollouts."""
         return self._path / f"batch-{number:05d}.parquet"
 
     def screenshots(self, number: int) -> Path:
-        """Where its screenshots lie."""
+        """Returns the path of its screenshots."""
         return self._path / f"batch-{number:05d}.screenshots.parquet"
 
     def put(self, rollouts: Sequence[Rollout], pngs: Mapping[str, bytes], notes: Mapping[str, Any]) -> int:
-        """Adds the next batch; its notes are for who puts. Returns its number."""
+        """Adds the next batch; its notes are for the writer. Returns its number."""
         number = self.batches() + 1
         write_rollouts(self.rollouts(number), rollouts)
         write_screenshots(self.screenshots(number), pngs)
@@ -98,31 +97,31 @@ class StreamFolder:
         return number
 
     def batches(self) -> int:
-        """How many batches there are."""
+        """Counts the batches."""
         return len(list(self._path.glob("batch-*.json")))
 
     def notes(self) -> list[dict[str, Any]]:
-        """The notes of all batches, in order."""
+        """Reads the notes of all batches, in order."""
         return [json.loads(self._notes(number).read_text()) for number in range(1, self.batches() + 1)]
 
     def has(self, number: int) -> bool:
-        """Whether a batch is there."""
+        """Checks whether a batch is there."""
         return self._notes(number).exists()
 
     def end(self) -> None:
-        """Says that no batch will follow."""
+        """Marks that no batch will follow."""
         self._mark(self._path / "end.json", {"batches": self.batches()})
 
     def ended(self) -> bool:
-        """Whether no batch will follow."""
+        """Checks whether no batch will follow."""
         return (self._path / "end.json").exists()
 
     def weights(self, updates: int) -> Path:
-        """The checkpoint of the weights after so many updates."""
+        """Returns the path of the checkpoint of the weights after so many updates."""
         return self._path / f"weights-{updates:05d}"
 
     def published(self) -> int:
-        """Updates of the newest weights that are there; 0 if there are none."""
+        """Counts the updates of the newest weights that are there; 0 if there are none."""
         found = [folder.name.removeprefix("weights-") for folder in self._path.glob("weights-*")]
         return max((int(name) for name in found if name.isdigit()), default=0)
 

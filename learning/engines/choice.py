@@ -1,4 +1,4 @@
-"""Which engine runs a model, and which options of the config are another's: those are refused by name, not ignored."""
+"""Chooses the engine of a model, and refuses options of another engine by name instead of ignoring them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The seam between a method and the network that it trains.
+"""The interface between a method and the network that it trains.
 
 An engine runs a network for training: it encodes documents, gives the log probability of every target token and the
 hidden state behind it, gathers gradients, steps, and keeps its state. It knows no method; an objective
@@ -29,9 +29,9 @@ class SampleRef:
     """One sample of a batch."""
 
     position: int
-    """Its place in the sampler's stream; with the job's seed, the seed of all that is random about it."""
+    """Position in the sampler's stream; with the job's seed, the seed of all its randomness."""
     sample: int
-    """Its index among the job's samples; for an engine, among its documents."""
+    """Index among the job's samples; for an engine, among its documents."""
 
 
 @dataclass(slots=True)
@@ -41,86 +41,88 @@ class Batch:
     documents: list[int]
     """The documents of the whole step, in the order of their numbers in it."""
     targets: int
-    """What a sum over the step's targets is divided by: their number. The small policy's supervised samples, whose
-    questions differ from draw to draw, count themselves instead."""
+    """Divisor of a sum over the step's targets: their number.
+
+    The small policy's supervised samples, whose questions differ from draw to draw, count themselves instead.
+    """
     own: list[int]
-    """The documents that this rank trains on; of ranks that share one, the first names it."""
+    """Documents that this rank trains on; of ranks that share one, only the first lists it."""
     pieces: Sequence[Piece]
     tokens: float = 0.0
-    """Tokens that the network reads, its screens among them: this rank's part, or all of the step's on one rank."""
+    """Tokens that the network reads, screens included: this rank's part, or all of the step's on one rank."""
     operations: float = 0.0
-    """Floating-point operations of the network, forward and backward, counted alike; 0 where nobody counts."""
+    """Floating-point operations of the network, forward and backward, of the same part; 0 if they are not counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What an engine makes of a piece; m is the number of its targets."""
+    """Results of a forward pass of a piece; m is the number of its targets."""
 
     logprobs: Tensor
     """(m,) in fp32 or better, of logits divided by the document's temperature."""
     hidden: Tensor
-    """(m, width) what the network makes of the tokens before them."""
+    """(m, width) hidden states of the tokens before the targets."""
     weights: Tensor
-    """(m,) what a target counts; 1 but for the small policy's questions and the words of its screens."""
+    """(m,) weight of each target; 1 but for the small policy's questions and the words of its screens."""
     tokens: Tensor
-    """(m,) the number of each target among those of all documents; of documents with questions -1."""
+    """(m,) number of each target among those of all documents; -1 for documents with questions."""
     rows: Tensor
-    """(m,) the number of its document in the step; of documents with questions -1."""
+    """(m,) number of its document in the step; -1 for documents with questions."""
     entropy: Tensor | None = None
-    """(k,) in nats, without gradient, of the distributions that targets were chosen from; None where nobody counts."""
+    """(k,) entropies in nats, without gradient, of the distributions of the targets; None if not computed."""
     auxiliary: Tensor | None = None
-    """() what the network itself adds to the step's loss, of which nothing is reported."""
+    """() the network's own term of the step's loss; it is not reported."""
 
 
 class Body(ABC):
-    """A network of a critic's own, with its gradient and its optimiser; all ranks call every method."""
+    """Separate network of a critic, with its gradient and its optimiser; all ranks call every method."""
 
     @abstractmethod
     def hidden(self, piece: Piece) -> Tensor:
-        """What it makes of the tokens before the piece's targets, (m, width)."""
+        """Computes the hidden states of the tokens before the piece's targets, (m, width)."""
 
     @abstractmethod
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
 
     @abstractmethod
     def norm(self) -> float:
-        """The norm of the gradient over all ranks, which `step` will follow."""
+        """Computes the norm of the gradient over all ranks; called before `step`."""
 
     @abstractmethod
     def step(self, rate: float) -> None:
-        """One step at a learning rate."""
+        """Makes one step at a learning rate."""
 
     @abstractmethod
     def snapshot(self) -> list[Tensor]:
-        """A copy of the weights."""
+        """Copies the weights."""
 
     @abstractmethod
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Goes back to a copy; `steps` is how many were made since the network was made."""
+        """Restores a copy; `steps` is the number of steps made since the network was created."""
 
     @abstractmethod
     def state(self) -> State:
-        """Weights and moments, to be saved and loaded in place."""
+        """Returns weights and moments, to be saved and loaded in place."""
 
     def weights(self) -> State:
-        """The fp32 weights alone, without adapters, as this rank holds them; to be loaded in place."""
+        """Returns the fp32 weights alone, without adapters, as this rank holds them; to be loaded in place."""
         return {name: part for name, part in self.state().items() if name.startswith("model.")}
 
     def masters(self) -> State:
-        """The same as the next training is to find them: adapters merged in."""
+        """Returns the weights to be saved for the next training, with adapters merged in."""
         return self.weights()
 
     @abstractmethod
     def restored(self, steps: int) -> None:
-        """Goes on from what was loaded into `state` or `weights` after so many steps."""
+        """Resumes at this step, after `state` or `weights` was loaded."""
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
-        """The whole weights by name; needed on rank 0 only."""
+        """Returns the whole weights by name; needed on rank 0 only."""
 
     def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """To be called after passes without gradient: lets go of what they gathered."""
+        """Frees the weights that passes without gradient gathered; called after such passes."""
 
 
 class Engine(ABC):
@@ -135,27 +137,27 @@ class Engine(ABC):
     """
 
     optimizer: ClassVar[Optimizer]
-    """Whose learning rates are meant."""
+    """Optimiser, which selects the learning rates."""
     device = torch.device("cpu")
     dtype = torch.float32
-    """Of log probabilities."""
+    """Type of log probabilities."""
     peak_operations: float | None = None
-    """Floating-point operations per second that this rank's device could make at most; None where that is not known."""
+    """Peak floating-point operations per second of this rank's device; None if unknown."""
     report_every = 1
-    """Steps from one report of the loss to the next; a report makes the ranks wait for each other."""
+    """Steps between two reports of the loss; a report makes the ranks wait for each other."""
 
     def __init__(self, job: Job, rank: int, world: int) -> None:
         self._job, self.rank, self.world = job, rank, world
 
     @abstractmethod
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
-        """Goes on with these documents, all of one kind; how many targets each has, 0 for one that cannot be drawn.
+        """Takes these documents, all of one kind; returns their numbers of targets, 0 for one that cannot be drawn.
 
         Args:
-            documents: what is encoded.
+            documents: the samples or rollouts to encode.
             screenshots: the file that holds their screens.
-            numbered: whether an objective must know each target again: then the small policy, too, encodes a sample the
-                same whenever it comes, neither moved nor asked other questions.
+            numbered: whether each target needs the same number every time: then the small policy, too, encodes a sample
+                always the same way, without shifting screens or drawing other questions.
 
         Raises:
             FlywheelError: a document that cannot be encoded.
@@ -163,46 +165,46 @@ class Engine(ABC):
 
     @abstractmethod
     def prepare(self, chosen: Sequence[SampleRef]) -> Any:
-        """Begins to make the batch of these documents, the same on every rank; called one step ahead."""
+        """Starts to make the batch of these documents, the same on every rank; called one step ahead."""
 
     @abstractmethod
     def ready(self, prepared: Any) -> Batch:
-        """The batch that `prepare` began."""
+        """Returns the batch that `prepare` started."""
 
     @abstractmethod
     def forward(self, piece: Piece) -> Outputs:
-        """One forward pass; with gradient where gradients are on."""
+        """Runs one forward pass; with gradient where gradients are on."""
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
-        """Tokens of a document's thought and of its whole reply; None for what it has not, or nobody counts."""
+        """Counts the tokens of a document's thought and of its whole reply; None if missing or not counted."""
         return None, None
 
     def sync(self, last: bool) -> None:  # noqa: B027  (most sum at the end of a step)
-        """To be called before a piece whose gradient is asked for: whether it is the last of its step."""
+        """Announces a piece whose gradient follows; `last` marks the last one of its step."""
 
     @abstractmethod
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
 
     @abstractmethod
     def update(self, rate: float) -> float:
-        """One optimiser step on the ranks' summed gradient; its norm before clipping. An unsound one moves nothing."""
+        """Makes one optimiser step on the ranks' summed gradient; returns its norm. An unsound one moves nothing."""
 
     @abstractmethod
     def body(self, weights: Mapping[str, Tensor]) -> Body:
-        """A network for a critic, of these weights; of the parent's if there are none."""
+        """Makes a network for a critic with these weights; with the parent's if there are none."""
 
     @abstractmethod
     def state(self) -> State:
-        """What a training goes on from: weights and moments in fp32, as this rank holds them; also loaded in place."""
+        """Returns the training state: weights and moments in fp32, as this rank holds them; also loaded in place."""
 
     @abstractmethod
     def restored(self, step: int) -> None:
-        """Goes on from what was loaded into `state`, which was saved after so many steps."""
+        """Resumes at this step, after `state` was loaded."""
 
     @property
     def moments_kind(self) -> str:
-        """Whose moments these are, and in what numbers: only those of the same kind are taken up from a parent."""
+        """Names optimiser and number format of the moments: a parent's moments are loaded only if both are the same."""
         return self.optimizer
 
     @property
@@ -211,11 +213,11 @@ class Engine(ABC):
         return False
 
     def weights(self) -> State:
-        """All weights, `model.` and their names without adapters, and the moments; to be loaded in place."""
+        """Returns all weights by `model.` and their names without adapters, and the moments; to be loaded in place."""
         return self.state()
 
     def masters(self) -> State:
-        """The same as the next training is to find them: adapters merged in."""
+        """Returns the weights to be saved for the next training, with adapters merged in."""
         return self.state()
 
     @abstractmethod
@@ -223,7 +225,7 @@ class Engine(ABC):
         """Writes the weights into a copy of the parent's other files, which all ranks reach; all call it."""
 
     def read(self, documents: Sequence[int], size: int | None = None) -> Iterator[Piece]:
-        """This rank's pieces of these documents, `size` of them at a time; every rank goes through all."""
+        """Yields this rank's pieces of these documents, `size` of them at a time; every rank goes through all."""
         size = size or self._job.train.batch
         parts = [documents[start : start + size] for start in range(0, len(documents), size)]
         chosen = [[SampleRef(int(one), int(one)) for one in part] for part in parts]
@@ -235,14 +237,14 @@ class Engine(ABC):
             yield from batch.pieces
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum over the ranks, on every rank."""
+        """Sums over the ranks, on every rank."""
         values = values.to(self.device)
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """To be called after passes without gradient: lets go of what they gathered."""
+        """Frees the weights that passes without gradient gathered; called after such passes."""
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)
-        """Lets go of threads and the like."""
+        """Releases threads and other resources."""

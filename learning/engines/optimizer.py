@@ -1,4 +1,4 @@
-"""What the optimisers of all engines share: the learning rate of a step, and AdamW's moments as tensors to be saved."""
+"""Shared by all engines' optimisers: the learning rate of a step, and AdamW's moments as tensors to be saved."""
 
 import math
 
@@ -10,12 +10,13 @@ from schemas.config.training import TrainConfig
 
 
 def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> float:
-    """Linear warmup to `peak`, there it stays, then down to `train.floor` of it over the last `train.decay` of the
-    steps, straight or by a cosine. With a `decay` of 0 it never falls.
+    """Computes the learning rate: linear warmup to `peak`, a plateau, then a decay to `train.floor` of the peak.
 
-    The next iteration goes on from these weights, so many of its steps should move them far (warmup-stable-decay,
-    Hu et al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983)
-    without its restarts.
+    The decay takes the last `train.decay` of the steps, straight or by a cosine; with a `decay` of 0 there is none.
+
+    The next iteration starts from these weights, so many of its steps should move them far (warmup-stable-decay, Hu et
+    al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983) without its
+    restarts.
     """
     warmup, decay, floor = train.warmup, train.decay, train.floor
     if step < warmup:
@@ -29,7 +30,7 @@ def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> flo
 
 
 def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
-    """AdamW's state of a weight, begun with zeros if there was no step yet."""
+    """Returns AdamW's state of a weight, zeros if there was no step yet."""
     state = adam.state[weight]
     if not state and isinstance(adam, AdamW8bit):
         state.update(adam.begun(weight))

@@ -1,1 +1,1 @@
-"""The wheel's own judge is trained here: cases and points on the disk, the fit, its calibration."""
+"""Trains the local judge: cases and points on disk, the fit, its calibration."""

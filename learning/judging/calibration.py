@@ -1,5 +1,7 @@
-"""What a network's logits are worth: scores that are probabilities, and the threshold from which one is accepted. Both
-are chosen on trajectories that it was not trained on."""
+"""Calibrates a network's logits: scores that are probabilities, and the threshold from which one is accepted.
+
+Both are chosen on trajectories that the network was not trained on.
+"""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +9,7 @@ from torch import Tensor
 
 
 def platt(logits: Tensor, known: Tensor) -> tuple[float, float]:
-    """Scale and shift of logits with the least cross entropy (Platt, 1999).
+    """Computes scale and shift of logits with the least cross entropy (Platt, 1999).
 
     Args:
         logits: (n,) of a trained network.
@@ -29,7 +31,7 @@ def platt(logits: Tensor, known: Tensor) -> tuple[float, float]:
 
 
 def best_threshold(scores: Tensor, known: Tensor) -> float:
-    """The threshold in steps of 0.01 with the best F1; of equal ones the highest, which accepts the least."""
+    """Finds the threshold in steps of 0.01 with the best F1; of equal ones the highest, which accepts the least."""
     grid = [number / 100 for number in range(5, 96)]
     return max(grid, key=lambda one: (_f1(scores >= one, known > 0), one))
 

@@ -1,5 +1,4 @@
-"""Verified trajectories as what the judge's network reads, on the disk: a judge is trained from a lake of any size in
-the same memory.
+"""Stores verified trajectories on disk for the judge's network: memory does not grow with the lake.
 
 Each array of a case lies in a file of its own, row after row, about 40 kB a trajectory together. The files are mapped;
 training reads the rows of a batch.
@@ -18,17 +17,17 @@ from models.judges.local.features import Array, features_of, stacked
 from models.judges.local.network import numbered
 
 PARTS = np.int16
-"""Of names, on the disk; there are 4096 different ones."""
+"""Type of parts of names on disk; there are 4096 different ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A trajectory with a verifier's word."""
+    """Trajectory with a verifier's result."""
 
     case: JudgeCase
     success: bool
     page: str
-    """Its task and seed."""
+    """Task and seed of the trajectory."""
 
 
 class Cases:
@@ -52,16 +51,16 @@ class Cases:
 
     @property
     def truth(self) -> Tensor:
-        """(n,) float32: 1 for a success."""
+        """Returns (n,) float32: 1 for a success."""
         return torch.tensor(self._truth, dtype=torch.float32)
 
     @property
     def numbers(self) -> int:
-        """How many numbers a case has; 0 where there is no case."""
+        """Counts the numbers of a case; 0 where there is no case."""
         return self._shapes["numbers"][1][0] if self._shapes else 0
 
     def add(self, examples: Sequence[Example]) -> None:
-        """Writes examples behind those that are there."""
+        """Appends examples to those that are there."""
         if not examples:
             return
         arrays = stacked([features_of(one.case) for one in examples])
@@ -75,7 +74,7 @@ class Cases:
         self.pages += [one.page for one in examples]
 
     def batch(self, at: Sequence[int] | Array) -> dict[str, Tensor]:
-        """The cases of these numbers, as the network wants them."""
+        """Reads the cases of these numbers, as inputs of the network."""
         if not self._mapped:
             self._mapped = {
                 name: np.memmap(self._folder / name, dtype, "r", shape=(len(self), *shape))

@@ -1,8 +1,8 @@
 """Trains the local judge from verified trajectories.
 
-First its reader learns to read what lies around a point from the elements that pages list, by a contrastive loss
-between pixels and names (CLIP, arXiv 2103.00020); a judge that judges never sees elements. Then the whole network
-learns the verifier's word. Scores are calibrated, and the threshold is chosen, on validation trajectories.
+First its reader learns the content around a point from the elements that pages list, by a contrastive loss between
+pixels and names (CLIP, arXiv 2103.00020); a judge in use never sees elements. Then the whole network learns the
+verifier's results. Scores are calibrated, and the threshold is chosen, on validation trajectories.
 """
 
 import math
@@ -25,20 +25,20 @@ from models.judges.local.network import JudgeNet, reading_loss
 RATE, DECAY = 1.5e-3, 0.02
 READING_SHARE = 0.3
 JITTER = 2
-"""Pixels by which crops are moved about, so that none is learnt by heart."""
+"""Pixels by which crops are shifted at random, so that none is learnt by heart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How long is trained."""
+    """Length of the training."""
 
     reading_steps: int = 1000
     epochs: int = 12
     steps: int = 1500
-    """The epochs end after so many at the latest, however large the lake is."""
+    """Maximum number of steps, however large the lake is."""
     batch: int = 64
     readings: int = 192
-    """Points of one step of reading."""
+    """Number of points of one step of reading."""
 
 
 USUAL = Effort()
@@ -58,7 +58,7 @@ class Fitted:
         (folder / CONFIG).write_text(self.config.model_dump_json())
 
     def scores(self, cases: Cases) -> Tensor:
-        """(n,) P(success) of cases, as the judge that is made of it gives them."""
+        """Computes (n,) P(success) of cases, as the written judge does."""
         return torch.sigmoid(self.config.scale * logits_of(self.net, cases) + self.config.shift)
 
 
@@ -74,10 +74,10 @@ def fit(
 
     Args:
         train, validation: trajectories of different pages; both outcomes must be in each.
-        points: of training screens with what is there; none for pages that list no elements.
+        points: points of training screens with their elements; none for pages that list no elements.
         effort: how long.
         seed: of weights, order and jitter.
-        note: is called with the share of the work that is done.
+        note: called with the share of the work that is done.
     """
     torch.manual_seed(seed)
     net = JudgeNet(points.kinds, train.numbers)
@@ -96,7 +96,7 @@ def fit(
 
 
 def logits_of(net: JudgeNet, cases: Cases) -> Tensor:
-    """(n,) the network's logits of cases."""
+    """Computes (n,) the network's logits of cases."""
     with torch.inference_mode():
         starts = range(0, len(cases), TOGETHER)
         parts = [net(cases.batch(np.arange(at, min(at + TOGETHER, len(cases))))) for at in starts]
@@ -111,7 +111,7 @@ def _train(
     order: np.random.Generator,
     note: Callable[[float], None],
 ) -> None:
-    """The reader alone first, where there is something to read; then the whole network, and the reader beside it."""
+    """Trains the reader alone first, if there are points; then the whole network together with the reader."""
     optimiser = torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY)
     kinds, reading = points.kinds, effort.reading_steps if len(points) else 0
     for step in range(reading):

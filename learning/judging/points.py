@@ -1,4 +1,4 @@
-"""Points of screens with what is there, from which the judge's reader learns to read: a fair draw of bounded size."""
+"""Samples points of screens with their elements for the judge's reader: uniform, of bounded size."""
 
 import random
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from torch import Tensor
 from models.judges.local.features import CROP, Array, crop_of, grams_of, grey_of
 
 MOST = 65_536
-"""Points that are kept: 168 MB of pixels, on the disk."""
+"""Maximum number of points: 168 MB of pixels, on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,7 @@ class LabelledPoint:
 
 
 class Points:
-    """Readings, of which any number is added and at most `most` are kept, each with the same chance (Vitter's algorithm
-    R, 1985).
+    """Keeps at most `most` of the added readings, each with the same chance (Vitter's algorithm R, 1985).
 
     Args:
         file: a new one, for the pixels; it must stay while points are drawn.
@@ -47,11 +46,11 @@ class Points:
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds of elements among them, and none, in order."""
+        """Lists the kinds of elements among them, and none, in order."""
         return sorted({*self._kinds, ""})
 
     def add(self, reading: LabelledPoint) -> None:
-        """Keeps it, perhaps in the place of another."""
+        """Adds a reading; it may be kept, in the place of another, or dropped."""
         at = self._added if self._added < self._most else self._chance.randrange(self._added + 1)
         self._added += 1
         if at >= self._most:
@@ -65,7 +64,7 @@ class Points:
     def draw(
         self, count: int, order: np.random.Generator, kinds: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """So many points as `network.reading_loss` wants them."""
+        """Draws so many points in the form of `network.reading_loss`."""
         at = order.integers(0, len(self), count)
         names = [self._names[index] for index in at]
         different = sorted({name for name in names if name}) or [""]

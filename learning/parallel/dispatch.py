@@ -1,4 +1,4 @@
-"""Sends samples, and what was computed of them, to the ranks that a plan names: one all-to-all each way.
+"""Sends samples, and values computed from them, to the ranks of a plan: one all-to-all each way.
 
 Between two phases with plans A and B a sample's outputs go straight from its rank in A to its rank in B
 (`learning.planning.balance`; OrchMLLM's rearrangement composition), with no way back first. The backward pass
@@ -18,24 +18,24 @@ from learning.planning.balance import Ints
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """How one rank's rows go from plan A to plan B. Rows are held in the order of their sample numbers."""
+    """Route of one rank's rows from plan A to plan B; rows are in the order of their sample numbers."""
 
     order: Tensor
     """(rows here under A,) the order in which they are sent: by receiver, then by sample."""
     sent: tuple[int, ...]
-    """Rows for every rank."""
+    """Number of rows for every rank."""
     received: tuple[int, ...]
-    """Rows from every rank."""
+    """Number of rows from every rank."""
     place: Tensor
-    """(rows here under B,) where each row, by sample number, lies among those received."""
+    """(rows here under B,) position of each row, by sample number, among those received."""
 
 
 AllToAll = Callable[[Tensor, Route], Tensor]
-"""The rows (n, ...) that this rank holds after a route, differentiable; what `all_to_all` is."""
+"""Function from this rank's rows (n, ...) to those it holds after a route, differentiable, such as `all_to_all`."""
 
 
 def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Route:
-    """The way of this rank's rows from plan `before` to plan `after`.
+    """Computes the route of this rank's rows from plan `before` to plan `after`.
 
     Args:
         before, after: (n,) the rank of every sample.
@@ -63,15 +63,23 @@ def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Rout
 
 
 def all_to_all(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None) -> Tensor:
-    """The rows (n, ...) that this rank holds under the second plan; differentiable; all ranks of the group call it."""
+    """Sends rows (n, ...) to their ranks under the second plan; differentiable; all ranks of the group call it."""
     return exchange(rows.index_select(0, way.order), way.sent, way.received, group).index_select(0, way.place)
 
 
 def exchange(
     rows: Tensor, sent: Sequence[int], received: Sequence[int], group: dist.ProcessGroup | None = None
 ) -> Tensor:
-    """The rows (sum of `received`, ...) that come from every rank for the rows (sum of `sent`, ...), in the order of
-    their receivers, that go; differentiable; all ranks of the group call it."""
+    """Exchanges rows between all ranks of the group; differentiable; all of them call it.
+
+    Args:
+        rows: (sum of `sent`, ...), in the order of their receivers.
+        sent, received: the number of rows for, and from, every rank.
+        group: the ranks.
+
+    Returns:
+        (sum of `received`, ...).
+    """
     return _Exchange.apply(rows, sent, received, group)  # type: ignore[return-value]
 
 

@@ -2,8 +2,8 @@
 
 Registered among the library's attention functions: as `NAME`, which a model loaded with `attn_implementation=NAME`
 calls in every layer, and as `SCREENS`, which its vision tower calls once a layer for all screens and all their windows.
-Which documents are packed is given by the keyword `packed` of the model's forward pass; the tower says itself where its
-screens and windows end; a call without either is one whole sequence. Inside a sequence-parallel group
+The keyword `packed` of the model's forward pass names the packed documents; the tower itself passes the ends of its
+screens and windows; a call without either is one whole sequence. Inside a sequence-parallel group
 (`learning.parallel.ulysses`) a rank holds a stretch of the tokens on both sides of attention and whole sequences of
 some heads within it.
 """
@@ -24,9 +24,9 @@ from learning.parallel.ulysses import attend
 
 NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
-"""The library asks for all screens in one call where a name says `flash`."""
+"""Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
 SHORT = 320
-"""Up to so many patches of a screen a CPU is faster in bf16 by products of matrices than by its flash kernel."""
+"""Maximum patches of a screen for which a CPU is faster in bf16 by products of matrices than by its flash kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class PackedDocuments:
     """Documents laid one after the other."""
 
     edges: tuple[int, ...]
-    """Where each starts, and where the last ends, in tokens of the whole group."""
+    """Start of each document, and the end of the last, in tokens of the whole group."""
     group: dist.ProcessGroup | None = None
-    """The ranks that share them, each holding an even stretch; None for one rank."""
+    """Ranks that share them, each holding an even stretch; None for one rank."""
 
 
 @torch.compiler.disable  # one call for any number of documents: compiled, it would be so anew for every packing
@@ -54,12 +54,12 @@ def packed_attention(
     max_length_q: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """The library's interface: (1, heads, tokens, width) in, (1, tokens, heads, width) out.
+    """Computes attention: (1, heads, tokens, width) in, (1, tokens, heads, width) out. The library's interface.
 
     Args:
-        module: the layer; its `is_causal` counts unless the call says otherwise.
+        module: the layer; its `is_causal` counts unless the call passes one.
         query, key, value: keys and values may have fewer heads than queries.
-        attention_mask: never given, as `packed` says it all.
+        attention_mask: never given, as `packed` replaces it.
         scaling: of the scores.
         dropout: 0, or the gradient would depend on the plan.
         is_causal: whether a token sees those after it.
@@ -82,7 +82,7 @@ def packed_attention(
 def _documents(
     query: Tensor, key: Tensor, value: Tensor, edges: tuple[int, ...], scaling: float | None, causal: bool
 ) -> Tensor:
-    """Each document by itself, (tokens, heads, width)."""
+    """Attends within each document, (tokens, heads, width)."""
     if _has_kernel(query):
         longest = max(end - start for start, end in pairwise(edges))
         return _variable_length(query, key, value, _starts(edges, query.device), longest, scaling, causal)
@@ -92,7 +92,7 @@ def _documents(
 def _screens(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
 ) -> Tensor:
-    """Each window or screen by itself, (patches, heads, width)."""
+    """Attends within each window or screen, (patches, heads, width)."""
     if _has_kernel(query):
         return _variable_length(query, key, value, starts, longest, scaling, causal)
     return _by_length(query, key, value, starts.diff().tolist(), scaling, causal)
@@ -105,7 +105,7 @@ def _has_kernel(query: Tensor) -> bool:
 def _by_length(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
 ) -> Tensor:
-    """Without such a kernel: one call for all sequences of a length."""
+    """Attends without such a kernel: one call for all sequences of a length."""
     alike: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         if length:
@@ -122,7 +122,7 @@ def _by_length(
 def _variable_length(
     query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: int, scaling: float | None, causal: bool
 ) -> Tensor:
-    """All in one call of the GPU's flash kernel."""
+    """Attends in one call of the GPU's flash kernel."""
     from torch.nn.attention.varlen import varlen_attn
 
     # an older torch (2.11) takes fewer keys than queries without being asked
@@ -146,7 +146,7 @@ def _variable_length(
 
 @lru_cache(maxsize=8)
 def _starts(edges: tuple[int, ...], device: torch.device) -> Tensor:
-    """The edges on the GPU: all layers ask for the same, and each copy would wait for the work before it."""
+    """Copies the edges to the GPU once for all layers; each copy would wait for the work before it."""
     return torch.tensor(edges, dtype=torch.int32, device=device)
 
 

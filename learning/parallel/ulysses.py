@@ -16,14 +16,14 @@ from torch import Tensor
 from schemas.failure import PlanError
 
 ROUNDS = 4
-"""At most: all but a quarter of the exchange can then be hidden, and a round of a long sequence still fills a GPU."""
+"""Maximum number of rounds: all but a quarter of the exchange can then be hidden, and a round still fills a GPU."""
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Of whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
+"""Attention over whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, attention: Attention) -> Tensor:
-    """Attention over sequences that a group's ranks share, each holding a stretch of the tokens; differentiable.
+    """Computes attention over sequences of which each of a group's ranks holds a stretch; differentiable.
 
     All exchanges of heads are begun before the first is waited for, and the way back of a round before the next round's
     attention; backward in the opposite order. On a GPU they run on the stream of the group's NCCL communicator.
@@ -58,7 +58,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, 
 
 
 def _by_rank(part: Tensor, degree: int) -> Tensor:
-    """(stretch, heads, width) as (degree, stretch, heads / degree, width): for each rank its heads."""
+    """Reshapes (stretch, heads, width) to (degree, stretch, heads / degree, width): for each rank its heads."""
     heads = part.shape[1]
     if heads % degree:
         if degree % heads:
@@ -80,9 +80,9 @@ def _rounds(query: Tensor, key: Tensor, value: Tensor) -> list[tuple[Tensor, ...
 
 
 def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
-    """Begins an all-to-all, of which part i of rank j becomes part j of rank i; what is returned waits for it, once.
+    """Starts an all-to-all: part i of rank j becomes part j of rank i. The returned function waits for it, once.
 
-    Autograd takes the last of what was done first, so what lies between the two runs while the gradient travels.
+    Autograd runs backward in reverse order, so work between start and wait runs while the gradient travels.
     """
     exchange = _UlyssesExchange(group)
     arriving = _Begin.apply(parts, exchange)
@@ -90,7 +90,7 @@ def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
 
 
 class _UlyssesExchange:
-    """What is under way. It holds no tensor of the graph that holds it: nothing would free such a circle."""
+    """An exchange in progress. It holds no tensor of the graph that holds it: nothing would free such a cycle."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
@@ -98,14 +98,14 @@ class _UlyssesExchange:
         self._parts: Tensor | None = None
 
     def begin(self, parts: Tensor) -> Tensor:
-        """Where the others' parts will be, once it was waited for."""
+        """Starts the exchange; returns the tensor that holds the others' parts after `wait`."""
         self._parts = parts.contiguous()
         arriving = torch.empty_like(self._parts)
         self._work = dist.all_to_all_single(arriving, self._parts, group=self._group, async_op=True)
         return arriving
 
     def wait(self) -> None:
-        """Until the parts are there; on a GPU, whatever is asked of it after this."""
+        """Waits until the parts are there; on a GPU, all later work of the stream waits."""
         self._work.wait()
         self._work = self._parts = None
 
@@ -153,5 +153,5 @@ class GroupPool:
             self._groups[first, degree] = dist.new_group(members, use_local_synchronization=True)
 
     def of(self, first: int, degree: int) -> dist.ProcessGroup:
-        """The group of `degree` ranks from `first` on, of which this rank is one; 2 ranks or more."""
+        """Returns the group of `degree` ranks from `first` on, of which this rank is one; 2 ranks or more."""
         return self._groups[first, degree]

@@ -1,9 +1,9 @@
-"""Which rank computes which sample, phase by phase (post-balancing, OrchMLLM, arXiv 2503.23830).
+"""Assigns samples to ranks, phase by phase (post-balancing, OrchMLLM, arXiv 2503.23830).
 
-A step has phases: the vision encoder, then the language model. Each ends when its slowest rank does, and what a sample
-costs in one says little about the other. The summed gradient does not care who computes a sample, so after sampling
-each phase gets its own assignment of samples to ranks that levels its cost. The paper's body was not at hand: the two
-algorithms below follow its abstract, the public code of the same laboratory, and the textbook.
+A step has phases: the vision encoder, then the language model. Each ends when its slowest rank does, and a sample's
+cost in one is hardly related to its cost in the other. The summed gradient does not depend on which rank computes a
+sample, so after sampling each phase gets its own assignment of samples to ranks that levels its cost. The paper's body
+was not at hand: the two algorithms below follow its abstract, the public code of the same laboratory, and the textbook.
 
 Costs are whole numbers, so every machine makes the same plan from the same lengths. No torch here.
 """
@@ -19,40 +19,40 @@ from schemas.failure import PlanError
 
 Ints = npt.NDArray[np.int64]
 ROUNDS = 8
-"""Rounds of swaps at most."""
+"""Maximum rounds of swaps."""
 LEVEL = 0.003
-"""How far above the best possible load a rank may stay without a swap."""
+"""Relative excess over the best possible load below which a rank is not swapped."""
 MEMBERS = 12
-"""Samples of a rank that are looked at for a swap."""
+"""Samples of a rank that are considered for a swap."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceCost:
-    """What a sequence of l tokens costs: linear * l + quadratic * l^2, in units of its own."""
+    """Cost of a sequence of l tokens: linear * l + quadratic * l^2, in units of its own."""
 
     linear: int
     quadratic: int = 1
 
     def of(self, lengths: npt.ArrayLike) -> Ints:
-        """Costs of sequences, elementwise."""
+        """Computes costs of sequences, elementwise."""
         long = np.asarray(lengths, dtype=np.int64)
         return self.linear * long + self.quadratic * long * long
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a step: what every sample of the global batch costs in it and how many tokens it holds there."""
+    """One phase of a step: cost and tokens of every sample of the global batch in it."""
 
     costs: Ints
     """(n,) at least 0; 0 for a sample that has nothing to do in this phase."""
     tokens: Ints
     """(n,)."""
     cap: int | None = None
-    """The most tokens a rank can hold, if there is a limit."""
+    """Maximum tokens that a rank can hold, if there is a limit."""
 
 
 def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
-    """The rank of every sample in every phase, each (n,) in [0, ranks).
+    """Assigns a rank to every sample in every phase, each (n,) in [0, ranks).
 
     Raises:
         PlanError: a phase does not fit under its cap; names the phase and the sample.
@@ -69,7 +69,7 @@ def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
 def longest_first(
     costs: npt.ArrayLike, ranks: int, tokens: npt.ArrayLike | None = None, cap: int | None = None
 ) -> Ints:
-    """Packed batches: the dearest sample left goes to the rank with the least to do, then ranks swap; (n,) ranks.
+    """Assigns packed batches: the dearest sample left goes to the least loaded rank, then ranks swap; (n,) ranks.
 
     At most 4/3 - 1/(3 ranks) of the best makespan (Graham, 1969). Equal costs go by index, equal loads by rank. The
     swaps matter where a rank has few samples of like cost, which the greedy rule leaves uneven.
@@ -103,7 +103,7 @@ def longest_first(
 
 
 def _swapped(work: Ints, plan: Ints, ranks: int, tokens: Ints | None = None, cap: int | None = None) -> Ints:
-    """The plan after rounds in which the fullest ranks each swap one sample, or give one, with one of the emptiest.
+    """Improves a plan in rounds: the fullest ranks each swap one sample, or give one, with one of the emptiest.
 
     A swap is made only if it lowers the higher load of the two, and keeps both under the cap; so no round is worse
     than the one before. Ends when no rank is more than LEVEL above the best that any plan can reach.
@@ -140,7 +140,7 @@ def _swapped(work: Ints, plan: Ints, ranks: int, tokens: Ints | None = None, cap
 
 
 def _members(work: Ints, plan: Ints, ranks: int) -> Ints:
-    """The cheapest samples of every rank, at most MEMBERS, filled up with n for none; (ranks, k)."""
+    """Lists the cheapest samples of every rank, at most MEMBERS, filled up with n for none; (ranks, k)."""
     order = np.lexsort((work, plan))
     counts = np.bincount(plan, minlength=ranks)
     within = np.arange(len(plan)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -173,10 +173,10 @@ def _longest_first_capped(work: Ints, order: Ints, tokens: Ints, ranks: int, cap
 
 
 def padded(lengths: npt.ArrayLike, ranks: int, cost: BalanceCost) -> Ints:
-    """Padded batches: a rank with k samples of which the longest has m tokens pays k * cost(m); (n,) ranks, exact.
+    """Assigns padded batches: a rank with k samples, the longest of m tokens, pays k * cost(m); (n,) ranks, exact.
 
-    The least bound that can be met is searched for: under a bound T, the longest sample left fixes how many fit
-    beside it, and the next longest fill its rank, which leaves nothing worse than any other filling would.
+    Searches for the least bound that can be met: under a bound T, the longest sample left fixes how many fit on its
+    rank, and the next longest fill it, which leaves nothing worse than any other filling would.
     """
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-long, kind="stable")
@@ -195,7 +195,7 @@ def padded(lengths: npt.ArrayLike, ranks: int, cost: BalanceCost) -> Ints:
 
 
 def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
-    """Stretches of the descending costs, each filled up to the bound."""
+    """Cuts the descending costs into stretches, each filled up to the bound."""
     stretches: list[tuple[int, int]] = []
     start = 0
     while start < len(each):
@@ -206,7 +206,7 @@ def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
 
 
 def near_holders(holders: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLike, ranks: int, per_node: int) -> Ints:
-    """The same plan with its ranks renamed so that the most bytes stay on the node where they lie; (n,) ranks.
+    """Renames the plan's ranks so that the most bytes stay on the node where they lie; (n,) ranks.
 
     Which rank gets which share of the work is free, as ranks are alike. A transportation problem, solved exactly.
 
@@ -227,12 +227,12 @@ def near_holders(holders: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLi
 
 
 def loads(costs: npt.ArrayLike, plan: npt.ArrayLike, ranks: int) -> Ints:
-    """The cost of every rank, (ranks,)."""
+    """Sums the cost of every rank, (ranks,)."""
     found = np.zeros(ranks, dtype=np.int64)
     np.add.at(found, np.asarray(plan), np.asarray(costs, dtype=np.int64))
     return found
 
 
 def step_cost(phases: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], ranks: int) -> int:
-    """The cost of a step of these (costs, plan) phases, which follow one another: the sum of their slowest ranks."""
+    """Computes the cost of a step of these (costs, plan) phases, one after another: the sum of their slowest ranks."""
     return int(sum(loads(costs, plan, ranks).max() for costs, plan in phases))

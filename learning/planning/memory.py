@@ -1,19 +1,20 @@
-"""What a training takes on one GPU, in bytes, from the sizes of a model alone: every part by its own formula.
+"""Predicts a training's bytes on one GPU from the sizes of a model alone: every part by its own formula.
 
 Sharded over R ranks (ZeRO-3, Rajbhandari et al., arXiv 1910.02054, section 5; FSDP2 is its form here) a trained weight
 takes 4 bytes of itself, 4 of its gradient and 8 of AdamW's two moments (2 and their scales in 8 bits), each divided by
-R; a frozen one takes 4 / R, 2 / R, or 0.56 / R in 4 bits. On top comes what a step holds for a while. Its formulas are
-those of the engine's own code (`learning.engines.fsdp`), with c bytes per number computed with:
+R; a frozen one takes 4 / R, 2 / R, or 0.56 / R in 4 bits. On top come the temporary buffers of a step. Their formulas
+are those of the engine's own code (`learning.engines.fsdp`), with c bytes per number computed with:
 
 - The weights outside of blocks (tables, head, mergers) stay gathered through a step; a block is gathered twice over
-  while it is unpacked, c each, and on the way back its gradient stands beside the buffer that is summed over the ranks.
-- A block in 4 bits is gathered as its bytes; one of its matrices at a time is there in c each, on both ways.
-- A block keeps per token what autograd saves of its operations. The counts are exact for the classes of `transformers`
-  (`Stack.saved`; a test holds them against what is really saved). With checkpointing a block keeps its input, c per
-  number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
+  while it is unpacked, c each, and in the backward pass its gradient is held together with the buffer of its reduction.
+- A block in 4 bits is gathered as its bytes; one of its matrices at a time is there in c each, in both passes.
+- A block keeps per token the tensors that autograd saves of its operations. The counts are exact for the classes of
+  `transformers` (`Stack.saved`; a test compares them with the saved tensors). With checkpointing a block keeps its
+  input, c per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
 - A target's logits take 12 bytes a word of the vocabulary: log probabilities, their gradient, and that of the logits.
 
-The largest moment counts, not the sum of all: the end of the forward pass, a block's way back, or the root's.
+The peak is the largest of three moments, not the sum of all: the end of the forward pass, a block's backward pass, or
+the root's.
 """
 
 from collections.abc import Mapping
@@ -31,7 +32,7 @@ NF4 = 0.5 + 4 / 64
 LOGIT = 12
 """Bytes per target and word of the vocabulary, in fp32: log probabilities, their gradient, the logits' gradient."""
 FRAGMENTS = 0.05
-"""The share of what a step holds for a while that a GPU's allocator cannot use. Assumed, not measured."""
+"""Share of a step's temporary buffers that a GPU's allocator cannot use. Assumed, not measured."""
 CONTEXT = 1.5 * 2**30
 """Bytes of a GPU that the driver, its libraries and the communicator hold before a model is there. Assumed."""
 
@@ -42,7 +43,7 @@ class Stack:
 
     blocks: int
     weights: int
-    """Of one block."""
+    """Number of weights of one block."""
     adapted: int
     """Weights of the adapters in one block."""
     width: int
@@ -59,12 +60,12 @@ class Stack:
     fused: bool = False
     """Whether queries, keys and values are one product, as in a vision tower."""
     experts: int = 0
-    """That a token meets; 0 for a model without."""
+    """Experts that a token uses; 0 for a model without."""
     shared: int = 0
     """Weights of all experts of a block."""
 
     def saved(self, compute: int, rank: int = 0, frozen: bool = False) -> float:
-        """Bytes per token that a block's operations save for the way back.
+        """Computes bytes per token that a block's operations save for the backward pass.
 
         Args:
             compute: bytes per number computed with.
@@ -82,7 +83,7 @@ class Stack:
         return found + 7 * rank * compute  # every adapter keeps its inner numbers
 
     def working(self, compute: int) -> float:
-        """Bytes per token that one block holds for a while on the way back, beside what it saved."""
+        """Computes temporary bytes per token of one block in the backward pass, in addition to the saved ones."""
         return compute * (3 * self.inner * max(1, self.experts) + 3 * self.width)
 
 
@@ -95,7 +96,7 @@ class Network:
     outside: int
     """Weights outside of blocks: tables, head, mergers."""
     outside_vision: int
-    """Of those, the vision tower's."""
+    """Weights outside of blocks in the vision tower."""
     head: int
     """Weights of the head, which the table has too where the two are tied."""
     vocabulary: int
@@ -106,35 +107,35 @@ class Network:
 
     @property
     def weights(self) -> int:
-        """All of them, without adapters."""
+        """Counts all weights, without adapters."""
         return self.language.blocks * self.language.weights + self.vision.blocks * self.vision.weights + self.outside
 
     @property
     def adapters(self) -> int:
-        """Weights of all adapters."""
+        """Counts weights of all adapters."""
         return self.language.blocks * self.language.adapted + self.vision.blocks * self.vision.adapted
 
     @property
     def tower(self) -> int:
-        """Weights of the whole vision tower."""
+        """Counts weights of the whole vision tower."""
         return self.vision.blocks * self.vision.weights + self.outside_vision
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryRecipe:
-    """How a model is trained, as far as memory goes; its fields are those of `train` and `train.memory`."""
+    """Settings of a training that affect memory; its fields are those of `train` and `train.memory`."""
 
     ranks: int
     tokens: int
-    """That one rank holds in a micro-batch (`train.token_cap`)."""
+    """Tokens of one rank in a micro-batch (`train.token_cap`)."""
     targets: int
-    """Of them those with a target."""
+    """Tokens with a target, among them."""
     patches: int
-    """That its vision tower takes in a micro-batch."""
+    """Patches of the vision tower in a micro-batch."""
     compute: int = 2
     """Bytes per number computed with: 2 for bf16, 4 for fp32."""
     rank: int = 0
-    """Of adapters; 0: all weights are trained."""
+    """Rank of adapters; 0: all weights are trained."""
     frozen: int = MASTER
     """Bytes of a frozen weight."""
     four_bits: bool = False
@@ -146,20 +147,20 @@ class MemoryRecipe:
     checkpointing: bool = False
     logits_chunk: int | None = None
     replicas: int = 1
-    """Rows of ranks that hold the weights each."""
+    """Rows of ranks that each hold all weights."""
     whole_gradients: bool = False
     parallel_experts: bool = False
     """Whether a rank holds its share of a block's experts, and the others are never gathered."""
     networks: int = 1
-    """2 with a critic that stands alone."""
+    """Number of networks: 2 with a separate critic."""
     repeated: bool = True
     """Whether a step has several micro-batches: gradients of the ones before are there from its beginning."""
     cuda: bool = True
-    """Whether a GPU computes; its driver and its allocator take their part."""
+    """Whether a GPU computes; its driver and its allocator then take memory too."""
 
     @classmethod
     def of(cls, train: TrainConfig, **sizes: Any) -> "MemoryRecipe":
-        """What a config says of it; `sizes` are the fields that it does not."""
+        """Builds a recipe from a config; `sizes` are the fields that the config lacks."""
         memory = train.memory
         return cls(
             rank=train.lora.rank,
@@ -179,23 +180,23 @@ class MemoryRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Bytes of one rank at its worst moment."""
+    """Predicted bytes of one rank at its peak."""
 
     parts: Mapping[str, int]
-    """By what they are for; they add up to `peak`."""
+    """Bytes by purpose; they add up to `peak`."""
     host: int
-    """In the machine's memory, beside the GPU's: what is offloaded, for each rank."""
+    """Bytes of offloaded data in the machine's memory, for each rank."""
     moment: str
-    """When that is."""
+    """Phase of the step at the peak."""
 
     @property
     def peak(self) -> int:
-        """Of the GPU; of the process, where a CPU computes."""
+        """Sums the parts: bytes of the GPU, or of the process if a CPU computes."""
         return sum(self.parts.values())
 
 
 def predict(network: Network, recipe: MemoryRecipe) -> Prediction:
-    """What one rank of a training holds at its worst moment."""
+    """Predicts the peak memory of one rank of a training."""
     kept = _kept(network, recipe)
     host = 0
     if recipe.offload:
@@ -209,7 +210,7 @@ def predict(network: Network, recipe: MemoryRecipe) -> Prediction:
 
 
 def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
-    """What lasts from step to step."""
+    """Computes bytes that last from step to step."""
     trained, frozen = _trained(network, recipe)
     share = recipe.networks * recipe.replicas / recipe.ranks
     summed = recipe.networks if recipe.whole_gradients else share
@@ -222,13 +223,16 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
 
 
 def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
-    """How many weights are; a block's norms, which are not, are a thousandth of it."""
+    """Counts weights in 4 bits; a block's norms, which are not, are a thousandth of it."""
     return network.language.blocks * network.language.weights if recipe.four_bits else 0
 
 
 def _moment(recipe: MemoryRecipe) -> float:
-    """Bytes of a moment. Of adapters one half has rows as long as their rank, which are a block each, if of 16 or more
-    numbers, and else stay in fp32."""
+    """Computes the bytes of a moment.
+
+    Half of the adapters have rows as long as their rank, which are a block each, if of 16 or more numbers, and else
+    stay in fp32.
+    """
     if not recipe.rank or recipe.moment == MASTER:
         return recipe.moment
     short = 1 + MASTER / min(256, recipe.rank) if recipe.rank >= 16 else MASTER
@@ -236,7 +240,7 @@ def _moment(recipe: MemoryRecipe) -> float:
 
 
 def _trained(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
-    """How many weights are trained, and how many are not."""
+    """Counts trained and frozen weights."""
     if recipe.rank:
         return network.adapters, network.weights
     frozen = network.tower if recipe.freeze_vision else 0
@@ -244,7 +248,7 @@ def _trained(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
 
 
 def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, float]]:
-    """What is held for a while, at each of the moments that may be the worst."""
+    """Computes temporary bytes at each moment of a step that may be the peak."""
     compute, root = recipe.compute, recipe.compute * network.outside
     full = recipe.rank == 0
     block, dense = _gathered(network, recipe)
@@ -282,7 +286,7 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
 
 
 def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
-    """Bytes of the largest block as it is gathered, and of a matrix that is made of 4 bits meanwhile."""
+    """Computes bytes of the largest gathered block, and of a matrix unpacked from 4 bits meanwhile."""
     compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
     if not recipe.four_bits:
         return max(compute * _at_once(network, recipe), seen), 0.0
@@ -290,13 +294,13 @@ def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
 
 
 def _at_once(network: Network, recipe: MemoryRecipe) -> float:
-    """Weights of a language model's block that a rank holds when it computes."""
+    """Counts weights of a language model's block that a rank holds when it computes."""
     elsewhere = network.language.shared * (1 - 1 / recipe.ranks) if recipe.parallel_experts else 0
     return network.language.weights - elsewhere
 
 
 def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
-    """What is saved for the way back, and what one block takes on it."""
+    """Computes bytes saved for the backward pass, and bytes of one block during it."""
     compute, kept, again = recipe.compute, 0.0, 0.0
     sides = ((network.language, recipe.tokens, False), (network.vision, recipe.patches, _still(network, recipe)))
     for stack, tokens, frozen in sides:
@@ -313,5 +317,5 @@ def _activations(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
 
 
 def _still(network: Network, recipe: MemoryRecipe) -> bool:
-    """Whether nothing in the vision tower is trained."""
+    """Checks whether nothing in the vision tower is trained."""
     return recipe.freeze_vision or (recipe.rank > 0 and network.vision.adapted == 0)

@@ -1,7 +1,7 @@
-"""Which knobs of a training let it fit on some GPUs, tried in the order of what they cost; and how fast it then goes.
+"""Chooses settings that let a training fit on GPUs, the cheapest first, and predicts its pace.
 
-Whoever plans says what is trained; what is chosen here changes memory and time, never what is learnt. What would change
-that (adapters, a frozen vision tower) and what costs money (more GPUs) is only suggested.
+The user chooses the training; settings chosen here change memory and time, never the result. Settings that would change
+it (adapters, a frozen vision tower) or cost money (more GPUs) are only suggested.
 """
 
 import re
@@ -15,35 +15,35 @@ from schemas.failure import UsageError
 USABLE = 0.975
 """GiB that a GPU has per GB of its name: an H100 of 80 GB has about 78, an H200 of 141 about 139."""
 CAPS = (16_384, 8_192, 4_096)
-"""Tokens of a micro-batch that are tried; the first holds six screens of 1920 x 1080 and their text."""
+"""Tokens of a micro-batch to try; the first holds six screens of 1920 x 1080 and their text."""
 TARGETS = 8
-"""Of so many tokens one has a target. Assumed: replies are shorter than what they answer to."""
+"""Tokens per target. Assumed: replies are shorter than their prompts."""
 CHUNK = 512
-"""Targets whose logits are held at a time where that is chosen."""
+"""Targets whose logits are held at a time if logits are chunked."""
 SAMPLE = 4_096
 """Tokens of a sample, half of it a screen each, whose attention is counted. Assumed."""
 MOST_GPUS = 4_096
-"""Up to here more GPUs are suggested."""
+"""Maximum number of GPUs that is suggested."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpus:
-    """What there is to train on."""
+    """GPUs available to a training."""
 
     nodes: int
     each: int
-    """GPUs of a node."""
+    """Number of GPUs of a node."""
     size: int
     """GB of one."""
 
     @property
     def ranks(self) -> int:
-        """All of them."""
+        """Counts all GPUs."""
         return self.nodes * self.each
 
     @property
     def room(self) -> int:
-        """Bytes of one."""
+        """Computes usable bytes of one GPU."""
         return int(self.size * USABLE * 2**30)
 
     def __str__(self) -> str:
@@ -52,31 +52,31 @@ class Gpus:
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """What a pace is computed from."""
+    """Speeds from which a pace is computed."""
 
     operations: float
-    """Per second and GPU, as reached."""
+    """Operations per second and GPU, as reached."""
     near: float
     """GB per second between the GPUs of a node."""
     far: float
     """GB per second between nodes."""
     block: float
-    """Seconds that a block of a micro-batch takes beside its operations."""
+    """Overhead in seconds of a block of a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class TriedRecipe:
-    """A recipe, what it takes, and why it differs from the plainest."""
+    """A recipe, its memory, and its differences from the simplest recipe."""
 
     recipe: MemoryRecipe
     prediction: Prediction
     why: tuple[tuple[str, str], ...]
-    """Config keys as `key=value`, and the reason of each."""
+    """Config keys as `key=value`, each with its reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """What would make it fit."""
+    """A change that would make the training fit."""
 
     change: str
     peak: int
@@ -84,7 +84,7 @@ class Suggestion:
 
 
 def read_gpus(text: str) -> Gpus:
-    """`8x80`: GPUs and GB of one; `2x8x80`: nodes before. Raises `UsageError` for anything else."""
+    """Parses `8x80`: GPUs and GB of one; `2x8x80`: nodes before. Raises `UsageError` for anything else."""
     found = re.fullmatch(r"(?:(\d{1,4})x)?(\d{1,4})x(\d{1,4})", text, re.ASCII)
     numbers = [int(one or 1) for one in found.groups()] if found else []
     if not numbers or not all(numbers):
@@ -95,12 +95,12 @@ def read_gpus(text: str) -> Gpus:
 
 
 def choose(network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None) -> tuple[TriedRecipe, bool]:
-    """The first recipe that fits, and whether one does; else the one that comes nearest.
+    """Finds the first recipe that fits, and whether one does; else the one that comes nearest.
 
     Args:
         network: the sizes of the model, adapters included if the recipe has a rank.
-        gpus: what there is.
-        asked: what is trained; its ranks, tokens, targets and patches are filled in here.
+        gpus: the GPUs available.
+        asked: the requested training; its ranks, tokens, targets and patches are filled in here.
         cap: tokens of a micro-batch, if they are given.
     """
     nearest: TriedRecipe | None = None
@@ -117,7 +117,7 @@ def choose(network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = 
 def suggestions(
     network: Network, adapted: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None, rank: int = 16
 ) -> list[Suggestion]:
-    """What would make a training fit that does not.
+    """Lists changes with which a training that does not fit would fit.
 
     Args:
         network, gpus, asked, cap: as for `choose`.
@@ -134,7 +134,7 @@ def suggestions(
             break
     others: dict[str, tuple[Network, MemoryRecipe]] = {}
     if not asked.rank:
-        others[f"--lora: adapters of rank {rank} beside bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
+        others[f"--lora: adapters of rank {rank} on bf16 weights"] = (adapted, replace(asked, rank=rank, frozen=2))
         if not asked.freeze_vision:
             others["train.memory.freeze_vision=true"] = (network, replace(asked, freeze_vision=True, frozen=2))
     found += _fitting(others, gpus, cap)
@@ -142,7 +142,7 @@ def suggestions(
         one.change.startswith("--lora") for one in found
     ):  # else it rounds more
         four = replace(asked, rank=asked.rank or rank, frozen=2, four_bits=True)
-        change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters beside 4 bits"
+        change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters on 4-bit weights"
         found += _fitting({change: (adapted, four)}, gpus, cap)
     return found
 
@@ -150,7 +150,7 @@ def suggestions(
 def instead_of_offloading(
     network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None
 ) -> list[Suggestion]:
-    """Moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as for `choose`."""
+    """Suggests moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as `choose`."""
     for recipe, _ in _variants(network, gpus, replace(asked, moment=EIGHT_BIT), (cap,) if cap else CAPS):
         peak = predict(network, recipe).peak
         if not recipe.offload and peak <= gpus.room:
@@ -159,7 +159,7 @@ def instead_of_offloading(
 
 
 def _fitting(others: dict[str, tuple[Network, MemoryRecipe]], gpus: Gpus, cap: int | None) -> list[Suggestion]:
-    """Those of some changes with which a training fits."""
+    """Selects the changes with which a training fits."""
     tried = {change: choose(sizes, gpus, recipe, cap) for change, (sizes, recipe) in others.items()}
     return [Suggestion(change, one.prediction.peak) for change, (one, fits) in tried.items() if fits]
 
@@ -173,17 +173,18 @@ def pace(
     forwards: int,
     by: Speed,
 ) -> float:
-    """Tokens per second of all GPUs together.
+    """Predicts tokens per second of all GPUs together.
 
-    A forward pass is 2 operations per weight that a token meets, a backward pass 4 (Kaplan et al., arXiv 2001.08361),
-    2 beside adapters; activations computed twice are one more forward pass. Weights are gathered twice and gradients
-    shared out once meanwhile; the longer of the two counts.
+    A forward pass is 2 operations per weight that a token uses, a backward pass 4 (Kaplan et al., arXiv 2001.08361), 2
+    with adapters; activations computed twice are one more forward pass. Weights are gathered twice and gradients shared
+    out once meanwhile; the longer of the two counts.
 
     Args:
         language, vision: operations of a sample per token, of a screen per patch, in sixths.
-        network, gpus, recipe: what is trained, and where.
-        forwards: passes beside those of the gradient: one where the loss compares with the weights before.
-        by: what a GPU and its links do.
+        network, gpus, recipe: the training and its GPUs.
+        forwards: forward passes in addition to those of the gradient: one where the loss compares with the weights
+            before.
+        by: speeds of a GPU and its links.
     """
     samples = recipe.tokens / SAMPLE
     screens = recipe.patches / (SAMPLE / 2 * network.merge)
@@ -201,7 +202,7 @@ def pace(
 def _variants(
     network: Network, gpus: Gpus, asked: MemoryRecipe, caps: tuple[int, ...]
 ) -> Iterator[tuple[MemoryRecipe, dict[str, str]]]:
-    """Recipes from the fastest on, each with its keys and why; what is asked for stays in all of them."""
+    """Yields recipes from the fastest on, each with its keys and reasons; all keep the requested settings."""
 
     if gpus.nodes > 1 and asked.replicas == 1:
         rows = {f"train.replicas={gpus.nodes}": "each node holds the weights, so that none are gathered between nodes"}
@@ -216,7 +217,7 @@ def _variants(
     size = asked.logits_chunk or CHUNK
     chunk = {f"train.memory.logits_chunk={size}": "all at once did not fit; costs one more product with the head"}
     again = {"train.activation_checkpointing=true": "those of all blocks did not fit; costs one more forward pass"}
-    host = {"train.memory.offload=true": "weights, gradients and moments do not fit beside what a step needs"}
+    host = {"train.memory.offload=true": "weights, gradients and moments do not fit next to the buffers of a step"}
     yield at(caps[0]), {}
     yield at(caps[0], logits_chunk=size), chunk
     for cap in caps:

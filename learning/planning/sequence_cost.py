@@ -1,4 +1,4 @@
-"""What groups of ranks that share sequences cost, and the terms for them (FlexSP, arXiv 2412.01523, section 4).
+"""Cost model of groups of ranks that share sequences, and its terms (FlexSP, arXiv 2412.01523, section 4).
 
 Numbers in equations are the paper's. No torch here.
 """
@@ -16,7 +16,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ClusterCost:
-    """What a sequence costs on a group of a degree (eqs. 11 to 14); milliseconds, tokens, MiB."""
+    """Costs of a sequence on a group of a degree (eqs. 11 to 14); milliseconds, tokens, MiB."""
 
     quadratic: float
     """a1, ms per token^2."""
@@ -33,23 +33,23 @@ class ClusterCost:
     states: float
     """MiB of model states on every rank."""
     memory: float
-    """MiB a rank has."""
+    """MiB that a rank has."""
     degrees: tuple[int, ...]
-    """The legal degrees, powers of two: they must divide the model's heads."""
+    """Legal degrees, powers of two: they must divide the model's heads."""
 
     def milliseconds(self, lengths: npt.ArrayLike, degree: int) -> Floats:
-        """What each sequence adds to the time of a group of this degree."""
+        """Computes the milliseconds that each sequence adds to a group of this degree."""
         long = np.asarray(lengths, dtype=np.float64)
         moved = self.exchanged * long / degree * (2**20 / 1e6)
         speed = dict(self.bandwidth).get(degree)
         return (self.quadratic * long**2 + self.linear * long) / degree + (moved / speed if speed else 0.0)
 
     def capacity(self, degree: int) -> int:
-        """Tokens that fit on a group of this degree."""
+        """Computes the tokens that fit on a group of this degree."""
         return max(0, int((self.memory - self.states) / self.token * degree))
 
     def least_degree(self, length: int) -> int:
-        """The smallest legal degree that a sequence fits on; raises PlanError if there is none."""
+        """Finds the smallest legal degree that a sequence fits on; raises PlanError if there is none."""
         for degree in self.degrees:
             if length <= self.capacity(degree):
                 return degree
@@ -66,12 +66,12 @@ class Group:
 
     degree: int
     first: int
-    """Its first rank, a multiple of the degree."""
+    """First rank of the group, a multiple of the degree."""
     sequences: tuple[int, ...]
     """Indices into the batch."""
 
     def holds(self, rank: int) -> bool:
-        """Whether a rank is one of it."""
+        """Checks whether a rank is in the group."""
         return self.first <= rank < self.first + self.degree
 
 
@@ -81,12 +81,14 @@ class GroupedMicroBatch:
 
     groups: tuple[Group, ...]
     milliseconds: float
-    """Predicted time of the slowest."""
+    """Predicted time of the slowest group."""
 
 
 def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ...]:
-    """Powers of two up to `ranks` that divide the query heads, and divide the key heads or are a multiple of them:
-    Ulysses gives every rank whole heads, and keys of fewer heads than ranks go to several.
+    """Lists the powers of two up to `ranks` that divide the query heads and fit the key heads.
+
+    They divide the key heads or are a multiple of them: Ulysses gives every rank whole heads, and keys of fewer heads
+    than ranks go to several.
 
     Raises:
         PlanError: no ranks, or not a power of two of them.

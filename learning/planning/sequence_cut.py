@@ -1,4 +1,4 @@
-"""Where a batch that is sorted by length is cut into micro-batches: even tokens, and the shortest path over cuts."""
+"""Cuts a batch sorted by length into micro-batches: of even tokens, or by the shortest path over cuts."""
 
 import math
 from bisect import bisect_right
@@ -10,7 +10,7 @@ import numpy.typing as npt
 from learning.planning.sequence_cost import Floats, Ints
 
 Edges = list[int]
-"""Where a sorted batch is cut, its ends included."""
+"""Places where a sorted batch is cut, its ends included."""
 Arc = tuple[int, int]
 
 
@@ -22,7 +22,7 @@ def cut(lengths: npt.ArrayLike, number: int) -> list[Ints]:
 
 
 def even(rising: Ints, number: int) -> Edges:
-    """Where rising lengths are cut into at most `number` stretches whose largest token sum is least."""
+    """Cuts rising lengths into at most `number` stretches whose largest token sum is least."""
     sums = [0, *np.cumsum(rising).tolist()]
     longest, share = int(rising.max()), -(-sums[-1] // number)
     low, high = max(longest, share), longest + share

@@ -1,7 +1,7 @@
-"""Who goes where in one micro-batch whose groups are given: longest sequence first, then the ends of groups evened out.
+"""Fills the given groups of one micro-batch: longest sequence first, then evens out the ends of groups.
 
-A mixture says how many groups there are of each degree (`learning.planning.sequence_mix` looks for good ones). A group
-may stay empty: its ranks take part in the step's collectives with a token of padding. Deterministic; no torch here.
+A mixture is a number of groups of each degree (`learning.planning.sequence_mix` searches for good ones). A group may
+stay empty: its ranks take part in the step's collectives with a token of padding. Deterministic; no torch here.
 """
 
 import heapq
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints
 
 SWAPS = 200
-"""Moves and swaps at most that even out the ends of groups."""
+"""Maximum moves and swaps to even out the ends of groups."""
 
 Counts = tuple[int, ...]
 """A mixture: groups of each degree, in the order of the cluster's degrees."""
@@ -22,10 +22,10 @@ Counts = tuple[int, ...]
 
 @dataclass(slots=True)
 class PlanningBudget:
-    """What planning may still do; counted, not timed, so that all ranks plan alike."""
+    """Remaining work of planning; counted, not timed, so that all ranks plan alike."""
 
     left: float = math.inf
-    """In sequences placed."""
+    """Work in sequences placed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +43,10 @@ class Load:
     """`tokens` and `added` once more, as lists."""
     rows: list[list[float]]
     work: PlanningBudget
-    """One for all parts of a batch."""
+    """Budget shared by all parts of a batch."""
 
     def part(self, members: Ints | slice) -> "Load":
-        """Some of the sequences, longest first."""
+        """Selects some of the sequences, longest first."""
         tokens, added = self.tokens[members], self.added[members]
         sizes, rows = tokens.tolist(), added.tolist()
         return Load(tokens, added, self.room, self.degrees, self.fixed, sizes, rows, self.work)
@@ -54,17 +54,17 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Filled:
-    """A mixture and who goes where."""
+    """A mixture and the group of each sequence."""
 
     counts: Counts
     places: Ints
-    """The group of each sequence; groups are numbered from the largest degree down."""
+    """Group of each sequence; groups are numbered from the largest degree down."""
     milliseconds: float
-    """When the last group ends."""
+    """End of the last group."""
 
 
 def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -> tuple[Load, Ints]:
-    """The load of these lengths, and which of them each of its sequences is; planning it may do so much work."""
+    """Makes the load of these lengths, and the index of each of its sequences; planning it may use so much work."""
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-long, kind="stable")
     room = tuple(cost.capacity(degree) for degree in cost.degrees)
@@ -75,7 +75,7 @@ def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -
 
 
 def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
-    """Longest first, each sequence to the group where it ends first among those with room.
+    """Assigns sequences, longest first, each to the group that ends first among those with room.
 
     None if one finds no room, or none that lets it end below the limit.
     """
@@ -123,7 +123,7 @@ def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
 
 
 def evened(load: Load, found: Filled) -> Filled:
-    """The same mixture after sequences of the last group to end moved to others, or changed places with theirs.
+    """Improves a filled mixture: moves or swaps sequences of the last group to end with those of others.
 
     A move is a swap with a sequence of no tokens, which every group has one of. Each makes the later of both groups'
     ends earlier.
@@ -161,7 +161,7 @@ def evened(load: Load, found: Filled) -> Filled:
 
 
 def micro_batch(found: Filled, load: Load, order: Ints) -> GroupedMicroBatch:
-    """The groups on consecutive ranks, largest first so that each starts at a multiple of its degree."""
+    """Places the groups on consecutive ranks, largest first so that each starts at a multiple of its degree."""
     by_place = np.argsort(found.places, kind="stable")
     kinds = kinds_of(found.counts)
     edges = np.searchsorted(found.places[by_place], np.arange(len(kinds) + 1))
@@ -175,5 +175,5 @@ def micro_batch(found: Filled, load: Load, order: Ints) -> GroupedMicroBatch:
 
 
 def kinds_of(counts: Counts) -> list[int]:
-    """The degree's index of every group, largest first."""
+    """Lists the degree's index of every group, largest first."""
     return [kind for kind in reversed(range(len(counts))) for _ in range(counts[kind])]

@@ -1,4 +1,4 @@
-"""The paper's integer programme for sequence plans, on HiGHS: the specification that the default planner is held to.
+"""The paper's integer programme for sequence plans, on HiGHS: the reference for the default planner.
 
 FlexSP, arXiv 2412.01523, eqs. 15 to 22. No torch here.
 """
@@ -15,16 +15,16 @@ from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedM
 
 @dataclass(frozen=True, slots=True)
 class MilpSolution:
-    """What the programme found within its time."""
+    """Best solution of the programme within its time limit."""
 
     batch: GroupedMicroBatch | None
-    """None if it found nothing."""
+    """Solution; None if it found none."""
     proven: bool
-    """Whether nothing better than the gap asked for exists; if not, the time was up."""
+    """Whether nothing better than the gap asked for exists; if False, the time was up."""
 
 
 def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
-    """Upper bounds of at most `number` buckets that round lengths up by the fewest tokens in all (eqs. 15 and 16).
+    """Computes bounds of at most `number` buckets that round lengths up by the fewest tokens (eqs. 15 and 16).
 
     Returns:
         The bounds, rising, and the bucket of every length.
@@ -58,7 +58,7 @@ def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
 def mixed_integer(
     lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, number: int = 16, seconds: float = 5.0, gap: float = 0.0
 ) -> MilpSolution:
-    """The paper's integer programme over buckets (eqs. 17 to 22) on HiGHS.
+    """Solves the paper's integer programme over buckets (eqs. 17 to 22) on HiGHS.
 
     Variables: whether group p is used, how many sequences of bucket q it takes, and the makespan. Groups of a degree
     are alike, so a later one is used only after an earlier one.
@@ -93,7 +93,7 @@ def mixed_integer(
 def _constraints(
     upper: Ints, held: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
 ) -> tuple[Floats, Floats, Floats]:
-    """Eqs. 18 to 22: coefficients (rows, variables), and the least and the most of each row.
+    """Builds eqs. 18 to 22: coefficients (rows, variables), and the least and the most of each row.
 
     Args:
         upper, held: (q,) the length of each bucket, and how many sequences it has.
@@ -125,7 +125,7 @@ def _constraints(
 def _read(
     solution: Floats, long: Ints, bucket: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
 ) -> GroupedMicroBatch:
-    """The groups of a solution, largest first so that each starts at a multiple of its degree; its true time."""
+    """Builds the groups of a solution, largest first so that each starts at a multiple of its degree; its true time."""
     kinds = int(bucket.max()) + 1
     waiting = [list(np.flatnonzero(bucket == kind)) for kind in range(kinds)]
     taken: list[tuple[int, tuple[int, ...]]] = []

@@ -1,4 +1,4 @@
-"""How many groups of each degree one micro-batch gets: the mixture that ends first, looked for among far too many.
+"""Searches for the mixture, the number of groups of each degree, that ends first in one micro-batch.
 
 There are 27,338 mixtures of 128 ranks and 3 * 10^8 of 1,024, so they are not listed. From those of one degree on, the
 likeliest are changed, some groups of a degree into groups of another, again and again; how long a mixture takes is
@@ -17,7 +17,7 @@ from learning.planning.sequence_cost import ClusterCost, Floats, GroupedMicroBat
 from learning.planning.sequence_fill import Counts, Filled, Load, evened, fill, load_of, micro_batch
 
 FILLS = 128
-"""Mixtures that are filled for one micro-batch, beside those of one degree."""
+"""Mixtures that are filled for one micro-batch, in addition to those of one degree."""
 HALVINGS = 6
 """Steps of the bisection for a mixture's likely time."""
 BEAM = 4
@@ -25,16 +25,16 @@ BEAM = 4
 ROUNDS = 24
 """Rounds at most."""
 LATER = 1.5
-"""Mixtures are passed over whose likely time is above the quickest found by more than this factor."""
+"""Mixtures are skipped whose likely time is above the quickest found by more than this factor."""
 
 
 def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = FILLS) -> GroupedMicroBatch | None:
-    """The quickest mixture found for these sequences; None if none of those filled can take them.
+    """Finds the quickest mixture for these sequences; None if none of those filled can take them.
 
     Args:
         lengths: tokens of the micro-batch's sequences, at least one.
         ranks, cost: the cluster.
-        fills: mixtures that are filled, beside those of one degree.
+        fills: mixtures that are filled, in addition to those of one degree.
     """
     load, order = load_of(lengths, cost)
     found = quickest(load, ranks, fills, far=len(load.degrees))
@@ -44,7 +44,7 @@ def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = 
 def homogeneous(
     lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, degree: int | None = None
 ) -> GroupedMicroBatch | None:
-    """Groups of one degree, the given one or the best; None if the sequences fit on none."""
+    """Fills groups of one degree, the given one or the best; None if the sequences fit on none."""
     load, order = load_of(lengths, cost)
     found = None
     for _, counts in _same_degree(load, ranks):
@@ -54,7 +54,7 @@ def homogeneous(
 
 
 def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, far: int = 1) -> Filled | None:
-    """The best of the mixtures of one degree and of the likeliest others, or the one found if none is quicker.
+    """Finds the best mixture of one degree or of the likeliest others; returns the one found before if none is better.
 
     Args:
         load: the sequences.
@@ -75,7 +75,7 @@ def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, fa
 
 
 def refined(load: Load, found: Filled, fills: int) -> Filled:
-    """The mixture changed as long as that makes it quicker; so many changes are filled at most."""
+    """Changes the mixture as long as that makes it quicker; fills at most so many changes."""
     tried = {found.counts}
     while fills > 0 and load.work.left > 0:
         near = [one for one in _changed(found.counts, load.degrees, len(load.degrees)) if one not in tried][:fills]
@@ -92,12 +92,12 @@ def refined(load: Load, found: Filled, fills: int) -> Filled:
 
 
 def _better(load: Load, counts: Counts, found: Filled | None) -> Filled | None:
-    """The mixture filled, or what was found before if that is not slower."""
+    """Fills the mixture; returns the one found before if that is not slower."""
     return fill(load, counts, math.inf if found is None else found.milliseconds) or found
 
 
 def _same_degree(load: Load, ranks: int) -> list[tuple[float, Counts]]:
-    """The mixtures of one degree that may hold the sequences, each with a lower bound of its time, rising.
+    """Lists the mixtures of one degree that may hold the sequences, by a rising lower bound of their time.
 
     No group ends before its longest sequence alone would, and an even share is the least there is to do.
     """
@@ -113,7 +113,7 @@ def _only(kind: int, ranks: int, degrees: Sequence[int]) -> Counts:
 
 
 def _likely(load: Load, ranks: int, limit: float, most: int, far: int) -> list[Counts]:
-    """Mixtures found by splitting and merging, the likeliest first."""
+    """Finds mixtures by splitting and merging, the likeliest first."""
     pour = _Pour(load, ranks, limit)
     spans: dict[Counts, float] = {}
     fresh = [_only(kind, ranks, load.degrees) for kind in range(len(load.degrees))]
@@ -131,7 +131,7 @@ def _likely(load: Load, ranks: int, limit: float, most: int, far: int) -> list[C
 
 
 def _changed(counts: Counts, degrees: tuple[int, ...], far: int) -> Iterator[Counts]:
-    """Mixtures that turn 1, 2, 4, ... groups of a degree into groups of another, at most so many degrees away."""
+    """Yields mixtures with 1, 2, 4, ... groups of a degree changed to another, at most `far` degrees away."""
     for source, had in enumerate(counts):
         for target in range(max(0, source - far), min(len(counts), source + far + 1)):
             used = max(1, degrees[target] // degrees[source])
@@ -144,9 +144,10 @@ def _changed(counts: Counts, degrees: tuple[int, ...], far: int) -> Iterator[Cou
 
 
 class _Pour:
-    """About how long mixtures take: sequences poured like water, longest first, into the largest groups first.
+    """Estimates the time of mixtures: sequences poured like water, longest first, into the largest groups first.
 
-    Neither a lower nor an upper bound of what filling gives, but quick: many mixtures at once, by bisection.
+    The estimate is neither a lower nor an upper bound of the filled time, but quick: many mixtures at once, by
+    bisection.
     """
 
     def __init__(self, load: Load, ranks: int, limit: float) -> None:
@@ -160,7 +161,7 @@ class _Pour:
         self._limit = LATER * (limit - load.fixed)
 
     def spans(self, mixtures: Sequence[Counts]) -> list[float]:
-        """Milliseconds of each; infinite where the sequences do not fit below the limit."""
+        """Estimates milliseconds of each; infinite where the sequences do not fit below the limit."""
         counts = np.array(mixtures)
         alone = np.where(counts > 0, self._load.added[0], np.inf).min(axis=1)
         low = np.maximum(self._shared, alone)
@@ -175,7 +176,7 @@ class _Pour:
         return np.where(fits, self._load.fixed + high, np.inf).tolist()
 
     def _poured_by(self, time: Floats, counts: Ints) -> npt.NDArray[np.bool_]:
-        """Whether all sequences are in by these times; (mixtures,)."""
+        """Checks whether all sequences are in by these times; (mixtures,)."""
         place = np.zeros(len(counts), dtype=np.int64)
         for kind in reversed(range(counts.shape[1])):
             poured = self._poured[kind]

@@ -1,11 +1,11 @@
 """Micro-batches that take long and short sequences together: best-fit decreasing, as in FlexSP's release.
 
-Cuts of the sorted batch never let a short sequence use the memory that long ones leave, which costs micro-batches where
-sequences are large beside a group: of lengths 6, 6, 4, 4 in groups of 10 tokens cuts make three, packing makes two. A
-sequence opens a group of the least degree that holds it, at least of a floor; with a floor that holds the longest all
-groups have one degree. Groups of like time then share a micro-batch (first-fit decreasing height over the ranks). Few
-sequences are sometimes quicker by first fit, which leaves other rooms. And where groups are not full, it is quicker to
-spread the sequences evenly over as many groups as that takes (longest processing time first).
+Cuts of the sorted batch never let a short sequence use the memory that long ones leave, which costs micro-batches if
+sequences are large compared with a group: of lengths 6, 6, 4, 4 in groups of 10 tokens cuts make three, packing makes
+two. A sequence opens a group of the least degree that holds it, at least of a floor; with a floor that holds the
+longest all groups have one degree. Groups of like time then share a micro-batch (first-fit decreasing height over the
+ranks). Few sequences are sometimes quicker by first fit, which leaves other rooms. And where groups are not full, it is
+quicker to spread the sequences evenly over as many groups as that takes (longest processing time first).
 """
 
 import heapq
@@ -27,14 +27,14 @@ class Bin:
     """A group as it is packed."""
 
     kind: int
-    """Of its degree."""
+    """Index of its degree."""
     members: list[int]
     work: float
     """Milliseconds of its sequences."""
 
 
 def packed(load: Load, ranks: int, floor: int, share: float) -> list[list[Bin]]:
-    """The groups of every micro-batch, the slowest first; each sequence fits on a group.
+    """Packs the groups of every micro-batch, the slowest first; each sequence fits on a group.
 
     Args:
         load: the sequences.
@@ -45,7 +45,7 @@ def packed(load: Load, ranks: int, floor: int, share: float) -> list[list[Bin]]:
     bins = sorted(_bins(load, floor, share), key=lambda one: -one.work)
     made: list[list[Bin]] = []
     left: list[int] = []
-    first = [0] * len(load.degrees)  # the first micro-batch with room for a group; what is left of one never grows
+    first = [0] * len(load.degrees)  # the first micro-batch with room for a group; the room left in one never grows
     for one in bins:
         width, at = load.degrees[one.kind], first[one.kind]
         while at < len(left) and left[at] < width:
@@ -60,8 +60,10 @@ def packed(load: Load, ranks: int, floor: int, share: float) -> list[list[Bin]]:
 
 
 def first_fit(load: Load, ranks: int, kind: int) -> list[list[Bin]]:
-    """As `packed`, with groups of one degree that holds each sequence: the longest first, into the first micro-batch
-    with room, there to the group with the fewest tokens."""
+    """Packs groups of one degree that holds each sequence, by first fit.
+
+    The longest goes first, into the first micro-batch with room, there to the group with the fewest tokens.
+    """
     made: list[list[tuple[int, int, Bin]]] = []
     groups, room = ranks // load.degrees[kind], load.room[kind]
     for index, (tokens, row) in enumerate(zip(load.sizes, load.rows, strict=True)):
@@ -102,12 +104,12 @@ def spread(load: Load, ranks: int, kind: int, number: int) -> list[list[Bin]] | 
 
 
 def packed_ms(load: Load, made: list[list[Bin]]) -> float:
-    """Milliseconds of packed micro-batches."""
+    """Sums the milliseconds of packed micro-batches."""
     return sum(load.fixed + groups[0].work for groups in made)
 
 
 def least(load: Load, ranks: int, floor: int, share: float) -> float:
-    """A lower bound of what such a packing takes: every rank as busy as any other, or the longest alone."""
+    """Computes a lower bound of such a packing's time: every rank as busy as any other, or the longest alone."""
     work = load.added[:, floor:] * np.array(load.degrees[floor:])
     rooms = np.array(_rooms(load, _kinds(load, floor), share)) / np.array(load.degrees)
     number = max(1, math.ceil(int(load.tokens.sum()) / (ranks * float(rooms[floor:].max())) - 1e-9))
@@ -116,7 +118,7 @@ def least(load: Load, ranks: int, floor: int, share: float) -> float:
 
 
 def filled(load: Load, ranks: int, groups: list[Bin]) -> tuple[Ints, Filled]:
-    """A packed micro-batch: its sequences, longest first, and which group each is in; ranks that are left idle."""
+    """Fills a packed micro-batch: its sequences, longest first, the group of each, and idle ranks."""
     groups = sorted(groups, key=lambda one: -one.kind)
     counts = [0] * len(load.degrees)
     for one in groups:
@@ -153,11 +155,11 @@ def _bins(load: Load, floor: int, share: float) -> list[Bin]:
 
 
 def _kinds(load: Load, floor: int) -> Ints:
-    """The kind of the group that each sequence opens."""
+    """Computes the kind of the group that each sequence opens."""
     return np.maximum(np.isfinite(load.added).argmax(axis=1), floor)
 
 
 def _rooms(load: Load, kinds: Ints, share: float) -> list[int]:
-    """Tokens that groups of each degree are filled with: the share, or the longest sequence that opens one."""
+    """Computes the tokens that groups of each degree are filled with: the share, or the longest that opens one."""
     longest = [int(load.tokens[kinds == kind].max(initial=0)) for kind in range(len(load.degrees))]
     return [max(int(share * room), most) for room, most in zip(load.room, longest, strict=True)]

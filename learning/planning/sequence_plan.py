@@ -1,4 +1,4 @@
-"""Which ranks share which sequences: groups of different sequence-parallel degree in a step (FlexSP, arXiv 2412.01523).
+"""Plans the ranks of sequences: groups of different sequence-parallel degree in a step (FlexSP, arXiv 2412.01523).
 
 A long sequence needs many ranks to fit; a short one is quickest on few, where the all-to-all stays inside a node. So a
 global batch is sorted by length and cut into micro-batches (takeaway of the paper's section 5: little variance inside
@@ -10,7 +10,7 @@ the shortest are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016),
 The paper cuts into even tokens instead (eqs. 23 and 24); the best of those cuts with one degree in each micro-batch is
 the path that the search begins with. It ends by a count of its work, not by a clock, so all ranks plan alike.
 
-Cuts leave the memory beside long sequences empty. So whole batches are packed too, long and short sequences together
+Cuts leave memory unused in groups of long sequences. So whole batches are packed too, long and short sequences together
 (`learning.planning.sequence_pack`), and the quicker of path and packing is the plan.
 
 `learning.planning.sequence_milp` holds the paper's integer programme. No torch here.
@@ -36,17 +36,17 @@ STAGES = (40, 80, 160, 320)
 SINGLES = 8
 """The longest sequences, each of which may be the end of a micro-batch."""
 EVEN, LONGER = 24, 96
-"""How many numbers of micro-batches of even tokens are tried with one degree in each, and where none of them fits."""
+"""Numbers of micro-batches of even tokens to try with one degree in each; and how many where none of them fits."""
 WORK, RANKS, MOST = 700_000, 1_024, 4
-"""What the search for 1,024 ranks may do, in sequences placed; fewer ranks get more, up to four times as much."""
+"""Work of the search for 1,024 ranks, in sequences placed; fewer ranks get more, up to four times as much."""
 LAST = 8
-"""The end of the search may do one part in so many more."""
+"""Divisor of the work for the additional share of the end of the search."""
 PACKED = 4
-"""About one part in so many goes into packings, beside those that fill groups whole, which are always made."""
+"""Divisor of the work for packings, not counting those that fill groups whole, which are always made."""
 EFFORT = 16
-"""How often, roughly, a sequence is planned in another micro-batch."""
+"""Approximate number of micro-batches in which a sequence is planned."""
 ABORTED = 4
-"""Of so many fillings about one is not cut short."""
+"""Number of fillings of which about one is not cut short."""
 MORE = 2
 """How many micro-batches more than packing takes are tried to spread the sequences of one degree over."""
 FAR = 16
@@ -58,7 +58,7 @@ SLACK = 0.001
 
 
 def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[GroupedMicroBatch]:
-    """The quickest plan found for one global batch.
+    """Finds the quickest plan for one global batch.
 
     Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, than
     groups of any one degree that are evened out, nor, of few sequences, than first fit at one. Every batch whose
@@ -68,7 +68,7 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
         lengths: tokens of the sequences.
         ranks: a power of two.
         cost: the cluster.
-        work: what the search may do, in sequences placed; by the ranks if None.
+        work: the budget of the search, in sequences placed; by the ranks if None.
 
     Raises:
         PlanError: a sequence that fits on no group, or of less than no tokens.
@@ -85,21 +85,21 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
 
 
 def total(micro_batches: Sequence[GroupedMicroBatch]) -> float:
-    """Predicted milliseconds of micro-batches that follow one another."""
+    """Sums predicted milliseconds of micro-batches that follow one another."""
     return sum(batch.milliseconds for batch in micro_batches)
 
 
 Planned = tuple[Ints, Filled]
-"""A micro-batch: its sequences, by their numbers in the load, and who goes where."""
+"""A micro-batch: its sequences, by their numbers in the load, and the group of each."""
 
 
 def _spent(made: list[Planned]) -> float:
-    """Milliseconds of micro-batches; infinite if there are none."""
+    """Sums milliseconds of micro-batches; infinite if there are none."""
     return sum(found.milliseconds for _, found in made) if made else math.inf
 
 
 class _Search:
-    """The shortest path over cuts of one batch, its sequences longest first."""
+    """Search for the shortest path over cuts of one batch, its sequences longest first."""
 
     def __init__(self, load: Load, ranks: int, work: int) -> None:
         self._load, self._ranks = load, ranks
@@ -109,16 +109,16 @@ class _Search:
         self._last, self._packings = work // LAST, work // (PACKED * self._size)
         self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
         self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
-        """What looking for mixtures of one micro-batch costs, in sequences placed; measured."""
+        """Cost of a search for mixtures of one micro-batch, in sequences placed; measured."""
         self._planned: dict[Arc, Filled | None] = {}
 
     @property
     def _left(self) -> float:
-        """Work left, but what the end needs."""
+        """Computes the work left, without the share of the end."""
         return self._load.work.left - self._last
 
     def run(self) -> list[Planned]:
-        """The micro-batches of the shortest path found, or of a packing if that is quicker."""
+        """Finds the micro-batches of the shortest path, or of a packing if that is quicker."""
         edges, near = self._of_one_degree()
         if self._left > 0:
             edges = self._shorter(edges, self._places(edges, near, STAGES[0]))
@@ -132,25 +132,27 @@ class _Search:
         return [(members, self._finished(members, found, fills, far)) for members, found in best]
 
     def _finished(self, members: Ints, found: Filled, fills: int, far: int) -> Filled:
-        """A micro-batch of the plan, planned with what is left to do."""
+        """Plans a micro-batch of the final plan with the remaining work."""
         part = self._load.part(members)
         better = quickest(part, self._ranks, fills, found, far)
         assert better is not None
         return evened(part, refined(part, better, fills))
 
     def _path(self, edges: Edges) -> list[Planned]:
-        """The micro-batches of a path."""
+        """Lists the micro-batches of a path."""
         made = [(np.arange(start, end), self._plan(start, end)) for start, end in pairwise(edges)]
         return [(members, found) for members, found in made if found is not None]
 
     def _packing(self, limit: float) -> list[Planned]:
-        """The quickest packing, its micro-batches with other mixtures where those are quicker; none that is sure to
-        take longer than the limit."""
+        """Finds the quickest packing, with other mixtures in micro-batches where those are quicker.
+
+        None that is sure to take longer than the limit.
+        """
         load, ranks = self._load, self._ranks
         best, found, left = math.inf, list[list[Bin]](), self._packings
 
         def tried(bound: float, make: Callable[[], list[list[Bin]] | None], always: bool = False) -> int:
-            """How many micro-batches it makes; 0 if none, or if it is sure to take too long."""
+            """Counts the micro-batches that it makes; 0 if none, or if it is sure to take too long."""
             nonlocal best, found, left
             if bound >= min(best, limit) or not (always or left > 0):
                 return 0
@@ -177,13 +179,13 @@ class _Search:
         return [(members, self._mixed(members, one) or one) for members, one in made]
 
     def _mixed(self, members: Ints | slice, found: Filled | None = None) -> Filled | None:
-        """A mixture for these sequences that little work finds, or the one known before if that is not slower."""
+        """Finds a mixture for these sequences with little work; returns the one known before if that is not slower."""
         fills = self._fills if self._left > 0 else 0
         self._load.work.left -= self._look
         return quickest(self._load.part(members), self._ranks, fills, found)
 
     def _shorter(self, edges: Edges, nodes: Ints) -> Edges:
-        """The shortest path found over these nodes, which hold the cut given; it is not longer than that."""
+        """Finds the shortest path over these nodes, which hold the cut given; it is not longer than that."""
         known = np.full((len(nodes), len(nodes)), math.inf)
         bounds = self._bounds(nodes)
         at = {int(node): index for index, node in enumerate(nodes)}
@@ -204,13 +206,13 @@ class _Search:
             del waiting[-(-len(waiting) // 2) :]
 
     def _plan(self, start: int, end: int) -> Filled | None:
-        """The micro-batch between two places; None if no mixture that was filled holds it."""
+        """Plans the micro-batch between two places; None if no mixture that was filled holds it."""
         if (start, end) not in self._planned:
             self._planned[start, end] = self._mixed(slice(start, end))
         return self._planned[start, end]
 
     def _places(self, edges: Edges, near: list[Edges], number: int) -> Ints:
-        """Places to cut at: so many evenly over the tokens, about as many of cuts that were near, and these."""
+        """Lists places to cut at: so many evenly over the tokens, about as many of cuts that were near, and these."""
         places = self._sums.searchsorted(np.linspace(0, int(self._sums[-1]), 1 + number)).tolist()
         found = {*places, *range(min(SINGLES, self._size) + 1), *edges}
         for others in near:
@@ -219,7 +221,7 @@ class _Search:
         return np.array(sorted(found))
 
     def _bounds(self, nodes: Ints) -> Floats:
-        """A lower bound of every arc's time; infinite where there is none. (nodes, nodes)."""
+        """Computes a lower bound of every arc's time, (nodes, nodes); infinite where there is none."""
         load = self._load
         work = np.concatenate([[0.0], np.cumsum((load.added * self._degrees).min(axis=1))]) / self._ranks
         alone = np.append(load.added.min(axis=1), 0.0)
@@ -229,7 +231,7 @@ class _Search:
         return np.where(impossible, math.inf, bounds)
 
     def _of_one_degree(self) -> tuple[Edges, list[Edges]]:
-        """The even cut that is quickest with one degree in each micro-batch, and all that were looked at."""
+        """Finds the quickest even cut with one degree per micro-batch, and all cuts that were tried."""
         rising = self._load.tokens[::-1]
         least = min(self._size, max(1, -(-int(self._sums[-1]) // max(1, int(self._room.max())))))
         for first in range(least, min(least + LONGER, self._size + 1), EVEN):
@@ -247,7 +249,7 @@ class _Search:
         return self._halved(0, self._size), []
 
     def _least_of_one_degree(self, edges: Edges) -> float:
-        """A lower bound of what the next method gives."""
+        """Computes a lower bound of the result of `_spent_of_one_degree`."""
         starts, ends = edges[:-1], edges[1:]
         added = np.where(np.isfinite(self._load.added), self._load.added, 0.0)
         shared = np.add.reduceat(added, starts) * self._degrees / self._ranks
@@ -256,7 +258,7 @@ class _Search:
         return float((self._load.fixed + spans.min(axis=1)).sum())
 
     def _spent_of_one_degree(self, edges: Edges, limit: float) -> float:
-        """Milliseconds of a cut with the best single degree in each micro-batch; infinite if not below the limit."""
+        """Computes milliseconds of a cut with the best single degree in each; infinite if not below the limit."""
         spent = 0.0
         for start, end in pairwise(edges):
             made = quickest(self._load.part(slice(start, end)), self._ranks, 0)
@@ -266,7 +268,7 @@ class _Search:
         return spent
 
     def _halved(self, start: int, end: int) -> Edges:
-        """A cut that fits for certain: halves of halves until one degree holds each; a sequence alone always fits."""
+        """Makes a cut that fits for certain: halves of halves until one degree holds each; one sequence always fits."""
         if quickest(self._load.part(slice(start, end)), self._ranks, 0) is not None:
             return [start, end]
         middle = (start + end) // 2

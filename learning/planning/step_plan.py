@@ -1,8 +1,8 @@
-"""Who does what in one optimiser step: micro-batches, the ranks that share their samples, who encodes which screen.
+"""Plans one optimiser step: micro-batches, the ranks that share their samples, the encoding rank of each screen.
 
-Every rank makes the same plan from lengths alone, so each can fetch and decode only what it will process. The vision
-tower and the language model are levelled each for itself (`learning.planning.balance`); a sample too long for one rank
-is shared by a sequence-parallel group (`learning.planning.sequence_plan`). What the tower makes of a screen goes
+Every rank makes the same plan from lengths alone, so each can fetch and decode only its own part. The work of the
+vision tower and of the language model is levelled separately (`learning.planning.balance`); a sequence-parallel group
+shares a sample that is too long for one rank (`learning.planning.sequence_plan`). The tower's outputs for a screen go
 straight to the ranks that hold the screen's tokens. No torch here.
 """
 
@@ -37,28 +37,28 @@ class SampleLengths:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a plan may do, the same on every rank."""
+    """Rules of plans, the same on every rank."""
 
     ranks: int
     vision: BalanceCost
-    """Of a screen, by its patches."""
+    """Cost of a screen, by its patches."""
     language: BalanceCost
-    """Of a sample, by its tokens."""
+    """Cost of a sample, by its tokens."""
     level: bool = True
     """Whether work is levelled; else samples and screens go to the ranks in turn."""
     cap: int | None = None
-    """The most tokens a rank holds in a micro-batch."""
+    """Maximum tokens of a rank in a micro-batch."""
     cluster: ClusterCost | None = None
-    """What sequence plans cost; None for no sequence plans."""
+    """Costs of sequence plans; None for no sequence plans."""
     per_node: int | None = None
-    """Ranks of a node, if there are several nodes."""
+    """Number of ranks of a node, if there are several nodes."""
 
     def without_sequence_plans(self) -> "Rules":
-        """The same, every sample on one rank and no cap."""
+        """Returns the same rules with every sample on one rank and no cap."""
         return replace(self, cluster=None, cap=None)
 
     def on_nodes(self, per_node: int) -> "Rules":
-        """The same on nodes of so many ranks."""
+        """Returns the same rules for nodes of so many ranks."""
         return replace(self, per_node=per_node)
 
 
@@ -67,13 +67,13 @@ class MicroBatch:
     """Samples whose gradient is taken together, over all ranks."""
 
     groups: tuple[Group, ...]
-    """Together they hold every rank once; one without samples still takes part in the collectives."""
+    """Groups that together hold every rank once; one without samples still takes part in the collectives."""
     encoders: tuple[int, ...]
-    """The rank that encodes each screen, screens in the order of their samples."""
+    """Rank that encodes each screen, screens in the order of their samples."""
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """The samples of all groups, in order."""
+        """Lists the samples of all groups, in order."""
         return tuple(sorted(sample for group in self.groups for sample in group.sequences))
 
 
@@ -82,15 +82,15 @@ class Fragments:
     """Screens of a micro-batch, cut where the ranks' stretches of tokens are cut; each as (n,)."""
 
     before: Ints
-    """The rank that encodes it."""
+    """Rank that encodes it."""
     after: Ints
-    """The rank that holds its tokens."""
+    """Rank that holds its tokens."""
     sizes: Ints
-    """Tokens."""
+    """Number of tokens."""
 
 
 def plan_step(items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
-    """The micro-batches of one step.
+    """Plans the micro-batches of one step.
 
     Raises:
         PlanError: a sample that does not fit, on one rank or on any group of ranks; names it.
@@ -100,7 +100,7 @@ def plan_step(items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
 
 
 def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
-    """The plan with these groups in each micro-batch: their screens are shared out over all ranks."""
+    """Makes the plan with these groups in each micro-batch: their screens are shared out over all ranks."""
     made: list[MicroBatch] = []
     for groups in grouped:
         members = sorted(sample for group in groups for sample in group.sequences)
@@ -130,7 +130,7 @@ def check_plan(
 
 
 def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
-    """How the outputs of the vision tower are cut, in the order of samples, screens and tokens."""
+    """Computes how the outputs of the vision tower are cut, in the order of samples, screens and tokens."""
     place: dict[int, tuple[Group, int]] = {}
     for group in batch.groups:
         for sample, start in zip(sorted(group.sequences), edges_of(group, items), strict=False):
@@ -149,7 +149,7 @@ def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
 
 
 def edges_of(group: Group, items: Sequence[SampleLengths]) -> tuple[int, ...]:
-    """Where each of a group's samples starts, in order, and where the last ends; then the padding's end, if any.
+    """Lists the starts of a group's samples, in order, the last one's end, and the padding's end, if any.
 
     A group without samples holds one token of padding per rank.
     """
@@ -161,12 +161,12 @@ def edges_of(group: Group, items: Sequence[SampleLengths]) -> tuple[int, ...]:
 
 
 def stretch_of(group: Group, items: Sequence[SampleLengths]) -> int:
-    """Tokens that every rank of a group holds."""
+    """Counts the tokens that every rank of a group holds."""
     return edges_of(group, items)[-1] // group.degree
 
 
 def predicted(batches: Sequence[MicroBatch], items: Sequence[SampleLengths], rules: Rules) -> float:
-    """What a step costs by the rules' operations: in each micro-batch the slowest rank of each phase, in turn."""
+    """Sums a step's cost in operations: in each micro-batch the slowest rank of each phase, in turn."""
     total = 0.0
     for batch in batches:
         vision, language = np.zeros(rules.ranks), np.zeros(rules.ranks)
@@ -180,18 +180,18 @@ def predicted(batches: Sequence[MicroBatch], items: Sequence[SampleLengths], rul
 
 
 def digest(batches: Sequence[MicroBatch]) -> int:
-    """A number below 2^62 that is equal on two ranks if their plans are."""
+    """Computes a number below 2^62 that is equal on two ranks if their plans are."""
     return int.from_bytes(hashlib.sha256(repr(batches).encode()).digest()[:8], "big") >> 2
 
 
 def _shared(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
-    """Groups of mixed degree."""
+    """Makes groups of mixed degree."""
     assert rules.cluster is not None
     return [batch.groups for batch in plan([item.tokens for item in items], rules.ranks, rules.cluster)]
 
 
 def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
-    """Every sample on one rank: as few micro-batches as the cap allows, alike ones side by side."""
+    """Puts every sample on one rank: as few micro-batches as the cap allows, alike ones in the same."""
     lengths = np.array([item.tokens for item in items], dtype=np.int64)
     costs = rules.language.of(lengths)
     if not rules.level:
@@ -214,7 +214,7 @@ def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ..
 
 
 def _in_turn(lengths: Ints, rules: Rules) -> list[tuple[Group, ...]]:
-    """Sample i on rank i modulo the ranks; a new micro-batch where a rank is full."""
+    """Puts sample i on rank i modulo the ranks; a new micro-batch where a rank is full."""
     bins = np.empty(len(lengths), dtype=np.int64)
     filled = [(0, 0)] * rules.ranks
     for sample, length in enumerate(lengths.tolist()):
@@ -233,7 +233,7 @@ def _singles(bins: Ints, chosen: Ints) -> tuple[Group, ...]:
 
 
 def _encoders(patches: list[int], rules: Rules) -> Ints:
-    """The rank of every screen."""
+    """Chooses the rank of every screen."""
     sizes = np.array(patches, dtype=np.int64)
     if not rules.level:
         return np.arange(len(sizes)) % rules.ranks
@@ -243,7 +243,7 @@ def _encoders(patches: list[int], rules: Rules) -> Ints:
 def _renamed(
     groups: tuple[Group, ...], screens: list[tuple[int, ScreenSpan]], encoders: Ints, rules: Rules
 ) -> tuple[Group, ...]:
-    """With several nodes, the same groups on the ranks whose node encodes most of their screens."""
+    """Renames the ranks of groups, with several nodes, to the node that encodes most of their screens."""
     if rules.per_node is None or rules.per_node >= rules.ranks or any(group.degree > 1 for group in groups):
         return groups
     rank = {sample: group.first for group in groups for sample in group.sequences}

@@ -1,4 +1,4 @@
-"""Tells a tracker from a thread of its own: the training never waits for it, and never ends because of it."""
+"""Feeds a tracker from a thread of its own: the training never waits for it, and never ends because of it."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from learning.tracking.tracker import Point, Tracker
 
 PATIENCE_S = 60.0
-"""How long the end of a training waits for a tracker that still has something to send."""
+"""Maximum seconds that the end of a training waits for a tracker's remaining points."""
 
 
 class Feed:
@@ -17,7 +17,7 @@ class Feed:
         name: the tracker's, for messages.
         make: makes it.
         resumed: steps that are kept of earlier starts.
-        warn: is called once with what is wrong with it, and nothing more is sent then.
+        warn: called once with the tracker's error; nothing more is sent then.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], resumed: int, warn: Callable[[str], None]) -> None:
@@ -27,11 +27,11 @@ class Feed:
         self._thread.start()
 
     def log(self, points: Sequence[Point]) -> None:
-        """Points to be sent; returns at once."""
+        """Queues points; returns at once."""
         self._waiting.put(points)
 
     def finish(self, whole: bool, patience_s: float = PATIENCE_S) -> None:
-        """Ends the run once everything is sent; gives one up that takes longer than `patience_s`."""
+        """Ends the run once everything is sent; abandons one that takes longer than `patience_s`."""
         self._waiting.put(whole)
         self._thread.join(patience_s)
         if self._thread.is_alive():
@@ -46,6 +46,6 @@ class Feed:
             while not isinstance(given := self._waiting.get(), bool):
                 tracker.log(given)
             tracker.finish(given)
-        except Exception as error:  # whatever a tracker raises, the training goes on
+        except Exception as error:  # the training goes on after any error of a tracker
             reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             self._warn(f"tracker {self._name}: {reason}; nothing more is sent to it, the lake has every step.")

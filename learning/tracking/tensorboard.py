@@ -12,11 +12,11 @@ class TensorBoardOptions(Section):
     """`[tracking.options.tensorboard]`."""
 
     folder: str = ""
-    """Where event files go, LAKE/POLICY below it; `tensorboard` in the work folder if not set."""
+    """Folder of event files, LAKE/POLICY below it; `tensorboard` in the work folder if not set."""
 
 
 class TensorBoard(Tracker[TensorBoardOptions]):
-    """A start that goes on writes a further file, which tells TensorBoard to forget the steps that are made again."""
+    """Writes event files; a resumed start writes another file, which makes TensorBoard drop the steps made again."""
 
     section = TensorBoardOptions
     packages = {"tensorboard": "flywheel[tensorboard]"}  # noqa: RUF012
@@ -30,7 +30,7 @@ class TensorBoard(Tracker[TensorBoardOptions]):
         self._writer = SummaryWriter(str(folder), purge_step=resumed + 1)
 
     def log(self, points: Sequence[Point]) -> None:
-        """A scalar for each measure."""
+        """Writes a scalar for each measure."""
         for point in points:
             for name, value in point.measures.items():
                 self._writer.add_scalar(f"train/{name}", value, point.step, point.at)

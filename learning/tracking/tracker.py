@@ -1,7 +1,7 @@
-"""The seam to what follows a training from outside the lake: TensorBoard, Weights & Biases, MLflow, or yours.
+"""Trackers, which follow a training from outside the lake: TensorBoard, Weights & Biases, MLflow, or yours.
 
-A tracker receives; it decides nothing. It runs in a thread of its own beside the stage that hears the trainer
-(`learning.tracking.feed`), so one that fails or hangs costs the training nothing.
+A tracker receives; it decides nothing. It runs in a thread of its own within the stage that reads the trainer's
+messages (`learning.tracking.feed`), so one that fails or hangs costs the training nothing.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ class Training:
     lake: str
     """The lake's id."""
     policy: str
-    """The version that it makes."""
+    """Version of the policy that it makes."""
     parent: str
     iteration: int
     method: str
@@ -33,19 +33,19 @@ class Training:
 
     @property
     def id(self) -> str:
-        """No other training of any lake has it; a start that goes on has the same."""
+        """Returns the id, unique among the trainings of all lakes; a resumed start has the same."""
         return f"{self.lake}-{self.policy}"
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What was measured at one step."""
+    """Measures of one step."""
 
     step: int
     measures: Mapping[str, float]
-    """By the names of the columns of `training_steps`, and a method's own."""
+    """Measures by the names of the columns of `training_steps`, and a method's own."""
     at: float
-    """Seconds since 1970."""
+    """Time in seconds since 1970."""
 
 
 class Tracker(ABC, Generic[Options]):
@@ -53,23 +53,23 @@ class Tracker(ABC, Generic[Options]):
 
     Args:
         options: its own section, `tracking.options.<name>`.
-        training: what it follows.
+        training: the training to follow.
     """
 
     section: ClassVar[type[Section]] = Section
-    """What the options must be; a tracker with options of its own names theirs."""
+    """Section of the options; a tracker with options of its own names theirs."""
     packages: ClassVar[Mapping[str, str]] = {}
-    """Modules that it needs, and what to install for each, as pip takes it."""
+    """Required modules, each with the package to install, as pip takes it."""
 
     def __init__(self, options: Options, training: Training) -> None:
         self.options, self.training = options, training
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Looks whether it could run with these options; asks no server.
+        """Checks whether it could run with these options, without a server.
 
         Raises:
-            FlywheelError: a package or a key is missing; says what to do.
+            FlywheelError: a package or a key is missing; the hint names the fix.
         """
         missing = [what for module, what in cls.packages.items() if find_spec(module) is None]
         if missing:
@@ -80,19 +80,19 @@ class Tracker(ABC, Generic[Options]):
 
     @abstractmethod
     def start(self, resumed: int) -> None:
-        """Begins the run, or goes on with the one that an earlier start of this training began.
+        """Starts the run, or resumes the one that an earlier start of this training began.
 
         Args:
-            resumed: how many steps are kept of earlier starts; what is there of later ones is made again.
+            resumed: how many steps are kept of earlier starts; later points are made again.
         """
 
     @abstractmethod
     def log(self, points: Sequence[Point]) -> None:
-        """Hands points over, in the order of their steps."""
+        """Receives points, in the order of their steps."""
 
     @abstractmethod
     def finish(self, whole: bool) -> None:
-        """Ends the run; `whole` says whether the training came to its end."""
+        """Ends the run; `whole` is True if the training finished."""
 
 
 TRACKERS: Registry[Tracker[Any]] = Registry(

@@ -26,7 +26,7 @@ class WandBOptions(Section):
     mode: Literal["online", "offline"] = "online"
     """`offline`: no network; `wandb sync` sends the files later."""
     folder: str = ""
-    """Where its files go; `wandb` in the work folder if not set."""
+    """Folder of its files; `wandb` in the work folder if not set."""
 
 
 class WandB(Tracker[WandBOptions]):

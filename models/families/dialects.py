@@ -1,12 +1,12 @@
-"""How actions are written and read: the three public text dialects of UI-TARS (arXiv 2501.12326, Table 1).
+"""Writes and reads actions in the three public text dialects of UI-TARS (arXiv 2501.12326, Table 1).
 
 `box_v1`  click(start_box='(480,520)')                     UI-TARS 1.0 and 1.5
 `point`   click(point='<point>480 520</point>')            Doubao, UI-TARS-1.5 template
 `bbox4`   click(start_box='[480, 520, 480, 520]')          desktop SDK; the point is the mean of the corners
 
-On the wire a coordinate is a thousandth of the screen or a pixel of the picture that the model is shown
-(`models.families.screen`). A dialect rules the writing; reading takes any of them
-(`models.families.reading`), as the public parser does.
+On the wire a coordinate is a thousandth of the screen or a pixel of the picture that the model sees
+(`models.families.screen`). The dialect applies to writing; reading takes any of them (`models.families.reading`), as
+the public parser does.
 """
 
 from dataclasses import replace
@@ -26,10 +26,10 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", '"': '\\"', "\n": "\\n"}
 
 
 def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides: Sides = THOUSANDTHS) -> str:
-    """An action as text; coordinates are rounded to whole multiples of `grid`.
+    """Writes an action as text; coordinates are rounded to whole multiples of `grid`.
 
     Args:
-        action: what to write.
+        action: the action to write.
         dialect: how.
         grid: units between coordinates that differ.
         sides: how many units the screen is wide and high.
@@ -52,7 +52,7 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
 
 
 def format_reply(thought: str, action_text: str) -> str:
-    """A whole reply: `Thought: ...` and `Action: ...` on two lines.
+    """Writes a whole reply: `Thought: ...` and `Action: ...` on two lines.
 
     A thought that would be read otherwise, such as one that holds a draft of an action, is written between tags.
     """
@@ -62,13 +62,14 @@ def format_reply(thought: str, action_text: str) -> str:
 
 
 def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:
-    """The completion of this text, read (`read_completion`)."""
+    """Returns the completion of this text, read (`read_completion`)."""
     return read_completion(Completion(text), sides)
 
 
 def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Completion:
-    """The completion with the thought and the actions of its text, of which the first is its action. Never raises for
-    what a model may write.
+    """Reads thought and actions from the completion's text; the first action becomes its action.
+
+    Never raises for any text of a model.
 
     Args:
         completion: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
@@ -78,7 +79,7 @@ def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Compl
 
 
 def with_reading(completion: Completion, found: ParsedReply) -> Completion:
-    """The completion with what was read in it."""
+    """Adds the result of reading a completion to it."""
     return replace(
         completion,
         thought=found.thought,

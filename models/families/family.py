@@ -1,9 +1,10 @@
-"""A model family: how a checkpoint was taught to be asked, and to write actions and coordinates.
+"""A model family: the prompts, actions and coordinates that a checkpoint was trained with.
 
-Acting and training ask the same family, so that a policy is trained on what it is asked and as it answers. What no
-policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text in
-thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write` and
-`read_answer`, and `messages` and `reply` where its prompts and replies are other than `Thought: ...` and `Action: ...`.
+Acting and training use the same family, so that a policy is trained on its own prompts and in its own notation. Data
+that no policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text
+in thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write`
+and `read_answer`, and `messages` and `reply` where its prompts and replies differ from `Thought: ...` and
+`Action: ...`.
 """
 
 from collections import Counter
@@ -29,7 +30,7 @@ from schemas.observation import Observation, PastStep
 from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
-"""Of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
+"""Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""
 _ANY: Size = (1000, 1000)
 
 
@@ -43,26 +44,26 @@ class ModelFamily:
     grid: int = 1
     """Units between coordinates that differ."""
     counts: Unit = "thousandths"
-    """What its coordinates count."""
+    """Unit of its coordinates."""
     unit = "thousandths of the screen"
-    """The same, as the prompt names it."""
+    """Unit as the prompt names it."""
     limits: ImageLimits | None = None
-    """Those of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
+    """Limits of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
     published: ClassVar[ImageLimits | None] = None
-    """Those of the processor of its published checkpoint, for a reply that is read without one; acting and training
+    """Limits of the processor of its published checkpoint, for a reply that is read without one; acting and training
     never look at them."""
     name: str = ""
-    """What its replies are recorded under: its name or dotted path."""
+    """Name that its replies are recorded under: its own or its dotted path."""
     templates: tuple[str, ...] = ("computer", "hybrid")
     """Values of `policy.template` that it has prompts for."""
     dialects: tuple[str, ...] = DIALECTS
     """Values of `policy.dialect` that it reads."""
     asks_without: bool = True
-    """Whether it can be asked for an action without a thought."""
+    """Whether it accepts prompts for an action without a thought."""
     shows_past: bool = True
-    """Whether it can be shown screens of past steps."""
+    """Whether prompts can contain screens of past steps."""
     max_new_tokens: int = 256
-    """Of a reply, where `policy.max_new_tokens` is not set."""
+    """Limit of a reply's tokens, where `policy.max_new_tokens` is not set."""
     tokens: frozenset[str] = frozenset()
     """The checkpoint's added tokens (`models.families.outside`), which texts from outside may hold; empty where no
     checkpoint was given."""
@@ -98,26 +99,27 @@ class ModelFamily:
                 )
 
     def fit(self, limits: ImageLimits | None) -> None:
-        """Takes on the limits of the checkpoint's image processor, which decide in what size screens are shown.
+        """Takes on the limits of the checkpoint's image processor, which decide the size of screens.
 
         Raises:
-            UsageError: a family that writes pixels, and a processor without limits: nothing says what they count.
+            UsageError: a family that writes pixels, and a processor without limits, so that the pixels' unit is
+                unknown.
         """
         if self.counts == "pixels" and limits is None:
             raise UsageError(
                 "`policy.family` writes pixels of the picture that the checkpoint is shown, and its image processor "
-                "does not say how large it makes that (patch_size, merge_size and an area in size.shortest_edge and "
+                "has no size of that picture (patch_size, merge_size and an area in size.shortest_edge and "
                 "size.longest_edge).",
                 "Name a family that writes thousandths, or a checkpoint with such a processor.",
             )
         self.limits = limits
 
     def sides(self, screen: Size) -> tuple[float, float]:
-        """How many units of its coordinates a screen of this size is wide and high."""
+        """Computes a screen's width and height in units of its coordinates."""
         return CoordinateSpace(self.counts, self.limits).sides(screen)
 
     def chat(self, context: Context) -> list[Message]:
-        """The chat that a policy is asked to go on with: `messages` of as many turns as `policy.history_turns` says.
+        """Builds the chat for a policy: `messages` of the last `policy.history_turns` turns.
 
         Texts from outside are marked, so that every tokenizer of ours reads them as text (`models.families.outside`).
         """
@@ -143,7 +145,7 @@ class ModelFamily:
 
     @cached_property
     def markup(self) -> frozenset[str]:
-        """Everything with the form of a token that the family writes by itself, such as `<tool_call>`."""
+        """Lists the texts in the form of a token that the family itself writes, such as `<tool_call>`."""
         found = set[str]()
         for action in (*SAMPLES, *TOOL_SAMPLES):
             with suppress(UsageError):  # the template has no such action
@@ -151,7 +153,7 @@ class ModelFamily:
         return frozenset(found)
 
     def marked_reply(self, reply: str) -> str:
-        """A reply as it was written, marked but for the family's own markup.
+        """Marks a reply, except for the family's own markup.
 
         Text within a thought or within an action's fields is marked even where it looks like that markup.
         """
@@ -170,7 +172,7 @@ class ModelFamily:
         return whole if SELECTOR in reply else opened(whole[:end]) + whole[end:]
 
     def _marked_action_text(self, text: str) -> str:
-        """An action's text, marked but for the family's markup outside of the action's fields."""
+        """Marks an action's text, except for the family's markup outside of the action's fields."""
         if not names_in(text, self.tokens):
             return text
         action = self.read(Completion(text), _ANY).action
@@ -181,7 +183,7 @@ class ModelFamily:
         return marked(text, self.markup, self.tokens)
 
     def _said(self, turns: Sequence[PastStep]) -> str:
-        """What is said of turns that are left out."""
+        """Writes a note about the turns that are left out."""
         said = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
         if self._older == "summarised":
             read = [
@@ -193,41 +195,41 @@ class ModelFamily:
         return f"({said}.)"
 
     def messages(self, context: Context) -> list[Message]:
-        """The chat with these turns, whatever they are."""
+        """Builds the chat with exactly these turns."""
         screen = context.observation
         system = self._system((screen.width, screen.height), context.thinks)
         return messages_of(context, self.history_images, system, self.limits)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """The chat that asks something about screens outside of any trajectory, answered in words or by an action."""
+        """Builds a chat that asks about screens outside of any trajectory; the answer is words or an action."""
         system = self._system((screens[-1].width, screens[-1].height)) if acts else ""
         return question_of(question, screens, system, self.limits)
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action as the model writes it on a screen of this size."""
+        """Writes the action as the model does on a screen of this size."""
         return format_action(action, self.dialect, self.grid, self.sides(screen))
 
     def read(self, completion: Completion, screen: Size) -> Completion:
-        """Read thought and actions of a completion; never raises for what a model may write.
+        """Reads thought and actions of a completion; never raises for any text of a model.
 
-        What was thought between tags is split off first (`models.families.thinking`), for every family alike.
+        Thinking between tags is split off first (`models.families.thinking`), for every family alike.
         """
         return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """Read a reply without its thinking; the thought is all that stands before the action."""
+        """Reads a reply without its thinking; the thought is all text before the action."""
         return read_text(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply as the model writes it: without the thought where it is not asked to think."""
+        """Writes a whole reply as the model does: without the thought where none is wanted."""
         return format_reply(thought if self.thinks else "", self.write(action, screen))
 
     def taught(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply that no model wrote, its texts marked: only the family's own markup is read as tokens."""
+        """Writes a whole reply that no model wrote, texts marked: only the family's own markup is read as tokens."""
         return self.reply(self._mark(thought), marked_action(action, self.tokens), screen)
 
     def rewrite(self, reply: str, screen: Size) -> str:
-        """A reply that is stored as text in thousandths of the screen; one without an action stays as it is."""
+        """Rewrites a reply stored as text in thousandths of the screen; one without an action stays as it is."""
         read = parse_reply(reply)
         return reply if read.action is None else self.taught(read.thought, read.action, screen)
 
@@ -237,19 +239,19 @@ class ModelFamily:
 
 
 class TinyFamily(ModelFamily):
-    """The small policy: its tokens tell fewer places apart, and it reads no system turn."""
+    """The small policy: its tokens distinguish fewer places, and it reads no system turn."""
 
     grid = GRID
     templates = ("computer",)
     max_new_tokens = 32
 
     def messages(self, context: Context) -> list[Message]:
-        """As `ModelFamily.messages`; how the reply is to begin is given with the instruction."""
+        """Builds the chat as `ModelFamily.messages`, with the reply's beginning after the instruction."""
         return super().messages(replace(context, instruction=self.asked(context.instruction, context.thinks)))
 
     @staticmethod
     def asked(instruction: str, thinks: bool) -> str:
-        """The instruction as it is read: where no thought is asked for it ends as such a reply begins."""
+        """Returns the instruction as it is read; without a thought it ends with the beginning of such a reply."""
         return instruction if thinks else f"{instruction}\n{format_reply('', '')}"
 
 

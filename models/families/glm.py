@@ -65,7 +65,7 @@ _ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 
 
 class GlmFamily(ModelFamily):
-    """Thousandths of the screen (GLM counts to 999); the current screen alone is shown."""
+    """GLM's formats: thousandths of the screen (GLM counts to 999); the current screen alone is shown."""
 
     templates = ("computer", "mobile")
     dialects = ("box_v1",)
@@ -78,7 +78,7 @@ class GlmFamily(ModelFamily):
         self.dialect = "glm"
 
     def messages(self, context: Context) -> list[Message]:
-        """One turn: the template with the history, then the screen."""
+        """Builds one turn: the template with the history, then the screen."""
         if self.template == "mobile":
             done = [f"step {n}: {turn.thought}\nAction: {turn.action_text}" for n, turn in enumerate(context.turns, 1)]
             history = "\n".join(done) or "No history"
@@ -91,12 +91,12 @@ class GlmFamily(ModelFamily):
         return self.question(asked, [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, in one turn."""
+        """Builds the question as `ModelFamily.question`, in one turn."""
         shown = [text_part(question), *(screen_part(screen, self.limits) for screen in screens)]
         return [{"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action as JSON or as a call.
+        """Writes the action as JSON or as a call.
 
         Raises:
             UsageError: the template has no such action.
@@ -110,11 +110,11 @@ class GlmFamily(ModelFamily):
         return written
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The thought and the action, of either template."""
+        """Reads the thought and the action, of either template."""
         return read_glm(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply as the template asks for it."""
+        """Writes a whole reply in the form of the template."""
         written = self.write(action, screen)
         if self.template == "mobile":
             bare = f"Memory: \nReason: \nAction: {written}"
@@ -126,8 +126,10 @@ class GlmFamily(ModelFamily):
 
 
 def read_glm(text: str) -> ParsedReply:
-    """The thought and the action of an answer of either template: what follows the last box's beginning or the last
-    label `Action:` counts, and drafts before it do not."""
+    """Reads thought and action of either template's answer.
+
+    The text after the last box's beginning or the last label `Action:` counts; drafts before it do not.
+    """
     json_at, called = _begins(text)
     if called >= 0:
         length = end_of_call(text, called)
@@ -151,7 +153,7 @@ def read_glm(text: str) -> ParsedReply:
 
 
 def _begins(text: str) -> tuple[int, int]:
-    """Where the JSON of a phone's action begins, and where a desktop's call does; -1 of what the text has not."""
+    """Finds where the JSON of a phone's action begins, and where a desktop's call does; -1 for a missing one."""
     for start in (*_last(_MARK, text), *_last(_ACTION, text), 0):
         begins = _from(text, start)
         if max(begins) >= 0:
@@ -169,7 +171,7 @@ def _from(text: str, start: int) -> tuple[int, int]:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> list[int]:
-    """Where the last match ends that is no text of an action, if there is one."""
+    """Finds the end of the last match outside of an action's text, if there is one."""
     found = pattern.finditer(text)
     matches = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     last, (begin, end) = list[int](), _action_span(text, 0) if matches else (0, 0)
@@ -181,7 +183,7 @@ def _last(pattern: re.Pattern[str], text: str) -> list[int]:
 
 
 def _action_span(text: str, start: int) -> tuple[int, int]:
-    """Where the first action behind a place begins and ends."""
+    """Finds begin and end of the first action behind a place."""
     json_at, called = _from(text, start)
     if called >= 0:
         return called, called + end_of_call(text, called)
@@ -198,7 +200,7 @@ def _thought(text: str) -> str:
 
 
 def _mobile(given: Arguments) -> list[Action]:
-    """What a call by JSON means, mostly one action."""
+    """Converts a call by JSON into actions, mostly one."""
     name = str(given.take("action_type"))[:40]
     if name in ("click", "long_press"):
         x, y = _centre(given.take("box_2d"))
@@ -223,7 +225,7 @@ def _mobile(given: Arguments) -> list[Action]:
 
 
 def _centre(box: Any) -> tuple[float, float]:
-    """The centre, in [0, 1], of a box in thousandths."""
+    """Computes the centre, in [0, 1], of a box in thousandths."""
     inner = cast(list[Any], box)[0] if isinstance(box, list) and len(cast(list[Any], box)) == 1 else box
     numbers = cast(list[Any], inner) if isinstance(inner, list) else []
     if len(numbers) not in (2, 4) or not all(

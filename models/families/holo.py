@@ -20,7 +20,7 @@ _DECODER = json.JSONDecoder()
 
 
 class HoloFamily(ModelFamily):
-    """Holo 1.5 on Qwen2.5-VL: pixels of the picture that it is shown."""
+    """Holo 1.5 on Qwen2.5-VL: pixels of the picture that it sees."""
 
     counts = "pixels"
     published = QWEN25
@@ -31,23 +31,23 @@ class HoloFamily(ModelFamily):
     shows_past = False
     file: ClassVar[str] = "holo-1.5-grounding.txt"
     named: ClassVar[dict[str, str]] = {"action": "click_absolute"}
-    """What stands in a reply beside the place."""
+    """Fields of a reply in addition to the place."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
         self.dialect = "json"
 
     def messages(self, context: Context) -> list[Message]:
-        """The screen now and what is to be found on it; it knows no past."""
+        """Builds a prompt of the current screen and the element to find; it has no history."""
         return self.question(filled(self.file, instruction=context.instruction), [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, the screens before the question."""
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [{"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """A click as JSON.
+        """Writes a click as JSON.
 
         Raises:
             UsageError: any other action.
@@ -58,11 +58,11 @@ class HoloFamily(ModelFamily):
         return json.dumps({**self.named, "x": round(action.x * columns), "y": round(action.y * rows)})
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The click of the first JSON object."""
+        """Reads the click of the first JSON object."""
         return _read(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """The place alone."""
+        """Writes the place alone."""
         return self.write(action, screen)
 
 

@@ -40,16 +40,16 @@ class InternVlFamily(ModelFamily):
         self.dialect = "internvl"
 
     def messages(self, context: Context) -> list[Message]:
-        """The screen now and what is to be found on it; it knows no past."""
+        """Builds a prompt of the current screen and the element to find; it has no history."""
         return self.question(filled("internvl-grounding.txt", instruction=context.instruction), [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, the screens before the question."""
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [{"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """A click as a box without extent.
+        """Writes a click as a box without extent.
 
         Raises:
             UsageError: any other action.
@@ -60,16 +60,16 @@ class InternVlFamily(ModelFamily):
         return f"[[{x}, {y}, {x}, {y}]]"
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The click at the first point, else at the centre of the last box."""
+        """Reads the click at the first point, else at the centre of the last box."""
         return read_boxes(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """The place alone."""
+        """Writes the place alone."""
         return self.write(action, screen)
 
 
 def read_boxes(text: str) -> ParsedReply:
-    """The click that a reply with places in thousandths stands for."""
+    """Reads the click of a reply with places in thousandths."""
     found = list(_PLACE.finditer(text))
     if not found:
         return ParsedReply("", text.strip(), error=f"no place in {text[:80]!r}")

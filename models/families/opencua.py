@@ -1,7 +1,7 @@
 """OpenCUA: `## Thought`, `## Action` and `## Code` with PyAutoGUI calls; on Qwen2.5-VL pixels, on Qwen2-VL fractions.
 
-Its prompts are those of two of its levels: with thoughts (L2) and without (L1). The sentence under `## Action` says
-what the code does; a recorded step has none, so what is trained on says it in a template's words.
+Its prompts are those of two of its levels: with thoughts (L2) and without (L1). The sentence under `## Action`
+describes the code; a recorded step has none, so training targets use a template's sentence.
 """
 
 import re
@@ -26,7 +26,7 @@ from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation
 
 CLICKS = 5
-"""Notches of a scroll that is written."""
+"""Notches of each written scroll."""
 _SECTION = re.compile(r"^[ \t]*+#{0,3}[ \t]*+(Observation|Thought|Action|Code)[ \t]*+(?:[:：]|$)", re.MULTILINE)
 FENCE = "```"
 _FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b", re.IGNORECASE)
@@ -35,7 +35,7 @@ _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "right
 
 
 class OpenCuaFamily(ModelFamily):
-    """OpenCUA-7B, 32B and 72B: pixels of the picture that it is shown."""
+    """OpenCUA-7B, 32B and 72B: pixels of the picture that it sees."""
 
     counts = "pixels"
     published = QWEN25
@@ -48,7 +48,7 @@ class OpenCuaFamily(ModelFamily):
         self.dialect = "pyautogui"
 
     def messages(self, context: Context) -> list[Message]:
-        """Its prompt; past steps by their sentences, the last with their screens; the screen now, and the task."""
+        """Builds its prompt: past steps by their sentences, the last with screens; the screen now, and the task."""
         chat = [text_turn("system", template("opencua-l2.txt" if context.thinks else "opencua-l1.txt"))]
         shown = len(context.turns) - (self.history_images - 1)
         for position, turn in enumerate(context.turns):
@@ -64,13 +64,13 @@ class OpenCuaFamily(ModelFamily):
         return [*chat, {"role": "user", "content": [screen_part(context.observation, self.limits), text_part(asked)]}]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, the screens before the question."""
         head = [text_turn("system", template("opencua-l1.txt"))] if acts else []
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [*head, {"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action as code.
+        """Writes the action as code.
 
         Raises:
             UsageError: PyAutoGUI has no such action.
@@ -78,11 +78,11 @@ class OpenCuaFamily(ModelFamily):
         return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The thought and the actions of the code."""
+        """Reads the thought and the actions of the code."""
         return read_code(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply of its level."""
+        """Writes a whole reply of its level."""
         code = f"```python\n{self.write(action, screen)}\n```"
         bare = f"## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
         forms = (lambda said: f"## Thought:\n{said}\n\n{bare}", lambda said: f"{between(said)}{bare}")
@@ -96,14 +96,14 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 
 
 def read_code(text: str, sides: Sides) -> ParsedReply:
-    """The thought and the actions of a reply with PyAutoGUI calls; never raises for what a model may write."""
+    """Reads the thought and the actions of a reply with PyAutoGUI calls; never raises for any text of a model."""
     begin, code = _code_in(text)
     thought, worded = _thought(text[:begin])
     return replace(read_program(code, sides), thought=thought, worded=worded)
 
 
 def read_program(code: str, sides: Sides) -> ParsedReply:
-    """The actions of a program until the first call that is none, or why its first call is none.
+    """Reads the actions of a program up to a call that is none; if that is the first, the reason.
 
     Args:
         code: calls.
@@ -116,7 +116,7 @@ def read_program(code: str, sides: Sides) -> ParsedReply:
 
 
 def _code_in(text: str) -> tuple[int, str]:
-    """Where the code of a reply begins, and the code.
+    """Finds the code of a reply, and where it begins.
 
     It is in the last fence behind the last heading, or begins there with the first line that begins with a call."""
     headings = _headings(text)
@@ -131,7 +131,7 @@ def _code_in(text: str) -> tuple[int, str]:
 
 
 def _headings(text: str) -> list[re.Match[str]]:
-    """The headings that count, without those in a string or a comment of the code under another."""
+    """Lists the headings that count, without those in a string or a comment of the code under another."""
     found = _SECTION.finditer(text)
     headings = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     kept, inside = list[re.Match[str]](), -1
@@ -147,7 +147,7 @@ def _headings(text: str) -> list[re.Match[str]]:
 
 
 def _fences(text: str, begin: int) -> list[tuple[int, str]]:
-    """Where the blocks of code that are not empty begin, and what they hold; at most the first 16 blocks."""
+    """Lists the blocks of code that are not empty, each with its start; at most the first 16 blocks."""
     found, at = list[tuple[int, str]](), begin
     while len(found) < MOST_LABELS and (fence := _FENCE.search(text, at)):
         end, at = code_until(text, fence.end(), FENCE)
@@ -157,7 +157,7 @@ def _fences(text: str, begin: int) -> list[tuple[int, str]]:
 
 
 def _thought(text: str) -> tuple[str, bool]:
-    """What stands under `Thought`, or under `Action` where there is none, and whether it is the latter."""
+    """Returns the text under `Thought`, or under `Action` where there is none, and whether it is the latter."""
     parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
     thought = (named.get("Thought") or "").strip()

@@ -1,14 +1,14 @@
 """Keeps text from outside (instructions, thoughts, page text, typed text, imported records) text for every tokenizer.
 
 A special token such as `<|im_end|>` is a control code where the chat template writes it and plain text anywhere else.
-`marked` puts a variation selector behind the first character of everything that may be such a token: whatever has the
-general form of one, and every added token of the checkpoint, where that is known. So neither a chat template, nor a
-processor that looks for its picture placeholders, nor a tokenizer takes it for one. A token that holds a selector is
-text, whoever wrote the selector: text from outside can use one to write text, and never to write a token.
+`marked` puts a variation selector behind the first character of everything that may be such a token: every text of the
+general form of one, and every added token of the checkpoint, if known. So neither a chat template, nor a processor that
+looks for its picture placeholders, nor a tokenizer takes it for one. A token that holds a selector is text, whatever
+its source: text from outside can use a selector to write text, and never to write a token.
 
-Our tokenizers delete the selectors after they have looked for tokens and before they split text (`as_text`), so the
-ids are those of the text itself (`split_special_tokens`). A server has its own tokenizer: it is sent the text with a
-zero-width space in each such token (`sent`), and what a server acts on is trained on in the same form.
+Our tokenizers delete the selectors after they have looked for tokens and before they split text (`as_text`), so the ids
+are those of the text itself (`split_special_tokens`). A server has its own tokenizer: it receives the text with a
+zero-width space in each such token (`sent`), and training on steps of a served model uses the same form.
 """
 
 import json
@@ -30,26 +30,26 @@ SELECTOR = "\U000e01ef"
 """Variation selector 256: printable for `repr` and `json`, and without meaning behind a bracket."""
 _FORM = re.compile("|".join(TOKEN_FORMS))
 _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json")
-"""Where a checkpoint lists its added tokens."""
+"""Files in which a checkpoint lists its added tokens."""
 
 
 def names_in(text: str, tokens: Collection[str] = ()) -> frozenset[str]:
-    """Find everything in a text that may be a token, also within another.
+    """Finds everything in a text that may be a token, also within another.
 
     Args:
-        text: any text; what is marked in it is none.
+        text: any text; marked parts of it are none.
         tokens: the checkpoint's own (`tokens_of`), where they are known.
     """
     return frozenset(found[1] for found in _starts(frozenset(tokens)).finditer(text))
 
 
 def marked(text: str, markup: Collection[str] = (), tokens: Collection[str] = ()) -> str:
-    """Mark everything that may be a token; a marked text stays as it is.
+    """Marks everything that may be a token; a marked text stays as it is.
 
     Args:
         text: from outside. Selectors that it holds are deleted first; with `markup` they stay, since parts of the
             text are marked already.
-        markup: tokens that are left alone, since whoever wrote the text writes them as tokens.
+        markup: tokens that stay unmarked, since the text's author writes them as tokens.
         tokens: the checkpoint's own (`tokens_of`), where they are known.
     """
     text = text if markup else unmarked(text)
@@ -61,7 +61,7 @@ def marked(text: str, markup: Collection[str] = (), tokens: Collection[str] = ()
 
 @lru_cache(maxsize=16)
 def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
-    """A pattern of the first characters of tokens: one match at each, with the whole token as its group 1.
+    """Builds a pattern of the first characters of tokens: one match at each, with the whole token as its group 1.
 
     Tokens that have a general form need no alternative of their own.
     """
@@ -70,24 +70,24 @@ def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
 
 
 def unmarked(text: str) -> str:
-    """The text itself."""
+    """Removes the marks."""
     return text.replace(SELECTOR, "")
 
 
 def marked_action(action: Action, tokens: Collection[str] = ()) -> Action:
-    """The action with its texts marked; the same object where none may be a token."""
+    """Marks the texts of an action; returns the same object where none may be a token."""
     fields = {name: value for name, value in action.model_dump(exclude={"type"}).items() if isinstance(value, str)}
     changed = {name: new for name, value in fields.items() if (new := marked(value, tokens=tokens)) != value}
     return action.model_copy(update=changed) if changed else action
 
 
 def marked_chat(chat: "Sequence[Message]", tokens: Collection[str] = ()) -> "list[Message]":
-    """A chat whose texts are all marked: one that holds nothing that is to be read as a token."""
+    """Marks all texts of a chat, so that nothing in it is read as a token."""
     return [_with_texts(message, lambda text: marked(text, tokens=tokens)) for message in chat]
 
 
 def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
-    """A chat as a server of a checkpoint is sent it: a zero-width space in each token that holds a selector.
+    """Converts a chat for the server of a checkpoint: a zero-width space in each token that holds a selector.
 
     Args:
         chat: with marked texts.
@@ -110,7 +110,7 @@ def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
 
 
 def as_sent(chat: "Sequence[Message]", directory: Path, policy: PolicyConfig) -> "Sequence[Message]":
-    """A chat as the policy of a checkpoint is asked it: as a server is sent it where a server runs the policy."""
+    """Converts a chat into the prompt of a checkpoint's policy; as `sent` if a server runs it."""
     return sent(chat, tokens_of(directory)) if policy.acts_on_server else chat
 
 
@@ -120,10 +120,10 @@ def _with_texts(message: "Message", change: Any) -> "Message":
 
 
 def as_text(backend: Any) -> None:
-    """Have a tokenizer (of `tokenizers`) read marked tokens as text: its normalizer deletes the marks.
+    """Makes a tokenizer (of `tokenizers`) read marked tokens as text: its normalizer deletes the marks.
 
-    A tokenizer looks for some added tokens in the text as it is given, and for those that are `normalized` in what its
-    normalizer makes of it, where a mark is gone. So the latter are registered again as the former kind, with their ids.
+    A tokenizer looks for some added tokens in the given text, and for those that are `normalized` in the output of its
+    normalizer, where a mark is gone. So the latter are registered again as the former kind, with their ids.
     """
     from tokenizers import AddedToken, normalizers
 
@@ -138,7 +138,7 @@ def as_text(backend: Any) -> None:
 
 @lru_cache(maxsize=16)
 def tokens_of(directory: Path) -> frozenset[str]:
-    """The added tokens of a checkpoint, as the files of its tokenizer list them; none where it has no such file.
+    """Lists the added tokens of a checkpoint from the files of its tokenizer; none where it has no such file.
 
     White space and plain words that are not special are text, and so is a single character, which nothing can break.
     """
@@ -151,7 +151,7 @@ def tokens_of(directory: Path) -> frozenset[str]:
 
 
 def _listed(file: str, fields: dict[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Added tokens in a file of a tokenizer, and whether each is special."""
+    """Yields the added tokens in a file of a tokenizer, and whether each is special."""
     if file == "added_tokens.json":
         yield from ((content, False) for content in fields)
         return
@@ -167,6 +167,6 @@ def _listed(file: str, fields: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def _controls(content: str, special: bool) -> bool:
-    """Whether an added token is to be marked."""
+    """Checks whether an added token is to be marked."""
     plain = all(one.isalnum() or one.isspace() for one in content)
     return len(content) > 1 and not content.isspace() and (special or not plain)

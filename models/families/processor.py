@@ -1,4 +1,4 @@
-"""Reads a model directory's own processor: the one place that decides how chats and screens become a model's input."""
+"""Reads a model directory's own processor: the only module that turns chats and screens into a model's input."""
 
 import importlib
 import inspect
@@ -16,7 +16,7 @@ VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "*.m
 
 
 def read_processor(directory: Path) -> Any:
-    """The directory's processor, as `AutoProcessor` reads it; its tokenizer reads marked text as text.
+    """Reads the directory's processor with `AutoProcessor`; its tokenizer reads marked text as text.
 
     Processors of models that also take videos need torchvision for their video part alone. Screens are no videos, so
     where torchvision is not installed the same processor class is put together without that part.
@@ -39,13 +39,13 @@ def read_processor(directory: Path) -> Any:
         else:
             processor = AutoProcessor.from_pretrained(directory, **SAFE)
         as_text(processor.tokenizer.backend_tokenizer)
-    except Exception as error:  # whatever the libraries raise, the directory is what is wrong
+    except Exception as error:  # the libraries raise many types; the cause is the directory
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
     return processor
 
 
 def read_limits(directory: Path) -> ImageLimits | None:
-    """The limits of the directory's image processor, of either spelling in its files; None where it has none.
+    """Reads the limits of the directory's image processor, of either spelling in its files; None where it has none.
 
     Raises:
         CheckpointError: the directory has no image processor.
@@ -54,7 +54,7 @@ def read_limits(directory: Path) -> ImageLimits | None:
     _require_fitting_torchvision()
     try:
         return limits_of(_image_processor(directory))
-    except Exception as error:  # whatever the libraries raise, the directory is what is wrong
+    except Exception as error:  # the libraries raise many types; the cause is the directory
         why = (str(error).splitlines() or [type(error).__name__])[0].partition(". If you were trying")[0][:200]
         raise CheckpointError(
             f"`policy.base`: {directory} has no image processor that can be read ({why}).",
@@ -63,7 +63,7 @@ def read_limits(directory: Path) -> ImageLimits | None:
 
 
 def _image_processor(directory: Path) -> Any:
-    """The directory's image processor: of the class that it names, else of its architecture's.
+    """Reads the directory's image processor: of the class that it names, else of its architecture's.
 
     Qwen2.5-VL's first checkpoints name a `Qwen2_5_VLImageProcessor`, which no release of transformers has.
     """
@@ -75,7 +75,7 @@ def _image_processor(directory: Path) -> Any:
 
 
 def _names_image_processor(directory: Path) -> bool:
-    """Whether transformers has the image processor that the directory names, or it names none."""
+    """Checks whether transformers has the image processor that the directory names, or it names none."""
     found = ""
     for name in ("preprocessor_config.json", "processor_config.json"):
         path = directory / name
@@ -104,7 +104,7 @@ def _require_fitting_torchvision() -> None:
 
 
 def _processor_class(directory: Path) -> str:
-    """The class that the directory names, or an empty name."""
+    """Returns the class that the directory names, or an empty name."""
     for name in ("processor_config.json", "preprocessor_config.json", "tokenizer_config.json"):
         path = directory / name
         if path.is_file():

@@ -1,4 +1,4 @@
-"""How a context becomes a chat, for every model: UI-TARS's rule (arXiv 2501.12326, Eq. 3).
+"""Turns a context into a chat, for every model: UI-TARS's rule (arXiv 2501.12326, Eq. 3).
 
     P(t_n, a_n | instruction, t_1, a_1, ..., (o_{n-i}, t_{n-i}, a_{n-i}) for i = 1..N, o_n)
 
@@ -32,17 +32,17 @@ SAMPLES = (
     Finished(),
 )
 TOOL_SAMPLES = (Terminal(command="ls -l"), ReadFile(path="notes.txt"), WriteFile(path="notes.txt", content="text"))
-"""What there is besides where a screen has a shell and files behind it."""
+"""Additional actions where a screen has a shell and files behind it."""
 
 
 THOUGHT = "Thought: ...\n"
 
 
 def system_text(actions: Sequence[str], unit: str = "thousandths of the screen", thinks: bool = True) -> str:
-    """What a model reads of its task and its actions.
+    """Writes the system turn: the task and the available actions.
 
     Args:
-        actions: examples, as it writes them.
+        actions: examples, as the model writes them.
         unit: of coordinates.
         thinks: whether a thought is asked for before the action.
     """
@@ -56,7 +56,7 @@ def system_text(actions: Sequence[str], unit: str = "thousandths of the screen",
 
 
 def messages_of(context: Context, history_images: int, system: str, limits: ImageLimits | None = None) -> list[Message]:
-    """The chat a policy is asked to go on with.
+    """Builds the chat that a policy continues.
 
     Args:
         context: the instruction, the past steps and the screen now.
@@ -76,31 +76,31 @@ def messages_of(context: Context, history_images: int, system: str, limits: Imag
 def question_of(
     question: str, screens: Sequence[Observation], system: str = "", limits: ImageLimits | None = None
 ) -> list[Message]:
-    """The chat that asks something about screens outside of any trajectory; with a system turn, for an action."""
+    """Builds a chat with a question about screens outside of any trajectory; with a system turn, for an action."""
     head = [text_turn("system", system)] if system else []
     return [*head, text_turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
 
 
 def screens_of(messages: list[Message]) -> list[Observation]:
-    """The observations a chat shows, in order."""
+    """Lists the observations that a chat shows, in order."""
     return [part["observation"] for message in messages for part in message["content"] if part["type"] == "image"]
 
 
 def text_turn(role: str, text: str) -> Message:
-    """A turn of text."""
+    """Builds a turn of text."""
     return {"role": role, "content": [text_part(text)]}
 
 
 def screen_turn(observation: Observation, limits: ImageLimits | None = None) -> Message:
-    """A turn that shows a screen; `limits`, where there are any, say in what size (`models.families.screen`)."""
+    """Builds a turn that shows a screen, in the size of `limits` where there are any (`models.families.screen`)."""
     return {"role": "user", "content": [screen_part(observation, limits)]}
 
 
 def screen_part(observation: Observation, limits: ImageLimits | None = None) -> Message:
-    """A screen beside other parts of a turn."""
+    """Builds the part of a turn that shows a screen."""
     return {"type": "image", "observation": observation, **({"limits": limits} if limits else {})}
 
 
 def text_part(text: str) -> Message:
-    """A text beside other parts of a turn."""
+    """Builds the part of a turn that holds text."""
     return {"type": "text", "text": text}

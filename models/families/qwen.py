@@ -21,7 +21,7 @@ TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", 
 
 
 class QwenFamily(ModelFamily):
-    """What Qwen's families have in common; its replies have no dialect.
+    """Common base of Qwen's families; its replies have no dialect.
 
     The screens of the last steps are shown with the replies to them; steps before are named in the first turn.
     """
@@ -31,7 +31,7 @@ class QwenFamily(ModelFamily):
     max_new_tokens = 512
     asks_without = False
     label: ClassVar[str] = ""
-    """What a thought begins with."""
+    """Text that a thought begins with."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
@@ -39,7 +39,7 @@ class QwenFamily(ModelFamily):
         self.tool = TOOLS[self.template]
 
     def messages(self, context: Context) -> list[Message]:
-        """Tools, then the instruction beside the first screen that is shown, then replies and screens."""
+        """Builds a chat of tools, then the instruction with the first shown screen, then replies and screens."""
         turns = context.turns
         kept = turns[max(0, len(turns) - (self.history_images - 1)) :]
         before = turns[: len(turns) - len(kept)]
@@ -59,14 +59,14 @@ class QwenFamily(ModelFamily):
         return chat
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, the screens before the question."""
         size = (screens[-1].width, screens[-1].height)
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         head = [text_turn("system", self._tools(size))] if acts else []
         return [*head, {"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action as calls of the template's tool.
+        """Writes the action as calls of the template's tool.
 
         Raises:
             UsageError: the tool has no such action.
@@ -80,11 +80,11 @@ class QwenFamily(ModelFamily):
             ) from error
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The thought and the actions of the calls."""
+        """Reads the thought and the actions of the calls."""
         return read_calls(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply: the thought, then the call."""
+        """Writes a whole reply: the thought, then the call."""
         return self._reply(thought, self.write(action, screen))
 
     def _reply(self, thought: str, written: str) -> str:
@@ -103,12 +103,12 @@ class QwenFamily(ModelFamily):
         return filled("qwen-tools.txt", tools=written) + self._format()
 
     def _format(self) -> str:
-        """What of a reply's form is asked for behind the tools."""
+        """Returns the instructions on the reply's form, behind the tools."""
         return ""
 
 
 class Qwen25Family(QwenFamily):
-    """Qwen2.5-VL: pixels of the picture that it is shown, whose size is in the prompt."""
+    """Qwen2.5-VL: pixels of the picture that it sees, whose size is in the prompt."""
 
     counts = "pixels"
     published = QWEN25

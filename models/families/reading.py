@@ -1,10 +1,9 @@
-"""How a reply in UI-TARS's text is read: leniently, never raising for what a model may write, in linear time.
+"""Reads a reply in UI-TARS's text: leniently, never raising for any text of a model, in linear time.
 
-The public parsers differ among themselves; what is read here is what any of them reads, and where they disagree
-docs/families.md says who is followed. The last `Action:` counts that is followed by a call (also inline, in Markdown
-and with a full-width colon); behind it stand one or several calls. Calls without their last bracket, arguments in
-brackets, box tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML are all read. Thinking between tags is split off
-before (`models.families.thinking`).
+The public parsers differ among themselves; this one reads all that any of them reads, and docs/families.md lists which
+one it follows where they disagree. The last `Action:` that is followed by a call counts (also inline, in Markdown and
+with a full-width colon); one or several calls follow it. Calls without their last bracket, arguments in brackets, box
+tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML are all read. Thinking between tags is split off
 """
 
 import ast
@@ -24,11 +23,11 @@ from schemas.keyboard import names_of, single, together
 from schemas.problem import named_problem
 
 Sides = tuple[float, float]
-"""How many units of coordinates a screen is wide and high (`CoordinateSpace.sides`)."""
+"""Width and height of a screen in units of coordinates (`CoordinateSpace.sides`)."""
 WIDE: Sides = (1e9, 1e9)
-"""Sides of a screen on which every place lies, for what is read whatever the screen."""
+"""Sides of a screen that contains every place, for reading that does not depend on the screen."""
 MOST_LABELS = 16
-"""Labels of a reply that are looked at, its first and its last ones, so that reading takes time as its length."""
+"""Maximum labels of a reply that are considered, its first and its last ones, so that reading takes linear time."""
 
 _UNESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n"}
 _QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
@@ -43,12 +42,12 @@ _MARKS = r"(?:\*\*|__)?"
 _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]*", re.MULTILINE | re.IGNORECASE)
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
-"""What opens a block or a span of code."""
+"""Start of a block or a span of code."""
 _FENCES = re.compile(r"\A```\w*|```\w{0,20}\Z")
 """The same around a thought, whose block goes on."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NEVER = r"(?:_never_used_\w+)?"
-"""What some of UI-TARS-2's servers write behind the names of its tags."""
+"""Suffix of the names of tags that some of UI-TARS-2's servers write."""
 _TAG = re.compile(
     rf"<(?:function{_NEVER}(?:=|\s+name=)['\"]?(?P<call>\w+)['\"]?"
     rf"|parameter{_NEVER}(?:=|\s+name=)['\"]?(?P<argument>\w+)['\"]?"
@@ -56,12 +55,12 @@ _TAG = re.compile(
 )
 _OPENED = re.compile(r"<seed:tool_call\w*>\s*\Z")
 _BLOCK = re.compile(r"(?:^[^\S\n]*+|<seed:tool_call\w{0,80}>\s*+)(?=<function)", re.MULTILINE)
-"""What a call follows that begins a line or a tool call; one within a line is mostly a word of a sentence."""
+"""Text before a call that begins a line or a tool call; a call within a line is mostly a word of a sentence."""
 _NEXT = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/seed:tool_call)|\Z)")
-"""What follows the end of an argument; elsewhere `</parameter>` is a word of it."""
+"""Text after the end of an argument; elsewhere `</parameter>` is a word of it."""
 _LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
 _MOST_TAGS = 24
-"""Tags that are looked at for the end of an argument."""
+"""Maximum tags that are tried as the end of an argument."""
 _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
@@ -83,28 +82,28 @@ _STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])
 
 @dataclass(frozen=True, slots=True)
 class ParsedReply:
-    """What a reply holds."""
+    """Content of a reply."""
 
     thought: str = ""
     text: str = ""
-    """The first action as it was written."""
+    """Text of the first action, as it was written."""
     actions: tuple[Action, ...] = field(default=())
     error: str | None = None
-    """Why there is no action."""
+    """Reason why there is no action."""
     parts: int = 1
-    """How many of the actions the first call stands for: a click and typing are two."""
+    """Number of actions of the first call: a click and typing are two."""
     unused: tuple[str, ...] = ()
     """Arguments of the first call for which our actions have no field, each as `name=value`."""
     tagged: bool = False
-    """Whether the grammar has thoughts between tags, so that thinking and what stands behind it are one thought."""
+    """Whether the grammar has thoughts between tags, so that thinking and the text after it are one thought."""
     worded: bool = False
-    """Whether the thought is but a sentence that says what the action does, which thinking stands for."""
+    """Whether the thought is only a sentence that describes the action, so that thinking replaces it."""
     closed: bool = True
-    """Whether every text that the calls have ends where the grammar says, so that what it holds is surely its own."""
+    """Whether every text of the calls ends by the grammar, so that its content is surely its own."""
 
 
 class Arguments:
-    """The arguments of a call by JSON, which keeps count of those that nothing reads.
+    """Arguments of a call by JSON; tracks those that nothing reads.
 
     Args:
         given: as the model wrote them; one that is null is as one that is not there.
@@ -114,22 +113,21 @@ class Arguments:
         self._left = {key: value for key, value in given.items() if value is not None}
 
     def take(self, *names: str) -> Any:
-        """The first of these arguments that is there, else None."""
+        """Returns the first of these arguments that is there, else None."""
         return next((self._left.pop(name) for name in names if name in self._left), None)
 
     def look(self, name: str, *known: str) -> Any:
-        """An argument, or None; it counts as read only where it is one of the known values, since an action says less
-        than any other."""
+        """Returns an argument, or None; it counts as read only if it is a known value, which the action expresses."""
         return self.take(name) if self._left.get(name) in known else self._left.get(name)
 
     @property
     def unused(self) -> tuple[str, ...]:
-        """What was not read, each as `name=value`."""
+        """Lists the arguments that were not read, each as `name=value`."""
         return tuple(f"{key[:40]}={str(value)[:80]}" for key, value in self._left.items())
 
 
 def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
-    """The thought and the actions of a reply.
+    """Reads the thought and the actions of a reply.
 
     Args:
         text: the reply.
@@ -153,7 +151,7 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
-    """The calls of UI-TARS-2's XML where they are what counts.
+    """Finds the calls of UI-TARS-2's XML if those count.
 
     Args:
         text: the reply.
@@ -176,7 +174,7 @@ def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
 
 
 def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> ParsedReply:
-    """The reading of UI-TARS-2's XML."""
+    """Reads UI-TARS-2's XML."""
     start = calls[0].start
     near = max(0, start - _BEFORE)
     opened = _OPENED.search(text[near:start])
@@ -189,16 +187,16 @@ class _Call:
     name: str
     arguments: Mapping[str, object]
     end: int = 0
-    """Where it ends in its block."""
+    """End of the call in its block."""
     twice: str = ""
-    """An argument that it has twice."""
+    """Argument that it has twice."""
     start: int = 0
     closed: bool = True
-    """Whether its texts end where the grammar says."""
+    """Whether its texts end by the grammar."""
 
 
 def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> ParsedReply:
-    """The reading of these calls; one that makes no sense ends the list, and is the error if it is the first."""
+    """Reads these calls; one that makes no sense ends the list, and is the error if it is the first."""
     actions: list[Action] = []
     parts, unused = 1, list[str]()
     problem = f"no action in {shown[:80]!r}"
@@ -221,7 +219,7 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> ParsedR
 
 
 def _parts(text: str) -> tuple[str, str, int]:
-    """What stands before the actions, the block of actions that counts, and where that begins."""
+    """Finds the text before the actions, the block of actions that counts, and where that begins."""
     found = _LABEL.finditer(text)
     labels = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     first: int | None = None
@@ -246,13 +244,13 @@ def _parts(text: str) -> tuple[str, str, int]:
 
 
 def _after_fence(text: str, start: int) -> int:
-    """Where the text goes on that starts there, perhaps with a fence or a backtick of Markdown."""
+    """Finds where the text goes on that starts there, perhaps with a fence or a backtick of Markdown."""
     fence = _FENCE.match(text, start)
     return fence.end() if fence else start
 
 
 def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
-    """The calls that a block begins with, one after the other."""
+    """Yields the calls that a block begins with, one after the other."""
     at, matched = 0, _CALL.match(block)
     if matched is None:
         piece = block.split("\n\n")[0]
@@ -271,12 +269,12 @@ def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
 
 
 def end_of_call(text: str, start: int) -> int:
-    """How many characters the call has that begins there; 0 where none does or its texts have no certain end."""
+    """Counts the characters of the call that begins there; 0 where none does or its texts have no certain end."""
     return next((call.end for call in _calls(text[start:], only_first=True) if call.closed), 0)
 
 
 def _tagged(text: str, start: int) -> Iterator[_Call]:
-    """The calls of UI-TARS-2's XML, which end where text stands between them that belongs to none."""
+    """Yields the calls of UI-TARS-2's XML, which end at text between them that belongs to none."""
     call: _Call | None = None
     at = start
     while tag := _TAG.search(text, at):
@@ -297,10 +295,11 @@ def _tagged(text: str, start: int) -> Iterator[_Call]:
 
 
 def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
-    """The value of an argument, where what follows it begins, and whether its end is written.
+    """Finds the value of an argument, where the text after it begins, and whether its end is written.
 
-    A text goes on to the `</parameter>` behind which the next argument or the call's end stands, or to a tag that
-    begins a line where that comes first."""
+    A text goes on to the `</parameter>` before the next argument or the call's end, or to a tag that begins a line
+    where that comes first.
+    """
     first = _TAG.search(text, opened.end())
     if opened["argument"] not in _TEXTS:
         end = first.start() if first else len(text)
@@ -316,15 +315,14 @@ def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
 
 
 def _value(text: str, closed: bool) -> str:
-    """What stands between the tags of a text, on lines of its own or not; a \\n at its end is a new line."""
+    """Returns the text between two tags, on lines of its own or not; a \\n at its end is a new line."""
     lines = _LINES.match(text)
     value = lines[1] if lines else text if closed else text.strip()
     return value[:-2] + "\n" if value.endswith("\\n") else value
 
 
 def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
-    """What a call means, mostly one action, and its arguments that mean nothing to us; ValueError where it means no
-    action."""
+    """Converts a call into actions, mostly one, and lists its unused arguments; ValueError where there is no action."""
     if call.twice:
         raise ValueError(f"argument {call.twice!r} twice")
     name = _NAMES.get(call.name, call.name)
@@ -365,7 +363,7 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
 def typing(
     content: object, place: tuple[object, object] | None, enter: bool, clear: bool
 ) -> tuple[list[Action], object]:
-    """What is done before a text is typed, and the text.
+    """Lists the actions before a text is typed, and the text.
 
     Args:
         content: the text as it was written; anything but a string is left to the action's own check.
@@ -386,12 +384,12 @@ def typing(
 
 
 def code_until(text: str, start: int, close: str) -> tuple[int, int]:
-    """Where the Python that begins at a place ends, and where what closes it does: within a string that is text.
+    """Finds the end of the Python that begins at a place, and the end of its closing text; a string cannot close it.
 
     Args:
         text: the reply.
         start: where the code begins.
-        close: what closes it. It does so within a quote too where there is no Python otherwise.
+        close: the closing text. It counts within a quote too where there is no Python otherwise.
     """
     mark = re.escape(close)
     found = re.compile(rf"(?>{_STRINGS}|#(?:(?!{mark})[^\n])*+|(?!{mark}).)*+", re.DOTALL).match(text, start)
@@ -402,7 +400,7 @@ def code_until(text: str, start: int, close: str) -> tuple[int, int]:
 
 
 def is_python(code: str) -> bool:
-    """Whether a text is Python by its grammar."""
+    """Checks whether a text is Python by its grammar."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)
@@ -413,12 +411,12 @@ def is_python(code: str) -> bool:
 
 
 def is_true(value: object) -> bool:
-    """Whether an argument is true or 1, as JSON and Python write that, or as text."""
+    """Checks whether an argument is true or 1, as JSON and Python write that, or as text."""
     return value == 1 or (isinstance(value, str) and value.strip().lower() in ("true", "1"))
 
 
 def place_of(text: str, sides: Sides) -> tuple[float, float]:
-    """The place, in [0, 1], that two coordinates or the corners of a box stand for.
+    """Computes the place, in [0, 1], of two coordinates or the corners of a box.
 
     Raises:
         ValueError: it is neither.
@@ -431,7 +429,7 @@ def place_of(text: str, sides: Sides) -> tuple[float, float]:
 
 
 def _thought(text: str) -> str:
-    """What stands before the action, without its label, or without both of a reflection's."""
+    """Returns the text before the action, without its label, or without both of a reflection's."""
     text = _FENCES.sub("", _SEED.sub("", _ENVIRONMENT.sub("", text)).strip())
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1].lower() == "thought" else 2).strip()
@@ -442,7 +440,7 @@ def _plain(value: object) -> str:
 
 
 def _literal(text: str) -> object:
-    """What an argument is: a text, a number, true, false or none; a place stays as it was written."""
+    """Evaluates an argument: a text, a number, true, false or none; a place stays as it was written."""
     if text[0] in "'\"":
         return _unescaped(text[1:-1])
     bare = {"true": True, "false": False, "none": None, "null": None}

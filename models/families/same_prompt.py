@@ -1,8 +1,8 @@
-"""The tokens of prompts, and that a server reads a chat as the trainer does.
+"""Computes the tokens of prompts, and checks that a server reads a chat as the trainer does.
 
-The tokens that a server says it read are compared with those of the checkpoint's own processor. A changed chat
-template, other limits of pictures, a default system turn: each would train a policy on another prompt than it acts on,
-and show in nothing else.
+The tokens that a server reports are compared with those of the checkpoint's own processor. A changed chat template,
+other limits of pictures, a default system turn: each would train a policy on another prompt than it acts on, and show
+in nothing else.
 """
 
 from collections.abc import Sequence
@@ -19,12 +19,13 @@ from models.families.screen import ImageLimits, Size, picture
 from schemas.failure import FlywheelError
 
 AROUND = 8
-"""Tokens that are shown before and after the first that differs."""
+"""Tokens in the message before and after the first that differs."""
 
 
 class PromptTokens:
-    """Makes the tokens of chats from their texts and the sizes of their screens, without a pixel; each size is laid out
-    once.
+    """Makes the tokens of chats from their texts and the sizes of their screens, without pixels.
+
+    Each size is laid out once.
 
     Args:
         processor: a checkpoint's.
@@ -36,7 +37,7 @@ class PromptTokens:
         self.laid_out = lru_cache(maxsize=256)(self._laid_out)
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
-        """The tokens up to where a reply begins, those of screens included."""
+        """Computes the tokens up to where a reply begins, those of screens included."""
         text = self._processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         written = [self.laid_out((screen.width, screen.height))[1] for screen in screens_of(list(chat))]
         texts, _ = self._processor.get_text_with_replacements([text], written, [], [])
@@ -45,8 +46,7 @@ class PromptTokens:
         return self._tokenizer(texts, **special)["input_ids"][0]
 
     def _laid_out(self, size: Size) -> tuple[Any, str]:
-        """The grid of patches of a screen of this size, None where the processor makes none, and the text that stands
-        for it in a chat."""
+        """Lays out a screen of this size: its grid of patches, None without one, and its text in a chat."""
         blank = Image.new("RGB", self._limits.resized(size) if self._limits else size)
         made = self._processor.image_processor(images=[blank], return_tensors="pt")
         grid = made["image_grid_thw"][0] if "image_grid_thw" in made else None
@@ -54,7 +54,7 @@ class PromptTokens:
 
 
 def prompt_tokens(directory: Path, chat: Sequence[Message]) -> list[int]:
-    """The tokens of a chat as a server is sent it, pictures included, by the directory's own processor.
+    """Computes the tokens of a chat as a server receives it, pictures included, by the directory's own processor.
 
     Raises:
         CheckpointError: it has none for images and text.
@@ -70,15 +70,15 @@ def prompt_tokens(directory: Path, chat: Sequence[Message]) -> list[int]:
 
 
 def require_same_prompt(directory: Path, chat: Sequence[Message], read: Sequence[int]) -> None:
-    """Compares.
+    """Compares the server's tokens with those of the checkpoint.
 
     Args:
         directory: the checkpoint that acts and is trained.
-        chat: what was sent.
-        read: the tokens that the server says it read (`prompt_token_ids`).
+        chat: the chat that was sent.
+        read: the tokens that the server reports (`prompt_token_ids`).
 
     Raises:
-        FlywheelError: they are others; names the first that differs, and what stands there.
+        FlywheelError: they differ; names the first difference, with the tokens around it.
     """
     ours = prompt_tokens(directory, chat)
     if list(read) == ours:
@@ -95,7 +95,7 @@ def require_same_prompt(directory: Path, chat: Sequence[Message], read: Sequence
 
 
 def _decoded(message: Message) -> Message:
-    """A turn with its screens as pictures, in the size that the family shows them in."""
+    """Decodes the screens of a turn into pictures, in the size that the family shows them in."""
     parts = [
         {"type": "image", "image": picture(part["observation"].png, part.get("limits"))}
         if part["type"] == "image"

@@ -1,9 +1,9 @@
 """ScaleCUA: `<think>`, `<operation>` (the step in words), `<action>` (calls); past steps shown as their operations.
 
 Its prompts are those of its training (planning with thoughts, navigation without, grounding); the user turn is as in
-its data sets (`curation.converters.scalecua`), whose picture stands on a line of its own. On Qwen2.5-VL coordinates are
-pixels of the picture that it is shown, on InternVL fractions with four decimals. A recorded step has no operation, so
-what is trained on says it in a template's words.
+its data sets (`curation.converters.scalecua`), whose picture has a line of its own. On Qwen2.5-VL coordinates are
+pixels of the picture that it sees, on InternVL fractions with four decimals. A recorded step has no operation, so
+training targets use a template's sentence.
 """
 
 import json
@@ -53,11 +53,11 @@ _AIMED = Click | LeftDouble | RightSingle | Drag
 _CLICKS = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
 At = Callable[[float, float], tuple[float, float]]
-"""From fractions of the screen to the family's units, as they are written."""
+"""Converts fractions of the screen to the family's units, as they are written."""
 
 
 class ScaleCuaFamily(ModelFamily):
-    """ScaleCUA-3B, 7B and 32B on Qwen2.5-VL: pixels of the picture that it is shown."""
+    """ScaleCUA-3B, 7B and 32B on Qwen2.5-VL: pixels of the picture that it sees."""
 
     counts = "pixels"
     published = ImageLimits(28, 3136, 2109744)
@@ -71,7 +71,7 @@ class ScaleCuaFamily(ModelFamily):
         self.dialect = "scalecua"
 
     def messages(self, context: Context) -> list[Message]:
-        """Its prompt; the screen now, the task and the operations so far."""
+        """Builds its prompt; the screen now, the task and the operations so far."""
         asked = f"\n{context.instruction}"
         if self.template != "grounding":
             operations = [_operation(turn.action_text) for turn in context.turns]
@@ -83,12 +83,12 @@ class ScaleCuaFamily(ModelFamily):
         return [text_turn("system", self._prompt(context.thinks)), _shown([context.observation], asked, self.limits)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, the screens before the question."""
         head = [text_turn("system", self._prompt(False))] if acts else []
         return [*head, _shown(screens, f"\n{question}", self.limits)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The step in words and the action as calls; for grounding, the calls.
+        """Writes the step in words and the action as calls; for grounding, the calls.
 
         Raises:
             UsageError: the template has no such action.
@@ -100,11 +100,11 @@ class ScaleCuaFamily(ModelFamily):
         return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """The thought and the actions of the calls."""
+        """Reads the thought and the actions of the calls."""
         return read_tagged(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """A whole reply as the template asks for it."""
+        """Writes a whole reply in the form of the template."""
         bare = self.write(action, screen)
         thinks = thought and self.thinks and self.template != "grounding"
         forms = (lambda said: f"{between(said)}{bare}",)
@@ -143,7 +143,7 @@ class ScaleCuaInternFamily(ScaleCuaFamily):
 
 
 def read_tagged(text: str, sides: Sides) -> ParsedReply:
-    """The thought and the actions of a reply with tags; never raises for what a model may write.
+    """Reads the thought and the actions of a reply with tags; never raises for any text of a model.
 
     Args:
         text: the reply.
@@ -162,13 +162,13 @@ def read_tagged(text: str, sides: Sides) -> ParsedReply:
 
 
 def _worded(code: str) -> str:
-    """Code as words, in which nothing is a tag."""
+    """Writes code as words, in which nothing is a tag."""
     return _TAG.sub(r"(\1)", code)
 
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What stands between two tags, and where these begin and end."""
+    """Text between two tags, and the tags' begin and end."""
 
     text: str
     start: int
@@ -176,7 +176,7 @@ class _Block:
 
 
 def _block(text: str, name: str, start: int) -> _Block | None:
-    """The first block of this name; a tag in a string of its code is text."""
+    """Finds the first block of this name; a tag in a string of its code is text."""
     opened = _OPENED[name].search(text, start)
     if opened is None:
         return None
@@ -192,7 +192,7 @@ def _blocks(text: str, start: int) -> list[_Block]:
 
 
 def _operation(written: str) -> str:
-    """The step in words, of an action as it was written; the calls where there are none."""
+    """Returns the step in words, of an action as it was written; the calls where there are none."""
     for name in _OPENED:
         if found := _block(written, name, 0):
             return found.text.strip()
@@ -238,7 +238,7 @@ def _mobile(action: Action, at: At) -> str | None:
 
 
 def _either(action: Action) -> str | None:
-    """What both platforms have."""
+    """Writes the actions that both platforms have."""
     if isinstance(action, Type):
         return f"write(message={action.content!r})"
     if isinstance(action, Wait):

@@ -1,9 +1,9 @@
-"""In what size a checkpoint is shown a screen, and what the numbers that it writes count there.
+"""Sizes of screens as a checkpoint sees them, and the units of the coordinates that it writes there.
 
 An image processor of the Qwen kind resizes a screen to whole patches within its own limits of area, and models that
 write pixels write those of the resized picture. So the limits are read from the checkpoint's processor, never assumed;
 the screen is resized by them once, here, and that picture goes to the network, the server and the trainer alike. The
-rule gives its own results back (`smart_resize` is idempotent), so nobody resizes it a second time.
+rule gives its own results back (`smart_resize` is idempotent), so no processor resizes it a second time.
 """
 
 import math
@@ -23,10 +23,10 @@ MOST_OBLONG = 200
 
 @dataclass(frozen=True, slots=True)
 class ImageLimits:
-    """What an image processor makes of a screen: sides in whole factors, an area within bounds.
+    """Limits of an image processor for screens: sides in whole factors, an area within bounds.
 
     Args:
-        factor: pixels; both sides become a multiple (a patch times what is merged into a token).
+        factor: pixels; both sides become a multiple (a patch times the patches merged into a token).
         least, most: pixels of area (`size.shortest_edge` and `size.longest_edge`, which are no edges).
         frames: how often the area counts: GLM's processor counts a picture as two frames.
         pads: whether the processor fills a screen up to whole factors, at its right and bottom, instead of stretching
@@ -41,7 +41,7 @@ class ImageLimits:
     pads: bool = False
 
     def resized(self, screen: Size) -> Size:
-        """Width and height in which a screen of this size is shown.
+        """Computes width and height in which a screen of this size is shown.
 
         Raises:
             ValueError: one side is over 200 times the other, which no processor takes.
@@ -58,8 +58,10 @@ class ImageLimits:
 
 
 def smart_resize(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
-    """The (height, width) in pixels that Qwen's image processors choose: multiples of `factor`, the area within
-    [`least`, `most`], the aspect kept as far as that allows.
+    """Computes the (height, width) in pixels that Qwen's image processors choose.
+
+    The sides are multiples of `factor`, the area is within [`least`, `most`], and the aspect is kept as far as that
+    allows.
 
     Halves are rounded to the even one, as in Python and unlike in the desktop client's TypeScript; a side below half a
     factor becomes 0 and is then scaled up (`transformers.models.qwen2_vl`).
@@ -75,7 +77,7 @@ def smart_resize(height: int, width: int, factor: int, least: float, most: float
 
 
 def padded_size(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
-    """The (height, width) in pixels of the canvas on which GLM-5's image processor lays a picture.
+    """Computes the (height, width) in pixels of the canvas on which GLM-5's image processor lays a picture.
 
     Source: `smart_resize` of `transformers.models.glm5_next`, for one picture. Above the limit, the canvas of the
     largest height whose picture of the same aspect still fits.
@@ -103,7 +105,7 @@ def padded_size(height: int, width: int, factor: int, least: float, most: float)
 
 
 def limits_of(image_processor: Any) -> ImageLimits | None:
-    """The limits of a loaded image processor; None of one that does not resize to whole patches by area."""
+    """Returns the limits of a loaded image processor; None for one that does not resize to whole patches by area."""
     size = getattr(image_processor, "size", None) or {}
     least, most = (_entry(size, name) for name in ("shortest_edge", "longest_edge"))
     patch, merged = (int(getattr(image_processor, name, 0) or 0) for name in ("patch_size", "merge_size"))
@@ -128,7 +130,7 @@ Unit = Literal["thousandths", "fraction", "pixels"]
 
 @dataclass(frozen=True, slots=True)
 class CoordinateSpace:
-    """What a family's numbers count.
+    """Unit of a family's coordinates.
 
     Args:
         unit: thousandths or fractions of the screen, or pixels of the picture that the checkpoint's processor makes.
@@ -139,7 +141,7 @@ class CoordinateSpace:
     limits: ImageLimits | None = None
 
     def sides(self, screen: Size) -> tuple[float, float]:
-        """How many of the unit a screen of this size is wide and high.
+        """Computes width and height of a screen of this size in the unit.
 
         Raises:
             ValueError: a screen that is too oblong for the processor.
@@ -152,7 +154,7 @@ class CoordinateSpace:
 
 
 def picture(png: bytes, limits: ImageLimits | None) -> Image.Image:
-    """A screen as a model is shown it, RGB: in the size that its processor would choose, where it has limits.
+    """Decodes a screen as RGB for a model, in the size that a processor of these limits would choose.
 
     Resampled as the processors do (bicubic), so that the pixels are theirs too.
     """
@@ -161,14 +163,14 @@ def picture(png: bytes, limits: ImageLimits | None) -> Image.Image:
 
 
 def sized(image: Image.Image, limits: ImageLimits) -> Image.Image:
-    """A picture in the size that a processor of these limits would choose."""
+    """Resizes a picture to the size that a processor of these limits would choose."""
     size = limits.resized(image.size)
     return image if size == image.size else image.resize(size, Image.Resampling.BICUBIC)
 
 
 @lru_cache(maxsize=32)
 def picture_png(png: bytes, limits: ImageLimits | None) -> bytes:
-    """The same for a server: as it is where it is plain and its size is right, else as a new PNG.
+    """Encodes a screen for a server: unchanged if it is plain and of the right size, else as a new PNG.
 
     The last few are kept, since a screen is sent again with every step whose chat shows it.
     """

@@ -7,16 +7,16 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "templates"
 _PLACE = re.compile(r"\{(\w+)\}")
 LANGUAGE = "English"
-"""Of thoughts, where a template asks for one."""
+"""Language of thoughts, where a template asks for one."""
 
 
 @lru_cache(maxsize=64)
 def template(file: str) -> str:
-    """The text of a template, such as `ui-tars-1.0-computer.txt`."""
+    """Reads the text of a template, such as `ui-tars-1.0-computer.txt`."""
     return (_FOLDER / file).read_text()
 
 
 def filled(file: str, **values: str) -> str:
-    """A template with `{name}` replaced by each value, once: what a value itself holds stays as it is."""
+    """Replaces each `{name}` of a template by its value, once: names within a value stay as they are."""
     known = {"language": LANGUAGE, **values}
     return _PLACE.sub(lambda found: known.get(found[1], found[0]), template(file))

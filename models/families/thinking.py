@@ -1,9 +1,9 @@
-"""Splits a reply into what was thought and what was answered: one rule for every family.
+"""Splits a reply into thinking and answer: one rule for every family.
 
-Everything up to the last end of thinking is thinking, whether its beginning stands in the reply or in the prompt (a
+Everything up to the last end tag of thinking is thinking, whether its begin tag is in the reply or in the prompt (a
 template that opens it), and a reply that begins to think and never ends is nothing but thinking. So no draft of an
-action is performed, and none of it is lost from the thought. An end that stands within a text that the reply's action
-types or writes is that text, and a beginning within a line is a word.
+action is performed, and none of it is lost from the thought. An end tag within a text that the reply's action types or
+writes is part of that text, and a begin tag within a line is a word.
 """
 
 import re
@@ -35,11 +35,11 @@ _FIRST = re.compile(rf"\A(\s*)(?:{_BEGIN.pattern})", re.IGNORECASE)
 OPEN, CLOSE = "<think>", "</think>"
 _MARKED_OPEN, _MARKED_CLOSE = re.compile(rf"\A\s*<{SELECTOR}think>"), f"<{SELECTOR}/think>"
 _MOST = 16
-"""Ends of thinking that are looked at, the first and the last ones, so that reading takes time as a reply's length."""
+"""Maximum end tags that are considered, the first and the last ones, so that reading takes linear time."""
 
 
 def split_thinking(text: str) -> tuple[str, str]:
-    """Split a reply after its last end of thinking.
+    """Splits a reply after its last end of thinking.
 
     Returns:
         The thinking without the tags around it (empty where there is none), and the answer; both with their white
@@ -54,20 +54,20 @@ def _split(text: str, end: re.Match[str]) -> tuple[str, str]:
 
 
 def untagged(text: str) -> str:
-    """Remove all tags of thinking."""
+    """Removes all tags of thinking."""
     return _TAG.sub("", text).strip()
 
 
 def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
-    """Read a whole reply: its thinking by the rule above, its answer by the grammar of a family.
+    """Reads a whole reply: its thinking by the rule above, its answer by the grammar of a family.
 
     Args:
         text: the reply.
-        read: reads an answer; what it calls the thought is all that stands before the action.
+        read: reads an answer; its thought is all text before the action.
 
     Returns:
-        The reading. Its thought is what the answer says before its action, else the thinking; both where the grammar
-        has thoughts between tags.
+        The reading. Its thought is the answer's text before its action, else the thinking; both where the grammar has
+        thoughts between tags.
     """
     thinking, answer, found = _answered(text, read)
     begun = _OPENS.search(answer)
@@ -83,8 +83,11 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
 
 
 def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:
-    """The thinking, the answer, and its reading: behind the first end after which all ends are typed or written by the
-    answer's actions, which the last end always is."""
+    """Splits a reply into thinking and answer, and reads the answer.
+
+    It splits behind the first end tag after which the answer's actions type or write all end tags; the last one always
+    qualifies.
+    """
     matches = _END.finditer(text)
     ends = [*islice(matches, _MOST // 2), *deque(matches, maxlen=_MOST // 2)]
     starts: list[re.Match[str] | None] = [*([] if ends and _FIRST.match(text) else [None]), *ends]
@@ -98,8 +101,10 @@ def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, 
 
 
 def _types(found: ParsedReply, answer: str, read: Callable[[str], ParsedReply]) -> bool:
-    """Whether the texts of what was read hold all ends of thinking in an answer: without these they hold as many less,
-    whatever ends they have by escapes."""
+    """Checks whether the texts of the actions hold all end tags in an answer.
+
+    Without these tags the texts hold as many fewer, even if they have others by escapes.
+    """
     if not found.actions or not found.closed or not found.text:
         return False
     begin, ends = answer.rfind(found.text), list(_END.finditer(answer))
@@ -110,14 +115,16 @@ def _types(found: ParsedReply, answer: str, read: Callable[[str], ParsedReply]) 
 
 
 def _typed_ends(found: ParsedReply) -> int:
-    """How many ends of thinking the texts of actions hold."""
+    """Counts the end tags in the texts of actions."""
     fields = (value for action in found.actions for value in action.model_dump(exclude={"type"}).values())
     return sum(len(_END.findall(value)) for value in fields if isinstance(value, str))
 
 
 def opened(before: str) -> str:
-    """What stands before an action, marked, with the tokens of a model that thinks first: `<think>` where it begins,
-    and `</think>` where that is its last end of thinking."""
+    """Replaces a marked text's tags by the tokens of a model that thinks first.
+
+    That is `<think>` where the text begins with it, and `</think>` where that is its last end of thinking.
+    """
     before = _MARKED_OPEN.sub(lambda found: unmarked(found[0]), before)
     ends, at = _END.findall(unmarked(before)), before.rfind(_MARKED_CLOSE)
     if not ends or ends[-1] != CLOSE or at < before.rfind(CLOSE):
@@ -126,12 +133,12 @@ def opened(before: str) -> str:
 
 
 def between(thought: str) -> str:
-    """A thought between tags, as a reply begins with it."""
+    """Writes a thought between tags, as a reply begins with it."""
     return f"{OPEN}\n{thought}\n{CLOSE}\n"
 
 
 def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], read: Callable[[str], ParsedReply]) -> str:
-    """A reply with a thought that is read as it was written, whatever the thought holds.
+    """Writes a reply whose thought is read back unchanged, whatever the thought holds.
 
     Args:
         thought: the thought; markup in it that is marked counts as if it were not, for a model writes it so.

@@ -1,4 +1,4 @@
-"""Qwen's tools `computer_use` and `mobile_use` as actions of ours, both ways.
+"""Converts Qwen's tools `computer_use` and `mobile_use` to actions of ours, and back.
 
 Where the two spaces differ: a drag is two calls of `computer_use`, `mouse_move` to its start and `left_click_drag` to
 its end; a scroll is of a fixed number of pixels, positive up; three clicks are the double click that Qwen's own tool
@@ -45,9 +45,9 @@ from schemas.keyboard import pyautogui_names, together_in
 from schemas.problem import named_problem
 
 NAMES = ("computer_use", "mobile_use", "computer")
-"""Of tools whose calls are read; trycua/cua takes the last one of Fara, too (`loops/fara/config.py`)."""
+"""Tools whose calls are read; trycua/cua takes the last one of Fara, too (`loops/fara/config.py`)."""
 PIXELS = 5
-"""Of a scroll that is written."""
+"""Pixels of each written scroll."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _LABELS = re.compile(r"\A\s*(?:Thought|Action)[:：][ \t]*", re.IGNORECASE)
 _CALL = re.compile(r"<tool_call>\s*(?:```\w*\s*)?(?=\{)")
@@ -62,12 +62,12 @@ _POINTED = {
 }
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
-"""What goes from one place to another where a call has both; a scroll from place to place is a finger's."""
+"""Actions that become a drag where a call has two places; a scroll from place to place is a finger's."""
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
 _ACTION = re.compile(r"\bAction[:：]")
 _CLOSE = re.compile(re.escape(CLOSE))
 _MOST_ENDS = 8
-"""Ends of calls up to which a Python literal is looked for."""
+"""Maximum ends of calls up to which a Python literal is searched for."""
 _DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
@@ -75,10 +75,10 @@ Place = tuple[float, float]
 
 
 def read_calls(text: str, sides: Sides) -> ParsedReply:
-    """The thought and the actions of a reply with tool calls; never raises for what a model may write.
+    """Reads the thought and the actions of a reply with tool calls; never raises for any text of a model.
 
     Args:
-        text: what was thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
+        text: the thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
         sides: how many units of its coordinates the screen is wide and high.
     """
     begin = _begin(text)
@@ -105,8 +105,10 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
 
 
 def _begin(text: str) -> int:
-    """Where the first call begins, its tag included; -1 without one. A tag within the texts of a call by JSON alone is
-    such a text, as is one that no call follows."""
+    """Finds where the first call begins, its tag included; -1 without one.
+
+    A tag within the texts of a call by JSON alone is such a text, as is one that no call follows.
+    """
     tagged, untagged = _CALL.search(text), _UNTAGGED.search(text)
     if tagged and untagged and untagged.start() < tagged.start():
         try:
@@ -127,7 +129,7 @@ def _begin(text: str) -> int:
 
 
 def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
-    """The arguments of each call; raises ValueError for one that cannot be read.
+    """Yields the arguments of each call; raises ValueError for one that cannot be read.
 
     Each begins behind a tag that a call follows, the first one perhaps without a tag or with words between; a tag
     within a call's texts is such a text."""
@@ -152,8 +154,10 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _decoded(text: str, start: int) -> tuple[Any, int]:
-    """The JSON that begins there, or a Python literal that JSON can say, which Fara's and GUI-Owl's own clients read
-    too, and where it ends; raises ValueError for neither."""
+    """Decodes the JSON, or a Python literal equal to JSON, that begins there, and finds its end.
+
+    Fara's and GUI-Owl's own clients read such literals too. Raises ValueError for neither.
+    """
     try:
         return _DECODER.raw_decode(text, start)
     except ValueError as error:
@@ -170,7 +174,7 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:
-    """The actions of a call, none of a mere move, and where the cursor is after it."""
+    """Converts a call into actions, none for a mere move, and the cursor's place after it."""
     name = str(given.take("action") or "")[:40]
     place = given.take("coordinate")
     at = _place(place, sides) if place is not None else cursor
@@ -185,7 +189,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         return [_drag(_there(at, name), to)], to
     if name in ("left_click_drag", "drag"):
         if cursor is None:
-            raise ValueError(f"{name} begins at the cursor, and no mouse_move says where that is")
+            raise ValueError(f"{name} begins at the cursor, and no mouse_move gives its place")
         return [_drag(cursor, _there(at, name))], at
     if name in ("scroll", "hscroll"):
         x, y = at or (0.5, 0.5)
@@ -198,7 +202,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
 
 
 def _plain(name: str, given: Arguments) -> Action:
-    """The action of a call that has no place."""
+    """Converts a call that has no place into an action."""
     if name == "key":
         return Hotkey(key=together_in(map(str, _flat(given.take("keys", "text")))))
     if name == "system_button":
@@ -222,7 +226,7 @@ def _plain(name: str, given: Arguments) -> Action:
 
 
 def _flat(keys: Any) -> Iterator[Any]:
-    """The keys of a list, also of lists within it, as OSWorld's Qwen agents flatten them."""
+    """Flattens a list of keys, also of lists within it, as OSWorld's Qwen agents do."""
     for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
         if isinstance(key, list):
             yield from _flat(key)
@@ -247,7 +251,7 @@ def _there(place: Place | None, name: str) -> Place:
 
 
 def _place(given: Any, sides: Sides) -> Place:
-    """A place in [0, 1]; one that is written as a text is read too."""
+    """Reads a place in [0, 1]; one that is written as a text is read too."""
     if isinstance(given, str):
         return place_of(given, sides)
     numbers = cast(list[Any], given) if isinstance(given, list) else []
@@ -262,7 +266,7 @@ def _is_number(value: Any) -> bool:
 
 
 def write_calls(action: Action, tool: str, sides: Sides) -> str:
-    """An action as calls of a tool.
+    """Writes an action as calls of a tool.
 
     Raises:
         ValueError: the tool has no such action.
@@ -309,7 +313,7 @@ def _mobile(action: Action, sides: Sides) -> list[dict[str, Any]] | None:
 
 
 def _either(action: Action) -> list[dict[str, Any]] | None:
-    """What both tools have."""
+    """Writes the actions that both tools have."""
     if isinstance(action, Type):
         return [{"action": "type", "text": action.content}]
     if isinstance(action, Wait):

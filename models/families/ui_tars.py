@@ -1,7 +1,7 @@
 """UI-TARS 1.0 and 1.5, and Doubao: the template and the instruction are the first user turn, replies are text.
 
-Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens; past replies are shown
-with them again, and what is trained on has them, as the public clients do (`add_box_token`, README_deploy.md).
+Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens. Past replies and
+training targets have them again, as in the public clients (`add_box_token`, README_deploy.md).
 """
 
 import re
@@ -24,7 +24,7 @@ _BOX = re.compile(r"(start_box|end_box)='(\(\s*\d+\s*,\s*\d+\s*\))'")
 
 
 class UiTarsFamily(ModelFamily):
-    """What UI-TARS's families have in common.
+    """Common base of UI-TARS's families.
 
     Raises:
         UsageError: no template of the dialect that is asked for.
@@ -33,7 +33,7 @@ class UiTarsFamily(ModelFamily):
     forms: ClassVar[Mapping[str, Mapping[str, str]]]
     """Template files by `policy.template` and dialect, the family's own dialect first."""
     boxes = False
-    """Whether coordinates stand between box tokens in `box_v1`."""
+    """Whether coordinates are between box tokens in `box_v1`."""
     templates = ("computer", "mobile", "grounding")
     max_new_tokens = 1000
     asks_without = False
@@ -43,7 +43,7 @@ class UiTarsFamily(ModelFamily):
         forms = self.forms[self.template]
         if config.dialect in forms:
             self.dialect = config.dialect
-        elif config.dialect == "box_v1":  # the default, which stands for the family's own
+        elif config.dialect == "box_v1":  # the default, which means the family's own
             self.dialect = next(iter(forms))
         else:
             raise UsageError(
@@ -55,11 +55,11 @@ class UiTarsFamily(ModelFamily):
 
     @property
     def points(self) -> bool:
-        """Whether a reply is a point alone."""
+        """Checks whether a reply is a point alone."""
         return self.template == "grounding" and self.boxes
 
     def messages(self, context: Context) -> list[Message]:
-        """Template and instruction, then, step by step, a screen and the reply to it."""
+        """Builds a chat of template and instruction, then, step by step, a screen and the reply to it."""
         chat = [text_turn("user", filled(self._file, instruction=context.instruction))]
         shown = len(context.turns) - (self.history_images - 1)
         for position, turn in enumerate(context.turns):
@@ -69,23 +69,23 @@ class UiTarsFamily(ModelFamily):
         return [*chat, screen_turn(context.observation, self.limits)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`; where an action is asked for, it is asked for by the template."""
+        """Builds the question as `ModelFamily.question`; the template asks for the action where one is wanted."""
         asked = filled(self._file, instruction=question) if acts else question
         return [text_turn("user", asked), *(screen_turn(screen, self.limits) for screen in screens)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action with box tokens where the family has them."""
+        """Writes the action with box tokens where the family has them."""
         if self.points and isinstance(action, Click):
             columns, rows = self.sides(screen)
             return f"({round(action.x * columns)},{round(action.y * rows)})"
         return self._boxed(format_action(action, self.dialect, sides=self.sides(screen)))
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """As `ModelFamily.read_answer`; a point alone is a click where the template asks for one."""
+        """Reads as `ModelFamily.read_answer`; a point alone is a click where the template asks for one."""
         return read_text(answer, self.sides(screen), self.template == "grounding")
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """As `ModelFamily.reply`; for grounding, without a thought."""
+        """Writes as `ModelFamily.reply`; for grounding, without a thought."""
         return self._reply(thought, self.write(action, screen))
 
     def _reply(self, thought: str, written: str) -> str:
@@ -107,7 +107,7 @@ class UiTars10Family(UiTarsFamily):
 
 
 class UiTars15Family(UiTarsFamily):
-    """UI-TARS 1.5 on Qwen2.5-VL: pixels of the picture that it is shown."""
+    """UI-TARS 1.5 on Qwen2.5-VL: pixels of the picture that it sees."""
 
     boxes = True
     counts = "pixels"

@@ -48,7 +48,7 @@ class UiTars2Family(ModelFamily):
         return [*chat, screen_turn(context.observation, self.limits)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """As `ModelFamily.question`."""
+        """Builds the question as `ModelFamily.question`."""
         head = self._prompt() if acts else []
         return [*head, text_turn("user", question), *(screen_turn(screen, self.limits) for screen in screens)]
 

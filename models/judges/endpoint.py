@@ -42,19 +42,19 @@ class JudgeEndpointOptions(Section):
     url: str = Field(min_length=1)
     """The server's base url, for example `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1)
-    """The model's name there."""
+    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_JUDGE_KEY"
     """The environment variable that holds the key; no key is sent if it is not set."""
     timeout_s: Positive = 60.0
     """Seconds without a byte after which a request has failed."""
     temperature: float = Field(0.0, ge=0.0)
-    """Of its answers; above 0 they differ, which several votes need (ZeroGUI: 1)."""
+    """Sampling temperature of its answers; above 0 they differ, which several votes need (ZeroGUI: 1)."""
     concurrency: Count = 8
     """Requests at the same time, where several trajectories are judged together."""
 
 
 MOST_REASON = 4_000
-"""Characters of a reason that are kept."""
+"""Maximum characters of a reason that are kept."""
 
 
 class EndpointJudge(Judge[JudgeEndpointOptions]):
@@ -73,7 +73,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
         )
 
     def require(self) -> None:
-        """Asks the server whether it is there and takes the key."""
+        """Checks that the server answers and takes the key."""
         self._client.require()
 
     def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
@@ -102,7 +102,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
         return float(better == "A")
 
     def _asked(self, rules: str, content: list[dict[str, Any]], schema: dict[str, Any]) -> tuple[str, int]:
-        """The text of an answer, and the tokens that it took."""
+        """Requests an answer; returns its text and the tokens that it took."""
         body = {
             "model": self.options.model,
             "messages": [{"role": "system", "content": rules}, {"role": "user", "content": content}],
@@ -117,7 +117,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
 
 
 def _content(case: JudgeCase) -> list[dict[str, Any]]:
-    """Text and pictures of a case as parts of a message."""
+    """Builds text and pictures of a case as parts of a message."""
     replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies))
     pictures = [
         {
@@ -130,7 +130,7 @@ def _content(case: JudgeCase) -> list[dict[str, Any]]:
 
 
 def _fields(text: str) -> dict[str, Any]:
-    """The fields of an answer; raises JudgeFailure for anything but a JSON object."""
+    """Parses the fields of an answer; raises JudgeFailure for anything but a JSON object."""
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:

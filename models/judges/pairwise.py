@@ -13,16 +13,16 @@ Winner = Literal["first", "second", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What a judge found of two trajectories; `probability` is None if it failed, and `reason` then says how."""
+    """Result of a comparison; `probability` is None if the judge failed, and `reason` then holds the error."""
 
     probability: float | None
-    """That the first one is better, over both orders."""
+    """Probability that the first one is better, over both orders."""
     winner: Winner
     reason: str = ""
 
 
 def both_orders(straight: float, swapped: float) -> Comparison:
-    """The comparison of a first and a second trajectory.
+    """Combines both orders into the comparison of a first and a second trajectory.
 
     Args:
         straight: P(the first is better), the first shown first; in [0, 1].

@@ -1,4 +1,4 @@
-"""Which judge a config names, and its opinions as verdicts of the gate `judge`."""
+"""Makes the judge that a config names, and turns its judgements into verdicts of the gate `judge`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ JUDGES: Registry[Judge[Any]] = Registry(
 
 
 def judge_of(config: JudgeConfig) -> Judge[Any] | None:
-    """The configured judge, or None where `judge.kind` is `none`; raises UsageError for one that cannot be."""
+    """Makes the configured judge, or None where `judge.kind` is `none`; raises UsageError for one that cannot be."""
     found = kind_of(config)
     if found is None:
         return None
@@ -41,7 +41,7 @@ def judge_of(config: JudgeConfig) -> Judge[Any] | None:
 
 
 def kind_of(config: JudgeConfig) -> tuple[type[Judge[Any]], Section] | None:
-    """The configured judge's class with its options; None where `judge.kind` is `none`.
+    """Finds the configured judge's class with its options; None where `judge.kind` is `none`.
 
     Raises:
         UsageError: an unknown judge, an unknown option, or options of no judge.
@@ -56,7 +56,7 @@ def kind_of(config: JudgeConfig) -> tuple[type[Judge[Any]], Section] | None:
 
 
 def required_judge(config: JudgeConfig) -> Judge[Any]:
-    """The configured judge; raises UsageError where there is none."""
+    """Makes the configured judge; raises UsageError where there is none."""
     judge = judge_of(config)
     if judge is None:
         raise UsageError("`judge.kind`: there is no judge to ask.", f"Set it to {' or '.join(JUDGES.names)}.")
@@ -64,7 +64,7 @@ def required_judge(config: JudgeConfig) -> Judge[Any]:
 
 
 def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], config: JudgeConfig) -> JudgeCase:
-    """A trajectory, just ended or stored, as a judge sees it; `pngs` holds at least the screens of `screens_of`."""
+    """Builds a case from a trajectory, just ended or stored; `pngs` holds at least the screens of `screens_of`."""
     shown = screens_of(steps, config)
     return JudgeCase(
         instruction,
@@ -75,7 +75,7 @@ def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], 
 
 
 def screens_of(steps: Sequence[Step], config: JudgeConfig) -> list[str]:
-    """sha256 of the last screens of a trajectory, the one at the end last."""
+    """Lists sha256 of the last screens of a trajectory, the one at the end last."""
     seen = [step.screenshot for step in steps]
     if steps and steps[-1].next_screenshot:
         seen.append(steps[-1].next_screenshot)
@@ -83,14 +83,17 @@ def screens_of(steps: Sequence[Step], config: JudgeConfig) -> list[str]:
 
 
 def version_of(judge: Judge[Any], config: JudgeConfig) -> str:
-    """The version of the judge's verdicts: the judge's own, with how much it is shown, what is asked of a score and,
-    where it is asked several times, how often."""
+    """Computes the version of the judge's verdicts.
+
+    It is the judge's own version, with the number of screens, the threshold of the score and, for several votes, their
+    number.
+    """
     votes = f" votes={config.votes}" if config.votes > 1 else ""
     return f"{judge.version} screens={config.screens} threshold={config.threshold:g}{votes}"
 
 
 def verdict_of(judge: Judge[Any], config: JudgeConfig, trajectory: Trajectory, judgement: Judgement) -> Verdict | None:
-    """What a judge found of a trajectory as a verdict; None if it failed."""
+    """Turns a judgement of a trajectory into a verdict; None if the judge failed."""
     if judgement.score is None:
         return None
     passed = judgement.score >= config.threshold

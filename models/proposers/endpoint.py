@@ -1,4 +1,4 @@
-"""A proposer behind any OpenAI-compatible server: it is shown the screen and what failed there."""
+"""A proposer behind any OpenAI-compatible server: it gets the screen and the actions that failed there."""
 
 import base64
 from collections.abc import Sequence
@@ -24,13 +24,13 @@ class ProposerEndpointOptions(Section):
     url: str = Field(min_length=1)
     """The server's base url, for example `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1)
-    """The model's name there."""
+    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_PROPOSER_KEY"
     """The environment variable that holds the key; no key is sent if it is not set."""
     timeout_s: Positive = 60.0
     """Seconds without a byte after which a request has failed."""
     retries: Whole = 2
-    """How often a request that may still succeed is sent again."""
+    """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
     """Requests that run at the same time."""
     temperature: Positive = 0.7
@@ -50,11 +50,11 @@ class EndpointProposer(Proposer[ProposerEndpointOptions]):
 
     @classmethod
     def require(cls, options: ProposerEndpointOptions) -> None:
-        """Asks the server whether it is there and takes the key."""
+        """Checks that the server answers and takes the key."""
         _client(options).require()
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """The served model's; an answer that failed says so."""
+        """Requests the served model's completions; one that failed names its error."""
         return [self._ask(context, draw) for context in contexts]
 
     def _ask(self, context: Context, draw: int) -> Completion:
@@ -78,7 +78,7 @@ class EndpointProposer(Proposer[ProposerEndpointOptions]):
 
 
 def text_of(context: Context) -> str:
-    """The prompt: the instruction, what was done before, what failed on this screen."""
+    """Writes the prompt: the instruction, the actions before, and those that failed on this screen."""
     parts = [f"Instruction: {context.instruction}"]
     if context.turns:
         done = "\n".join(format_reply(turn.thought, turn.action_text) for turn in context.turns)

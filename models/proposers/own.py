@@ -1,4 +1,4 @@
-"""Proposers out of what the wheel has: the explorer among the page's elements, the policy at a higher temperature."""
+"""Proposers from the project's own policies: the explorer, and the policy at a higher temperature."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from schemas.config.section import Positive, Section
 
 
 class ExplorerProposer(Proposer[Section]):
-    """The configured explorer, which draws again where it would do what failed."""
+    """The configured explorer, which draws again where it would repeat a failed action."""
 
     kind = "explorer"
 
@@ -21,7 +21,7 @@ class ExplorerProposer(Proposer[Section]):
         self.needs_elements = self._explorer.needs_elements
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """The explorer's."""
+        """Returns the explorer's completions."""
         return self._explorer.act([redrawn(context, draw) for context in contexts], 1.0)
 
 
@@ -29,7 +29,7 @@ class ProposerPolicyOptions(Section):
     """`reflect.options.policy`."""
 
     temperature: Positive = 1.0
-    """Of the first draw on a screen; it rises by a tenth with each that was to be avoided."""
+    """Temperature of the first draw on a screen; it rises by a tenth with each action to be avoided."""
 
 
 class PolicyProposer(Proposer[ProposerPolicyOptions]):
@@ -44,11 +44,11 @@ class PolicyProposer(Proposer[ProposerPolicyOptions]):
         self.max_concurrency = self._policy.max_concurrency
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """The champion's, drawn."""
+        """Samples the champion's completions."""
         hotter = self.options.temperature * (1 + 0.1 * draw)
         return self._policy.act([redrawn(context, draw) for context in contexts], hotter)
 
 
 def redrawn(context: Context, draw: int) -> Context:
-    """The same with another seed for another draw."""
+    """Returns the context with another seed for another draw."""
     return replace(context, seed=context.seed + 1_000_003 * draw)

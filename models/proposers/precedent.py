@@ -1,10 +1,9 @@
-"""A proposer by precedent: what succeeded in the same task on another seed, brought over to this screen.
+"""A proposer by precedent: transfers successful steps of the same task on another seed to this screen.
 
-A step that led on to success is known by the element it acted on: its kind and name, and where on it. The same is done
-to the element of that kind and name here; where there is none, to the one of that kind whose name stands in this
-instruction as the other one's stood in that; else to the one of that kind at the same place among its like. It knows
-no more of a task than its successes show, and like every proposal it counts only if it succeeds. Where no precedent is
-left the explorer is asked.
+A step that led on to success is described by its element, by kind and name, and by the point on it. The same is done to
+the element of that kind and name here; without one, to an element of that kind whose name is in this instruction as the
+other one's was in that one; else to the one of that kind at the same place among its like. It has no other knowledge of
+a task, and like every proposal it counts only if it succeeds. Where no precedent is left the explorer is asked.
 """
 
 import re
@@ -35,7 +34,7 @@ class PrecedentProposer(Proposer[Section]):
         self._precedents, self._explorer = resources.precedents, resources.explorer()
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """The first precedent that was not tried, else the explorer's."""
+        """Returns the first precedent that was not tried, else the explorer's action."""
         return [self._completion(context) or self._explored(context, draw) for context in contexts]
 
     def _explored(self, context: Context, draw: int) -> Completion:
@@ -55,7 +54,7 @@ def _distance(precedent: Precedent, context: Context) -> tuple[bool, int]:
 
 
 def brought(precedent: Precedent, context: Context) -> act.Action | None:
-    """The precedent's action on this screen; None where there is no element like the one it acted on."""
+    """Transfers the precedent's action to this screen; None where there is no element like its own."""
     action, elements = precedent.action, context.observation.elements
     if isinstance(action, act.Type):
         return _typed(action, precedent.instruction, context.instruction)
@@ -75,7 +74,7 @@ def brought(precedent: Precedent, context: Context) -> act.Action | None:
 
 
 def _typed(action: act.Type, then: str, now: str) -> act.Type | None:
-    """The same text, or what stands quoted in this instruction where it stood quoted in that one."""
+    """Types the same text, or this instruction's quoted text in the position of that one's."""
     before, here = (re.findall(r'"([^"]+)"', text) for text in (then, now))
     place = next((at for at, text in enumerate(before) if text == action.content), None)
     if place is None:
@@ -84,7 +83,7 @@ def _typed(action: act.Type, then: str, now: str) -> act.Type | None:
 
 
 def _like(source: Element, precedent: Precedent, context: Context) -> Iterator[Element]:
-    """The elements here that are like one there, the likest first."""
+    """Yields the elements here that are like one there, the likest first."""
     here = [one for one in context.observation.elements if one.kind == source.kind]
     there = [one for one in precedent.elements if one.kind == source.kind]
     asked = bool(source.name) and source.name.lower() in precedent.instruction.lower()
@@ -98,7 +97,7 @@ def _like(source: Element, precedent: Precedent, context: Context) -> Iterator[E
 
 
 def _moved(point: Point, source: Element, target: Element) -> Point:
-    """The point that lies to the target as the other does to the source, in parts of their boxes."""
+    """Moves a point to the target, at the same fraction of its box as in the source's."""
     (left, top, right, bottom), (to_left, to_top, to_right, to_bottom) = source.box, target.box
     x = to_left + (point[0] - left) / max(1e-6, right - left) * (to_right - to_left)
     y = to_top + (point[1] - top) / max(1e-6, bottom - top) * (to_bottom - to_top)

@@ -1,8 +1,8 @@
-"""The seam to who proposes corrections: a policy that learns, screen by screen, what is known to lead nowhere.
+"""Proposers of corrections: policies that avoid, screen by screen, the actions known to lead nowhere.
 
 A proposer acts in a sandbox that was brought to the state in which a trajectory went wrong. `Context.avoid` holds the
 actions that failed there before: the recorded one, and those of earlier attempts, so attempts are drawn without
-replacement. What it proposes is never trusted: only what the verifier then rewards teaches.
+replacement. A proposal is never trusted: only proposals that the verifier rewards are used for training.
 """
 
 from abc import abstractmethod
@@ -19,11 +19,11 @@ from schemas.registry import Registry
 
 Options = TypeVar("Options", bound=Section)
 DRAWS = 12
-"""How often a proposer is asked for something that is not to be avoided before it has nothing to propose."""
+"""Maximum draws of a proposer until one is not to be avoided."""
 NEAR = 0.02
-"""Two places so near in both directions, in fractions of the screen, are one."""
+"""Maximum distance in each direction, in fractions of the screen, of two places that count as one."""
 LARGE = 0.15
-"""On an element larger than this share of the screen it matters where."""
+"""Share of the screen; on a larger element the place of an action matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,20 @@ class Precedent:
     instruction: str
     step: int
     elements: tuple[Element, ...]
-    """What was on its screen."""
+    """Elements of its screen."""
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerResources:
-    """What proposers are made with; what one does not need is not made."""
+    """Resources of proposers, each made when one needs it."""
 
     champion: Callable[[], Policy]
-    """The policy that now rolls out."""
+    """Makes the policy that now rolls out."""
     explorer: Callable[[], Explorer]
-    """The configured one."""
+    """Makes the configured explorer."""
     precedents: Mapping[str, Sequence[Precedent]] = field(default_factory=dict[str, Sequence[Precedent]])
-    """What is known to have succeeded, by task; it may grow."""
+    """Known successful steps, by task; it may grow."""
 
 
 class Proposer(Policy, Generic[Options]):
@@ -54,18 +54,18 @@ class Proposer(Policy, Generic[Options]):
 
     Args:
         options: its own section, `reflect.options.<name>`.
-        resources: what it may act with.
+        resources: the policies and precedents that it may use.
     """
 
     section: ClassVar[type[Section]] = Section
-    """What the options must be; a proposer with options of its own names theirs."""
+    """Section of the options; a proposer with options of its own names theirs."""
 
     def __init__(self, options: Options, resources: ProposerResources) -> None:
         self.options, self.resources = options, resources
 
     @final
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """One completion per context, none of them to be avoided; without an action where there is nothing else."""
+        """Returns one completion per context, none of them to be avoided; without an action if there is no other."""
         found: list[Completion] = [Completion("", error="nothing to propose that was not tried")] * len(contexts)
         left = list(range(len(contexts)))
         for draw in range(DRAWS):
@@ -82,11 +82,11 @@ class Proposer(Policy, Generic[Options]):
 
     @abstractmethod
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """One completion per context; another one for another `draw`. Never raises for what a model may generate."""
+        """Returns one completion per context; another one for another `draw`. Never raises for any text of a model."""
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Raises FlywheelError if what it needs, by its own section of the config, is not to be had."""
+        """Raises FlywheelError if a requirement of its own section of the config is missing."""
         return
 
 
@@ -104,13 +104,15 @@ PROPOSERS: Registry[Proposer[Any]] = Registry(
 
 
 def avoided(action: Action, context: Context) -> bool:
-    """Whether an action is, on this screen, one of those to be avoided."""
+    """Checks whether an action is, on this screen, one of those to be avoided."""
     return any(alike(action, other, context.observation.elements) for other in context.avoid)
 
 
 def alike(one: Action, other: Action, elements: Sequence[Element]) -> bool:
-    """Whether two actions come to the same: they are equal, or of one kind and begin at one place or on one small
-    element; of a drag both ends."""
+    """Checks whether two actions have the same effect.
+
+    They are equal, or of one kind and begin at one place or on one small element; of a drag both ends.
+    """
     ends = _ends(one), _ends(other)
     if one.type != other.type or not ends[0]:
         return one == other
@@ -132,7 +134,7 @@ def _one_place(a: tuple[float, float], b: tuple[float, float], elements: Sequenc
 
 
 def _smallest(point: tuple[float, float], elements: Sequence[Element]) -> Element | None:
-    """The smallest interactive element at a point; None where there is none, or only a large one."""
+    """Finds the smallest interactive element at a point; None where there is none, or only a large one."""
     x, y = point
     holding = [e for e in elements if e.interactive and e.box[0] <= x <= e.box[2] and e.box[1] <= y <= e.box[3]]
     smallest = min(holding, key=_area, default=None)

@@ -17,14 +17,16 @@ from schemas.picture import rgb_of
 
 MODULES = ("rapidocr", "onnxruntime")
 SIDE = 736
-"""Pixels of a tile's side, the size that the detector was made for (`Det.limit_side_len`): on a larger picture it
-misses lone labels, and RapidOCR shrinks one of more than 2000 pixels."""
+"""Pixels of a tile's side, the size that the detector was made for (`Det.limit_side_len`).
+
+On a larger picture it misses lone labels, and RapidOCR shrinks one of more than 2000 pixels.
+"""
 OVERLAP = 128
-"""Pixels that neighbouring tiles share: a line that is no higher stands whole in one of them, or is put together."""
+"""Pixels that neighbouring tiles share: a line of at most this height is whole in one of them, or is put together."""
 QUARTER = (SIDE + OVERLAP) // 2
 """Pixels of a quarter's side: two of them, which share as much, are a tile's."""
 SURE = 0.6
-"""Least confidence of a line."""
+"""Minimum confidence of a line."""
 MEASURED = 3840 * 2160
 """Pixels of the largest screen whose recall is known (docs/perception.md)."""
 
@@ -34,7 +36,7 @@ Line = tuple[str, Box]
 
 
 class RapidReader(ScreenReader):
-    """Lines of text; it knows neither kinds nor what can be clicked."""
+    """Reads lines of text; it knows neither kinds nor clickability."""
 
     name: ClassVar[str] = "rapidocr-3-tiles"
 
@@ -63,7 +65,7 @@ class RapidReader(ScreenReader):
             )
 
     def read(self, png: bytes) -> list[Element]:
-        """A line of text each."""
+        """Reads one element per line of text."""
         try:
             picture = rgb_of(png)
         except (UnidentifiedImageError, OSError) as error:
@@ -92,10 +94,10 @@ class RapidReader(ScreenReader):
             )
 
     def _tile(self, picture: Image.Image, corner: Corner, side: int = SIDE) -> list[Line]:
-        """The lines of a tile, their boxes in pixels of the whole picture.
+        """Reads the lines of a tile, their boxes in pixels of the whole picture.
 
-        A tile of one colour holds none. Where the detector finds none in another, its quarters are looked at: it misses
-        a lone small label in much empty space.
+        A tile of one colour holds none. If the detector finds none in another tile, its quarters are read: the detector
+        misses a lone small label in much empty space.
         """
         left, top = corner
         tile = picture.crop((left, top, min(left + side, picture.width), min(top + side, picture.height)))
@@ -116,7 +118,7 @@ class RapidReader(ScreenReader):
         return self._ocr(np.asarray(picture)[:, :, ::-1], use_det=detects, use_cls=False, use_rec=True)
 
     def _line(self, picture: Image.Image, group: list[Line]) -> Line | None:
-        """The line of which a group holds all that the tiles saw: one that has all of it, else what is read anew."""
+        """Returns the line of a group of parts: one that covers the group, else a new reading."""
         whole = _around([box for _, box in group])
         text, box = max(group, key=lambda line: _area(line[1]))
         if _area(box) >= WHOLE * _area(whole):
@@ -136,7 +138,7 @@ ROW = 0.5
 
 
 def _corners(size: tuple[int, int], side: int) -> list[Corner]:
-    """Upper left corners of the tiles of this side that cover a picture, evenly spaced."""
+    """Lists the upper left corners of the tiles of this side that cover a picture, evenly spaced."""
     columns, rows = (_starts(length, side) for length in size)
     return [(left, top) for top in rows for left in columns]
 
@@ -149,7 +151,7 @@ def _starts(length: int, side: int) -> list[int]:
 
 
 def _in_order(elements: list[Element]) -> list[Element]:
-    """Row by row from the top, each from the left: a line is in a row whose first line its middle stands beside."""
+    """Sorts row by row from the top, each from the left; a line joins the row whose first line spans its middle."""
     rows: list[list[Element]] = []
     for element in sorted(elements, key=lambda one: one.box[1]):
         if rows and element.centre[1] < rows[-1][0].box[3]:
@@ -160,8 +162,10 @@ def _in_order(elements: list[Element]) -> list[Element]:
 
 
 def _padded(tile: Image.Image) -> Image.Image:
-    """A tile with sides of a quarter at least: the detector enlarges the shorter side to `SIDE`, and a strip beyond all
-    measure."""
+    """Pads a tile to sides of at least a quarter.
+
+    The detector enlarges the shorter side to `SIDE`, and a strip far too much.
+    """
     if min(tile.size) >= QUARTER:
         return tile
     canvas = Image.new("RGB", (max(tile.width, QUARTER), max(tile.height, QUARTER)), tile.getpixel((0, 0)))  # type: ignore[arg-type]
@@ -170,7 +174,7 @@ def _padded(tile: Image.Image) -> Image.Image:
 
 
 def _together(lines: list[Line]) -> list[list[Line]]:
-    """Lines in groups of those that are parts of one: on the same row, and over each other."""
+    """Groups lines that are parts of one: on the same row, and overlapping."""
     groups: list[list[Line]] = []
     for line in lines:
         its = [group for group in groups if any(_same(line[1], other) for _, other in group)]
@@ -194,7 +198,7 @@ def _area(box: Box) -> float:
 
 
 def _box(corners: Any, size: tuple[int, int], at: Corner) -> Box:
-    """A line's box in pixels of the picture, from its corners in a tile."""
+    """Computes a line's box in pixels of the picture, from its corners in a tile."""
     points = np.clip(np.asarray(corners, dtype=float), 0.0, size) + at
     (left, top), (right, bottom) = points.min(axis=0), points.max(axis=0)
     return float(left), float(top), float(right), float(bottom)

@@ -1,4 +1,4 @@
-"""The seam for screens that no page describes: who reads elements off the pixels (a desktop, an imported data set).
+"""Screen readers find elements in pixels where no page lists them (a desktop, an imported data set).
 
 `annotate.reader` names one: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
 """
@@ -10,23 +10,23 @@ from schemas.observation import Element
 from schemas.registry import Registry
 
 NONE = "page"
-"""Elements are what pages list, and nothing is read."""
+"""Name for no reader: elements are those that pages list."""
 
 
 class ScreenReader(ABC):
     """Reads elements off a picture; made without arguments."""
 
     name: ClassVar[str]
-    """Its name and version, kept with every reading: what another one read is read again."""
+    """Name and version, kept with every reading; another version reads screens again."""
 
     @classmethod
     def require(cls) -> None:
-        """Raises FlywheelError, naming what to install, where it cannot be made."""
+        """Raises FlywheelError, naming the package to install, where it cannot be made."""
         return
 
     @abstractmethod
     def read(self, png: bytes) -> list[Element]:
-        """What is on the picture of this PNG, from top to bottom, boxes in [0, 1]; raises FlywheelError for none."""
+        """Reads the elements of this PNG, from top to bottom, boxes in [0, 1]; raises FlywheelError for no picture."""
 
 
 READERS: Registry[ScreenReader] = Registry(
@@ -35,11 +35,11 @@ READERS: Registry[ScreenReader] = Registry(
 
 
 def reader_class(name: str) -> type[ScreenReader] | None:
-    """The configured reader's class; None for `page`.
+    """Finds the configured reader's class; None for `page`.
 
     Raises:
         UsageError: there is none of that name.
-        FlywheelError: what it needs is not installed.
+        FlywheelError: a package that it needs is not installed.
     """
     if name == NONE:
         return None

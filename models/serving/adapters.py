@@ -1,4 +1,4 @@
-"""The adapters that a server has beside its own weights: which of them may be asked for, and how they come and go."""
+"""Tracks the adapters that a server has in addition to its own weights, and loads and unloads them."""
 
 import re
 import threading
@@ -12,7 +12,7 @@ from models.weights import OURS, Adapter, Weights
 from schemas.failure import FlywheelError
 
 KEPT = 2
-"""How many a server keeps, beside those that still answer: the policy's that acts, and of another that is compared."""
+"""Number of adapters that a server keeps, besides those still answering: the acting policy's and a compared one."""
 _ALREADY = re.compile(r"already (been )?(loaded|exist)")
 _NEVER = ('"Not Found"', "not enabled")
 """Words of a server that takes no adapter at all: FastAPI's for a path that it does not have, and SGLang's."""
@@ -28,11 +28,11 @@ class _LoadedAdapter:
 
 
 class Adapters:
-    """What one server has; one thread at a time may change it, any may ask and forget.
+    """Adapters of one server; one thread at a time may change them, any may ask and forget.
 
     Args:
         updater: of the server.
-        lock: who asks for an adapter holds it from `name` until `busy` knows of that.
+        lock: the caller of `name` holds it until `busy` includes its request.
         note: takes a line for the server's log.
     """
 
@@ -42,29 +42,29 @@ class Adapters:
         self._refused: set[str] = set()
         self._takes = type(updater).add is not Updater.add
         self.slept = False
-        """Whether the server slept since it was seen to have none: what it still lists then is noise."""
+        """Whether the server slept since its list was last seen empty: entries that it still lists then are noise."""
 
     def forget(self) -> None:
-        """What the server has is not known any more."""
+        """Forgets the server's adapters, as they are unknown from now on."""
         with self._lock:
             self._held.clear()
 
     def name(self, weights: Weights, beside: str) -> str | None:
-        """What the server calls them, if they are there beside weights of this fingerprint."""
+        """Returns the server's name of an adapter, if it is loaded on weights of this fingerprint."""
         held = self._held.get(weights)
         return held.name if held is not None and held.beside == beside else None
 
     def may(self, weights: Weights) -> bool:
-        """Whether it is worth asking the server to take them."""
+        """Checks whether it is worth asking the server to take them."""
         return self._takes and weights.name not in self._refused
 
     def take(self, weights: Weights, adapter: Adapter, busy: Callable[[Weights], bool]) -> bool:
-        """Whether the server has an adapter, given it now if need be.
+        """Checks whether the server has an adapter; loads it if needed.
 
         Args:
-            weights: that it makes of its parent's.
-            adapter: where it is.
-            busy: whether some answer now: those stay.
+            weights: the weights that it makes of its parent's.
+            adapter: the folder and parent of the adapter.
+            busy: whether a request of these weights is being answered: such adapters stay.
 
         Raises:
             NoAnswer: the server cannot be asked.
@@ -87,7 +87,7 @@ class Adapters:
         return True
 
     def lost(self, weights: Weights, name: str) -> bool:
-        """Whether what was asked for by this name is not there, as far as the server tells; or somebody else saw so."""
+        """Checks whether this adapter is gone: found so before, or listed once and not any more."""
         with self._lock:
             held = self._held.get(weights)
         if held is None:
@@ -97,7 +97,7 @@ class Adapters:
         return False
 
     def unload(self) -> None:
-        """Takes all of them away, also those that another process has brought; what stays nevertheless is never used.
+        """Unloads all of them, also those of another process; one that stays nevertheless is never used.
 
         Raises:
             NoAnswer: the server cannot be asked.
@@ -113,7 +113,7 @@ class Adapters:
         return [name for name in self._updater.control.models() if OURS.search(name)]
 
     def _spare(self, busy: Callable[[Weights], bool]) -> None:
-        """Makes room for one more, before it comes: a server may have no more room than that."""
+        """Frees a place before another one comes: a server may have no more places than that."""
         with self._lock:
             spare = [one for one in list(self._held)[: 1 - KEPT] if not busy(one)]
             names = [self._held.pop(one).name for one in spare]

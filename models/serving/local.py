@@ -26,8 +26,8 @@ from schemas.failure import SandboxFailure, UsageError
 class TransformersModel(LanguageModel):
     """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`, in batches, padded on the left.
 
-    A row's random numbers are its seed's own, so what it samples depends on the others of its batch, and on the prompts
-    before it whose beginning is not computed again, only as far as rounding does.
+    A row's random numbers are its seed's own, so its samples depend on the other rows of its batch, and on earlier
+    prompts whose beginning is reused, only as far as rounding does.
 
     Args:
         directory: the model.
@@ -63,7 +63,7 @@ class TransformersModel(LanguageModel):
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """One completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
+        """Returns one completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
         made = []
         for at in range(0, len(chats), self._batch):
             some = slice(at, at + self._batch)
@@ -78,7 +78,7 @@ class TransformersModel(LanguageModel):
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
 
     def _inputs(self, chats: Sequence[Sequence[Message]]) -> Any:
-        """The processor's tensors; raises SandboxFailure for a chat that the processor refuses."""
+        """Makes the processor's tensors; raises SandboxFailure for a chat that the processor refuses."""
         try:
             return self.processor.apply_chat_template(
                 [[_with_images(message) for message in chat] for chat in chats],
@@ -92,7 +92,7 @@ class TransformersModel(LanguageModel):
             raise SandboxFailure(f"the checkpoint's processor refuses the chat: {error!r}"[:300]) from error
 
     def _read(self, ids: list[int], logprobs: list[float], max_tokens: int) -> Completion:
-        """A row up to its end token; what follows is padding."""
+        """Reads a row up to its end token; the rest is padding."""
         end = next((at for at, token in enumerate(ids) if token in self._ends), None)
         ids = ids if end is None else ids[: end + 1]
         text = self.processor.decode(ids, skip_special_tokens=True)
@@ -101,7 +101,7 @@ class TransformersModel(LanguageModel):
 
 
 def _decided_here(model: Any) -> Any:
-    """Leaves nothing of how tokens are chosen to the checkpoint's `generation_config.json`; returns its end tokens."""
+    """Clears all sampling settings of the checkpoint's `generation_config.json`; returns its end tokens."""
     ours = type(model.generation_config)()
     for name in ("eos_token_id", "pad_token_id", "bos_token_id"):
         setattr(ours, name, getattr(model.generation_config, name))
@@ -110,8 +110,11 @@ def _decided_here(model: Any) -> Any:
 
 
 class _Sampler:
-    """Leaves `generate` one token a row to choose: of the model's whole distribution, whatever the directory or the
-    library would cut away, since what is trained on must be sampled with the log probabilities that are recorded."""
+    """Chooses the one token per row that `generate` then takes, from the model's whole distribution.
+
+    Whatever the directory or the library would cut away stays: training data must be sampled with the log probabilities
+    that are recorded.
+    """
 
     def __init__(self, seeds: Sequence[int], temperature: float) -> None:
         self._draws, self._temperature = [random.Random(seed) for seed in seeds], temperature
@@ -123,12 +126,12 @@ class _Sampler:
         return torch.full_like(scores, -torch.inf).scatter_(1, chosen[:, None], 0.0)
 
     def by_row(self) -> list[list[float]]:
-        """The log probabilities of what was chosen."""
+        """Returns the log probabilities of the chosen tokens."""
         return torch.stack(self._logprobs, dim=1).clamp(max=0.0).tolist()
 
 
 def device_of(config: PolicyConfig) -> str:
-    """Where a policy acts; raises UsageError for a GPU where there is none, or int8 on one."""
+    """Returns the device of a policy; raises UsageError for a GPU where there is none, or int8 on one."""
     precision, device = config.precision, config.device
     if device == "cuda" and precision == "int8":
         raise UsageError("`policy.precision` is int8 and `policy.device` cuda.", "int8 is for the CPU: change one.")
@@ -138,15 +141,17 @@ def device_of(config: PolicyConfig) -> str:
 
 
 def _names(chat: Sequence[Message]) -> list[int]:
-    """What its pictures are known by: two look the same where PNG and the size they are shown in are the same. Below 0,
-    so that none is a token's."""
+    """Names the pictures of a chat: two have one name where PNG and shown size are the same.
+
+    Names are below 0, so that none is a token's.
+    """
     shown = [part for message in chat for part in message["content"] if part["type"] == "image"]
     seen = [repr(part.get("limits")).encode() + part["observation"].png for part in shown]
     return [-1 - int.from_bytes(hashlib.blake2b(one, digest_size=16).digest()) for one in seen]
 
 
 def _with_images(message: Message) -> Message:
-    """A turn with its screens decoded, in the size that the family shows them in."""
+    """Decodes the screens of a turn, in the size that the family shows them in."""
     parts = []
     for part in message["content"]:
         if part["type"] == "image":

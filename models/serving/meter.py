@@ -1,4 +1,4 @@
-"""What served models counted for the requests of this process, by who asked them: a stage keeps it, a budget counts it.
+"""Counts served models' tokens for this process's requests, by config section, for stages and budgets.
 
 Every request of the one client (`models.serving.openai`) is metered, also one whose answer was of no use. A judge or a
 proposer that reaches its model in another way calls `charge` itself.
@@ -12,7 +12,7 @@ _charged = Counter[str]()
 
 
 def charge(who: str, tokens: int) -> None:
-    """Counts tokens that a server read and wrote.
+    """Adds tokens that a server read and wrote.
 
     Args:
         who: the config section that names the model: `judge`, `think`, `reflect` or `policy`.
@@ -23,11 +23,11 @@ def charge(who: str, tokens: int) -> None:
 
 
 def charged() -> Counter[str]:
-    """All so far, by who asked."""
+    """Returns all counts so far, by section."""
     with _lock:
         return _charged.copy()
 
 
 def charged_since(before: Counter[str]) -> Counter[str]:
-    """What was added to an earlier `charged`; nobody with nothing."""
+    """Returns the difference to an earlier `charged`, without sections whose count did not change."""
     return charged() - before

@@ -1,8 +1,8 @@
-"""Prompts brought up to their last token before `generate` goes on with them, each from where an earlier one left off.
+"""Prefills prompts up to their last token before `generate` continues them, reusing those of earlier prompts.
 
-A token's keys and values follow from the tokens and pictures up to it alone, so what a step computed of its prompt is
-what the next one would compute of the part that they share, but for rounding. Rows of a batch share different parts
-with what is kept; so each is filled alone, without padding, and `generate` takes them together, padded on the left.
+A token's keys and values depend on the tokens and pictures up to it alone, so a step's cache equals that of the next
+one for the part that they share, but for rounding. Rows of a batch share different parts with the kept ones; so each is
+filled alone, without padding, and `generate` takes them together, padded on the left.
 """
 
 import inspect
@@ -24,7 +24,7 @@ from models.serving.seen import SeenScreens
 _TEXT = frozenset({"input_ids", "attention_mask", "mm_token_type_ids"})
 _PICTURES = frozenset({"pixel_values", "image_grid_thw"})
 _PICTURE = 1
-"""In `mm_token_type_ids`, where text is 0."""
+"""Value of pictures in `mm_token_type_ids`, where text is 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +35,19 @@ class _PrefillRow:
     first: int
     """Column of its first token, after its padding."""
     names: Sequence[int]
-    """Its pictures."""
+    """Names of its pictures."""
     screen: int
-    """The number of its first picture among those of the batch."""
+    """Index of its first picture among those of the batch."""
 
 
 class Prefill:
-    """Stands before `generate` of a model whose cache is the plain one and whose screens, if any, are grids of patches
-    (Qwen2.5-VL, Qwen3-VL); any other is left alone.
+    """Prefills for `generate` of a model with the plain cache and screens, if any, as grids of patches.
+
+    Such models are Qwen2.5-VL and Qwen3-VL; any other is left alone.
 
     Args:
         model: of `transformers`.
-        seen: is told which screens are encoded next.
+        seen: gets the names of the screens that are encoded next.
         most_bytes: of keys and values that are kept between calls, on the model's device; 0: nothing is done.
     """
 
@@ -56,7 +57,7 @@ class Prefill:
         self._on = most_bytes > 0 and _is_plain(model)
 
     def __call__(self, inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """What `generate` is given: the processor's inputs as they are, or tokens, positions and a filled cache.
+        """Returns the inputs of `generate`: the processor's as they are, or tokens, positions and a filled cache.
 
         Args:
             inputs: of a batch, padded on the left; `input_ids` of shape (rows, columns).
@@ -67,7 +68,8 @@ class Prefill:
             self._seen.next = [name for names in pictures for name in names]
             return dict(inputs)
         given = {name: tensor for name, tensor in inputs.items() if name not in ("input_ids", "pixel_values")}
-        # of whole prompts: where a picture's tokens stand follows from its grid, which the rest of a prompt may lack
+        # of whole prompts: the position of a picture's tokens follows from its grid, which the rest of a prompt may
+        # lack
         positions = self._model._prepare_position_ids_for_generation(inputs["input_ids"], given)
         filled = [self._fill(row, at, inputs, positions) for at, row in enumerate(rows)]
         self._kept.trim()
@@ -76,7 +78,7 @@ class Prefill:
         return {**text, "position_ids": positions, "past_key_values": cache}
 
     def _fill(self, row: _PrefillRow, at: int, inputs: dict[str, Tensor], positions: Tensor) -> Layers:
-        """Keys and values of a row's prompt.
+        """Computes keys and values of a row's prompt.
 
         Args:
             row: the one to fill.
@@ -107,7 +109,7 @@ class Prefill:
 
 
 def _is_plain(model: Any) -> bool:
-    """Whether the cache holds keys and values of every token, so that it can be cut anywhere and gone on from."""
+    """Checks whether the cache holds keys and values of every token: it can then be cut anywhere."""
     config = model.generation_config
     if getattr(model.config, "is_encoder_decoder", False) or not model._supports_default_dynamic_cache():
         return False
@@ -119,7 +121,7 @@ def _is_plain(model: Any) -> bool:
 
 
 def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_PrefillRow] | None:
-    """A batch's prompts; None where the processor made something of them that is not understood here."""
+    """Lists a batch's prompts; None for an output of the processor that is not understood here."""
     named = set(inputs)
     if named - _TEXT not in (set(), _PICTURES) or (any(pictures) and not named >= _TEXT | _PICTURES):
         return None
@@ -136,7 +138,7 @@ def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[
 
 
 def _prompt(tokens: Sequence[int], types: Sequence[int], names: Sequence[int]) -> Prompt:
-    """The tokens, with a picture's name in the place of each of its own."""
+    """Returns the tokens, with a picture's name in the place of each of its own."""
     made, left = list[int](), iter(names)
     for kind, run in groupby(zip(types, tokens, strict=True), key=itemgetter(0)):
         ids = [token for _, token in run]
@@ -145,14 +147,14 @@ def _prompt(tokens: Sequence[int], types: Sequence[int], names: Sequence[int]) -
 
 
 def _screens(inputs: dict[str, Tensor], first: int, last: int) -> dict[str, Tensor]:
-    """Patches and grids of some of a batch's pictures, which lie one after the other, (patches, width)."""
+    """Selects patches and grids of some of a batch's pictures, which lie one after the other, (patches, width)."""
     grids = inputs["image_grid_thw"]
     ends = torch.cat([grids.new_zeros(1), grids.prod(-1).cumsum(0)]).tolist()
     return {"pixel_values": inputs["pixel_values"][ends[first] : ends[last]], "image_grid_thw": grids[first:last]}
 
 
 def _together(rows: Sequence[Layers], leads: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Keys and values of each layer, (rows, heads, columns - 1, width); what stands in padding is masked."""
+    """Yields keys and values of each layer, (rows, heads, columns - 1, width); those of padding are masked."""
     for layers in zip(*rows, strict=True):
         keys, values = (
             torch.cat([pad(layer[part], (0, 0, lead, 0)) for layer, lead in zip(layers, leads, strict=True)])

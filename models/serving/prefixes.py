@@ -1,4 +1,4 @@
-"""Keys and values of the prompts seen last, found by the longest beginning that a prompt has in common with one."""
+"""Caches keys and values of the last prompts, found by the longest common prefix with a new prompt."""
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
@@ -6,16 +6,16 @@ from collections import OrderedDict
 from torch import Tensor
 
 Prompt = tuple[int, ...]
-"""A prompt's tokens; those of a picture are all the number that it is known by, which is below 0."""
+"""Tokens of a prompt; those of a picture are all the picture's number, which is below 0."""
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer, (1, heads, tokens, width)."""
 
 
 class Prefixes:
-    """What was computed of prompts, up to a bound.
+    """Cache of prompts' keys and values, up to a bound.
 
     Args:
-        most_bytes: how much is kept once `trim` is called; what was used longest ago goes first.
+        most_bytes: the bound that `trim` enforces; the least recently used go first.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -27,8 +27,8 @@ class Prefixes:
         return len(self._kept)
 
     def longest(self, prompt: Prompt) -> Layers | None:
-        """Of the most of its beginning that is known, which counts as used now; None if not even its first token is."""
-        # among sorted prompts none has more in common with this one than those it would stand between
+        """Finds the layers of the longest known prefix and marks it as used; None if no token of it is known."""
+        # among sorted prompts none shares more with this one than its two neighbours
         place = bisect_left(self._sorted, prompt)
         beside = self._sorted[max(0, place - 1) : place + 1]
         nearest = max(beside, key=lambda other: _common(other, prompt), default=())
@@ -39,7 +39,7 @@ class Prefixes:
         return cut(self._kept[nearest], shared)
 
     def keep(self, prompt: Prompt, layers: Layers) -> None:
-        """Keeps it in the place of what is a beginning of it; does nothing where it is a beginning of another."""
+        """Keeps a prompt and drops a kept prefix of it; does nothing if it is a prefix of a kept one."""
         place = bisect_left(self._sorted, prompt)
         if place < len(self._sorted) and _begins(self._sorted[place], prompt):
             return
@@ -50,7 +50,7 @@ class Prefixes:
         self.held += _bytes(layers)
 
     def trim(self) -> None:
-        """Drops what is above the bound."""
+        """Drops the least recently used until the bound holds."""
         while self.held > self._most:
             self._drop(next(iter(self._kept)))
 
@@ -60,12 +60,12 @@ class Prefixes:
 
 
 def cut(layers: Layers, tokens: int) -> Layers:
-    """Those of the first tokens."""
+    """Returns those of the first tokens."""
     return [(keys[:, :, :tokens], values[:, :, :tokens]) for keys, values in layers]
 
 
 def length(layers: Layers | None) -> int:
-    """Of how many tokens they are."""
+    """Counts their tokens."""
     return layers[0][0].shape[2] if layers else 0
 
 
@@ -74,7 +74,7 @@ def _begins(prompt: Prompt, beginning: Prompt) -> bool:
 
 
 def _common(one: Prompt, other: Prompt) -> int:
-    """How many tokens they begin with that are the same."""
+    """Counts the equal tokens at their beginnings."""
     least = min(len(one), len(other))
     return next((at for at in range(least) if one[at] != other[at]), least)
 

@@ -1,7 +1,7 @@
-"""What the vision tower made of the screens seen last, so that the steps of a trajectory encode each of them once.
+"""Caches the vision tower's outputs of the last screens, so that a trajectory's steps encode each screen once.
 
-A screen is encoded by itself, whatever stands beside it, so what was made of it in one step is what would be made of it
-in the next, but for rounding.
+A screen is encoded by itself, whatever else is in its prompt, so its output in one step equals that in the next, but
+for rounding.
 """
 
 from collections import OrderedDict
@@ -13,11 +13,11 @@ from torch import Tensor
 
 
 class SeenScreens:
-    """Stands before `get_image_features` of a model whose screens are grids of patches (Qwen2.5-VL, Qwen3-VL).
+    """Wraps `get_image_features` of a model whose screens are grids of patches (Qwen2.5-VL, Qwen3-VL).
 
     Args:
         model: of `transformers`; one that encodes pictures in another way is left alone.
-        most_bytes: how much is kept; what was shown longest ago goes first.
+        most_bytes: the size of the cache; the least recently shown screens go first.
     """
 
     def __init__(self, model: Any, most_bytes: int) -> None:
@@ -28,12 +28,12 @@ class SeenScreens:
         self._made: Any = None
         self._deep = False
         self.next: Sequence[Hashable] = ()
-        """What the screens of the next prompt are known by, in the order in which it shows them."""
+        """Names of the screens of the next prompt, in the order in which it shows them."""
         if self._encode is not None and most_bytes:
             base.get_image_features = self._features
 
     def _features(self, pixel_values: Tensor, image_grid_thw: Tensor | None = None, **more: Any) -> Any:
-        """What the model would return: a tensor of shape (tokens, width) per screen, and as many per deeper layer."""
+        """Computes the model's result: a tensor of shape (tokens, width) per screen, and as many per deeper layer."""
         names, self.next = self.next, ()
         if image_grid_thw is None or len(names) != len(image_grid_thw):
             return self._encode(pixel_values, image_grid_thw, **more)

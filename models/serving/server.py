@@ -1,7 +1,7 @@
 """A model behind any OpenAI-compatible server (vLLM, SGLang, `transformers serve`): chats go out, answers come back.
 
-A request that got no answer is the server's failure, which ends the trajectory as an environment failure: it says
-nothing about the policy. One that the server gave up, or did not take since it was pausing, is asked again.
+A request without an answer is the server's failure, which ends the trajectory as an environment failure: it does not
+count against the policy. A request that the server gave up, or refused while pausing, is sent again.
 """
 
 import base64
@@ -33,13 +33,13 @@ from schemas.text import storable
 
 
 class ServerModel(LanguageModel):
-    """Asks a server to go on with chats.
+    """Sends chats to a server to continue.
 
     Args:
         directory: the checkpoint that acts, which the server must be able to read if it is to load it.
         config: the server.
         version: the policy's name.
-        transport: what carries requests, for tests.
+        transport: carries requests, for tests.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class ServerModel(LanguageModel):
         self._follows = False
 
     def begin(self) -> None:
-        """Brings the server to hold these weights; requests of the ones before are answered by these from then on.
+        """Makes the server load these weights; they answer requests of the ones before from then on.
 
         Raises:
-            FlywheelError: it refuses them, or did not take them up in time.
+            FlywheelError: it refuses them, or did not load them in time.
         """
         self._served.begin(self._weights)
         self._follows = True
@@ -64,9 +64,9 @@ class ServerModel(LanguageModel):
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """One completion of at most `max_tokens` tokens per chat, one after the other; temperature 0 is greedy.
+        """Returns one completion of at most `max_tokens` tokens per chat, one after the other; temperature 0 is greedy.
 
-        Each names the version that made it. A failed one says so. Calls may run at the same time.
+        Each names the version that made it. A failed one holds its error. Calls may run at the same time.
 
         Raises:
             FlywheelError: the server refuses the key or the weights, or does not have the model.
@@ -76,7 +76,7 @@ class ServerModel(LanguageModel):
         ]
 
     def _body(self, chat: Sequence[Message], seed: int, max_tokens: int) -> dict[str, Any]:
-        """What is asked, but for how it is sampled."""
+        """Builds the request, without its sampling."""
         return {
             "messages": [wire_message(message) for message in sent(chat, tokens_of(self._weights.directory))],
             "max_tokens": max_tokens,
@@ -87,7 +87,7 @@ class ServerModel(LanguageModel):
         }
 
     def _ask(self, body: dict[str, Any], temperature: float) -> Completion:
-        """Asks until there is an answer, or for as long as a server that is not ready is waited for."""
+        """Sends the request until the server answers, or is not ready for too long."""
         until, attempt = time.monotonic() + self.config.patience_s, 0
         while True:
             try:
@@ -102,7 +102,7 @@ class ServerModel(LanguageModel):
                 pause_before(attempt)
 
     def _passes(self, reason: NoAnswer) -> bool:
-        """Whether it is worth waiting: the server only pauses, or is started anew."""
+        """Checks whether it is worth waiting: the server only pauses, or is being restarted."""
         if isinstance(reason, Unreachable) or not self._served.runs:
             self._served.lose()
             return bool(self.config.command)
@@ -122,7 +122,7 @@ def require_described(config: ServerConfig) -> None:
 
 
 def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> str:
-    """What is known of the configured server before it is asked for anything.
+    """Describes the configured server before the first request.
 
     Raises:
         UsageError: as `require_described`.
@@ -138,7 +138,7 @@ def require_server(config: ServerConfig, transport: httpx.BaseTransport | None =
 
 
 def wire_message(message: Message) -> dict[str, Any]:
-    """A turn as the protocol has it: text alone as a string, screens as data."""
+    """Converts a turn to the protocol's: text alone as a string, screens as data."""
     parts = message["content"]
     if all(part["type"] == "text" for part in parts):
         return {"role": message["role"], "content": "".join(part["text"] for part in parts)}
@@ -153,7 +153,7 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(choice: dict[str, Any], directory: Path) -> Completion:
-    """What a choice holds: where a server split the reply, its text is that of its tokens, if those are known.
+    """Reads a choice: where a server split the reply, its text is that of its tokens, if those are known.
 
     Log probabilities that cannot be read are no answer.
     """

@@ -1,8 +1,7 @@
-"""The seam between a server and new weights: by which of its own endpoints it takes them up.
+"""The interface between a server and new weights: the server's own endpoints for loading them.
 
-Who rolls out goes on with requests while weights change (`models.serving.served` closes the gate for that moment). An
-updater only knows one kind of server: what to call in which order, and where its answers name the weights they are
-from.
+Rollouts continue with requests while weights change (`models.serving.served` closes the gate for that moment). An
+updater only knows one kind of server: the order of calls, and the place in an answer that names its weights.
 """
 
 from abc import ABC, abstractmethod
@@ -17,25 +16,27 @@ from schemas.failure import FlywheelError
 from schemas.registry import Registry
 
 LOADING, ASLEEP = "loading", "asleep"
-"""What weights are called while they change, and while the server sleeps without them: who is killed meanwhile leaves a
-server whose weights are not trusted, or that has to be woken."""
+"""Names of weights while they change, and while the server sleeps without them.
+
+A process killed meanwhile leaves a server whose weights are not trusted, or that has to be woken.
+"""
 
 
 class Missing(NoAnswer):
-    """The server has no such endpoint."""
+    """Raised if the server has no such endpoint."""
 
 
 class UpdateUnsupported(FlywheelError):
-    """The server was not started for this, or does not take the key: starting it anew would not mend that."""
+    """Raised if the server was not started for this, or does not take the key; a restart would not fix that."""
 
 
 class Control:
-    """A server's own endpoints, beside those of OpenAI's protocol.
+    """Client of a server's own endpoints, those outside of OpenAI's protocol.
 
     Args:
         endpoint: the server.
         timeout_s: how long one call may take; loading weights is such a call.
-        transport: what carries requests, for tests.
+        transport: carries requests, for tests.
     """
 
     def __init__(self, endpoint: Endpoint, timeout_s: float, transport: httpx.BaseTransport | None = None) -> None:
@@ -43,7 +44,7 @@ class Control:
         self._client = httpx.Client(headers=headers_of(endpoint), timeout=timeout_s, transport=transport)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
-        """What an endpoint answers, as JSON; None where it answers nothing.
+        """Returns the answer of an endpoint, as JSON; None where it answers nothing.
 
         Raises:
             Missing: there is no such endpoint.
@@ -54,11 +55,11 @@ class Control:
         return self._answer("POST", path, json=dict(body or {}), params=query)
 
     def get(self, path: str) -> Any:
-        """As `post`, without a body."""
+        """Requests as `post`, without a body."""
         return self._answer("GET", path)
 
     def models(self) -> list[str]:
-        """The names that it lists; not by the connections that chats wait for."""
+        """Lists the models' names; not by the connections that chats wait for."""
         try:
             return [str(one["id"]) for one in self.get("/v1/models")["data"]]
         except (KeyError, TypeError) as error:
@@ -81,7 +82,7 @@ class Control:
                 f"`policy.server`: {about}.", "Set policy.server.key_variable to the key of its administrator."
             )
         if not answer.is_success:
-            raise FlywheelError(f"`policy.server`: {about}.", "Its log says more.")
+            raise FlywheelError(f"`policy.server`: {about}.", "See the server's log.")
         try:
             return answer.json() if answer.content else None
         except ValueError:
@@ -96,38 +97,37 @@ class Updater(ABC):
     """
 
     way: ClassVar[Literal["name", "restart", "in_place"]] = "in_place"
-    """How the weights that answer are chosen: by the model's name in each request; by starting the server; or they are
-    changed below one name."""
+    """Choice of the answering weights: by the model's name in a request, by a server start, or by a change in place."""
     sleeps: ClassVar[bool] = False
     """Whether it can free its GPU and stay."""
     fields: ClassVar[Mapping[str, Any]] = {}
-    """What each request has to say so that the answer names its tokens and the weights it is from."""
-    hint: ClassVar[str] = "Serve the policy with log probabilities of what it samples from."
-    """What to set where its log probabilities are not those of sampling."""
+    """Fields of each request that make the answer name its tokens and weights."""
+    hint: ClassVar[str] = "Serve the policy with log probabilities of its sampling distribution."
+    """Setting that makes its log probabilities those of sampling."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
 
     def keeps(self, model: str) -> bool:
-        """Whether the model may be asked for by this name whatever weights the server was given since."""
+        """Checks whether the model may be asked for by this name whatever weights the server was given since."""
         return True
 
     def drop(self) -> None:  # noqa: B027  (a server may have no such endpoint: then they are waited for)
-        """Gives up the requests that are under way; is called until none is."""
+        """Aborts the requests in flight; called until there is none."""
 
     @abstractmethod
     def replace(self, directory: Path, name: str) -> None:
-        """Takes up the weights of a checkpoint, which the server calls by this name from then on; wakes it if need be.
+        """Loads the weights of a checkpoint under this name; wakes the server if needed.
 
         Raises:
-            FlywheelError: it refuses. What it holds then is unknown.
+            FlywheelError: it refuses. Its weights are then unknown.
             NoAnswer: it could not be asked.
         """
 
     def add(self, adapter: Path, name: str) -> None:
-        """Loads an adapter beside the weights that it holds, to be asked for by this name; requests go on meanwhile.
+        """Loads an adapter onto the server's weights, under this name; requests go on meanwhile.
 
-        Who has this has `remove` and `asking_for`, too.
+        An updater with this method has `remove` and `asking_for`, too.
 
         Raises:
             Missing: it loads none, at least not as it was started.
@@ -137,18 +137,18 @@ class Updater(ABC):
         raise Missing("it loads no adapters")
 
     def remove(self, name: str) -> None:
-        """Forgets an adapter."""
+        """Unloads an adapter."""
         raise Missing("it loads no adapters")
 
     def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
-        """What a request says that is for an adapter beside a model."""
+        """Returns the fields of a request for an adapter of a model."""
         raise NotImplementedError
 
     def adopt(self, name: str) -> None:  # noqa: B027  (a server may have no names of weights)
         """Gives this name to the weights that the server was started with."""
 
     def holds(self) -> str | None:
-        """The name of the weights that the server holds; None if it does not say."""
+        """Returns the name of the weights that the server holds; None if it does not report it."""
         return None
 
     def sleep(self) -> None:
@@ -156,21 +156,21 @@ class Updater(ABC):
         raise NotImplementedError
 
     def asleep(self) -> bool:
-        """Whether it frees its GPU now, as it says itself: another process may have told it to, and be gone."""
+        """Checks whether the server reports that it sleeps: another process may have made it sleep, and be gone."""
         return self.holds() == ASLEEP
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """The names of the weights that an answer says it is from; empty if it says none."""
+        """Reads the names of an answer's weights; empty if it has none."""
         return set()
 
 
 class PathUpdater(Updater):
-    """Any server that loads what a request names, such as `transformers serve`."""
+    """Any server that loads the model that a request names, such as `transformers serve`."""
 
     way = "name"
 
     def replace(self, directory: Path, name: str) -> None:
-        """Nothing: the next request names it."""
+        """Does nothing: the next request names it."""
 
 
 class RestartUpdater(Updater):
@@ -179,7 +179,7 @@ class RestartUpdater(Updater):
     way = "restart"
 
     def replace(self, directory: Path, name: str) -> None:
-        """Nothing: it is started anew."""
+        """Does nothing: it is restarted."""
 
 
 UPDATERS = Registry(
@@ -192,4 +192,4 @@ UPDATERS = Registry(
         "restart": "models.serving.updater:RestartUpdater",
     },
 )
-"""Ways by name."""
+"""Updaters by name."""

@@ -2,9 +2,9 @@
 
 `/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`, `/reset_prefix_cache`
 and `/reset_encoder_cache` (vllm/entrypoints/serve/dev), `/v1/load_lora_adapter` (vllm/entrypoints/serve/lora). A paused
-server keeps new requests or answers them with 503; what is given up ends with the reason `abort`. From 0.17 a paused
-server says that it sleeps, and its `/wake_up` goes on with requests (`v1/engine/core.py`, 0.17.0 to 0.33.0): so
-whatever says that it sleeps is woken and then paused. Names of weights (`/update_weight_version`, `/weight_info`, and
+server keeps new requests or answers them with 503; aborted ones end with the reason `abort`. From 0.17 a paused server
+reports that it sleeps, and its `/wake_up` goes on with requests (`v1/engine/core.py`, 0.17.0 to 0.33.0): so a server
+that reports sleep is woken and then paused. Names of weights (`/update_weight_version`, `/weight_info`, and
 `weight_versions` in answers) are in newer releases only. Releases up to 0.17 at least cannot change the weights below
 adapters (vllm-project/vllm issue 39934): they refuse, and a command is started anew.
 """
@@ -20,7 +20,7 @@ from schemas.failure import FlywheelError
 
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
 RESETS = 5
-"""How often the cache of prefixes is emptied that something still holds, as transfers that end soon do."""
+"""Attempts to empty a cache of prefixes that something still holds, such as transfers that end soon."""
 
 
 class VllmUpdater(Updater):
@@ -31,7 +31,7 @@ class VllmUpdater(Updater):
     hint = "Start vLLM with --logprobs-mode processed_logprobs."
 
     def drop(self) -> None:
-        """Ends what is under way with the reason `abort`; releases without `/abort_requests` by a pause."""
+        """Ends the requests in flight with the reason `abort`; releases without `/abort_requests` by a pause."""
         try:
             self.control.post("/abort_requests", {"request_ids": []})
         except Missing:
@@ -39,7 +39,7 @@ class VllmUpdater(Updater):
             self._call("/resume")
 
     def replace(self, directory: Path, name: str) -> None:
-        """Pauses, loads, empties the caches that the old weights filled, and goes on."""
+        """Pauses, loads, empties the caches that the old weights filled, and resumes."""
         asleep = self.asleep()
         if asleep:
             self._call("/wake_up", tags="weights")
@@ -49,7 +49,7 @@ class VllmUpdater(Updater):
         try:
             self._call("/collective_rpc", load)
         except FlywheelError:
-            if not asleep and self.holds() == LOADING:  # whoever else asks is told that, and need not wait for ever
+            if not asleep and self.holds() == LOADING:  # other clients see that, and need not wait for ever
                 with suppress(NoAnswer, FlywheelError):
                     self._call("/resume")
             raise
@@ -62,39 +62,40 @@ class VllmUpdater(Updater):
         self._call("/resume")
 
     def add(self, adapter: Path, name: str) -> None:
-        """By `/v1/load_lora_adapter`, which is there with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`."""
+        """Loads by `/v1/load_lora_adapter`, which is there with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`."""
         self.control.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapter)})
 
     def remove(self, name: str) -> None:
-        """By `/v1/unload_lora_adapter`."""
+        """Unloads by `/v1/unload_lora_adapter`."""
         self.control.post("/v1/unload_lora_adapter", {"lora_name": name})
 
     def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
-        """An adapter is a model of its own."""
+        """Names an adapter as a model of its own."""
         return {"model": adapter}
 
     def adopt(self, name: str) -> None:
-        """Where the server knows names of weights."""
+        """Names the weights, where the server knows names of weights."""
         with suppress(Missing):
             self.control.post("/update_weight_version", {"new_version": name})
 
     def holds(self) -> str | None:
-        """What it was last given, where it knows names of weights."""
+        """Returns the name of the last weights, where it knows names of weights."""
         try:
             return str(self.control.get("/weight_info")["weight_version"])
         except (NoAnswer, FlywheelError, KeyError, TypeError):
             return None
 
     def sleep(self) -> None:
-        """Throws weights and caches away: level 2."""
+        """Frees weights and caches: level 2."""
         self.adopt(ASLEEP)
         self._call("/sleep", level="2")
 
     def _empty_prefixes(self) -> None:
-        """Empties the cache of prefixes; raises Unready if it stays held, so that nobody reads it under new weights.
+        """Empties the cache of prefixes; raises Unready if it stays held, so that no request reads it under new
+        weights.
 
         Source: vLLM 0.31.0 to 0.33.0, `entrypoints/serve/dev/cache/api_router.py`: `success` is false while blocks are
-        held. Earlier releases do not say.
+        held. Earlier releases do not report it.
         """
         for attempt in range(1, RESETS + 1):
             answer = self._call("/reset_prefix_cache", reset_running_requests="true")
@@ -104,13 +105,13 @@ class VllmUpdater(Updater):
         raise Unready(f"{self.control.root}/reset_prefix_cache: the cache of prefixes is held after {RESETS} tries")
 
     def asleep(self) -> bool:
-        """By its own endpoint; true also where it is only paused."""
+        """Asks its own endpoint; true also where it is only paused."""
         with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
             return bool(self.control.get("/is_sleeping")["is_sleeping"])
         return super().asleep()
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """Of all spans of tokens."""
+        """Returns the names of all spans of tokens."""
         return {str(span["version"]) for span in answer.get("weight_versions") or ()}
 
     def _call(self, path: str, body: Mapping[str, Any] | None = None, **query: str) -> Any:

@@ -1,8 +1,8 @@
-"""Runs a program until its own standard input ends, then ends all that came of it: `watchdog.py PROGRAM ARGUMENT...`.
+"""Runs a program until its own standard input ends, then ends all its processes: `watchdog.py PROGRAM ARGUMENT...`.
 
-Whoever starts a keeper holds the other end of that pipe, which the kernel closes whatever becomes of it: nothing of a
-server outlives a process that is killed. Orphans of the program fall to the keeper (prctl PR_SET_CHILD_SUBREAPER), so
-that they are found too; and should the keeper itself be killed, the program ends with it.
+The starter of a watchdog holds the other end of that pipe, which the kernel closes however the starter ends: no process
+of a server outlives a killed starter. The watchdog adopts orphans of the program (prctl PR_SET_CHILD_SUBREAPER), so
+that it finds them too; and if the watchdog itself is killed, the program ends with it.
 """
 
 import ctypes
@@ -17,11 +17,11 @@ import psutil
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 GRACE_S = 10.0
-"""How long the program may take to end by itself."""
+"""Seconds that the program may take to end by itself."""
 
 
 def main(command: list[str]) -> int:
-    """The program's exit status."""
+    """Runs the command; returns the program's exit status."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: os.close(0))
     _libc("prctl", PR_SET_CHILD_SUBREAPER, 1)
@@ -46,7 +46,7 @@ def main(command: list[str]) -> int:
 
 
 def _asked() -> bool:
-    """Waits a moment; whether the pipe has ended."""
+    """Waits a moment; returns whether the pipe has ended."""
     try:
         return bool(select.select([0], [], [], 0.2)[0]) and not os.read(0, 1)
     except OSError:

@@ -24,16 +24,16 @@ from schemas.failure import UsageError
 
 
 class AskedOptions(Section):
-    """What every thinker that asks a model gets as its prompt."""
+    """Prompt options of every thinker that asks a model."""
 
     hidden: bool = False
     """Whether the action is hidden from it: thought bootstrapping, else ActRe."""
     temperature: Positive = 1.0
-    """Of its answers, which differ from try to try."""
+    """Sampling temperature of its answers, which differ from try to try."""
     max_tokens: Count = 256
-    """Of an answer."""
+    """Maximum tokens of an answer."""
     language: str = Field("English", min_length=1)
-    """Of thoughts that explain an action."""
+    """Language of thoughts that explain an action."""
 
 
 class ThinkerPolicyOptions(AskedOptions):
@@ -48,17 +48,17 @@ class ThinkerEndpointOptions(AskedOptions):
     url: str = Field(min_length=1)
     """The server's base url, for example `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1)
-    """The model's name there."""
+    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_THINKER_KEY"
     """The environment variable that holds the key; no key is sent if it is not set."""
     timeout_s: Positive = 60.0
     """Seconds without a byte after which a request has failed."""
     retries: Whole = 2
-    """How often a request that may still succeed is sent again."""
+    """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
     """Requests that run at the same time."""
     history_images: Count = 3
-    """How many of the last screens it is shown."""
+    """Number of last screens in its prompt."""
 
 
 Asked = TypeVar("Asked", bound=AskedOptions)
@@ -76,7 +76,7 @@ class AskedThinker(Thinker[Asked]):
         self.author = "bootstrap" if options.hidden else "actre"
 
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """The model's, drawn."""
+        """Samples the model's thoughts."""
         cases = [replace(case, context=_redrawn(case.context, draw)) for case in cases]
         together = self._together()
         if not together or len(cases) < 2:
@@ -86,21 +86,21 @@ class AskedThinker(Thinker[Asked]):
 
     @abstractmethod
     def _together(self) -> int:
-        """How many requests run at once, with one case each; 0: batches."""
+        """Returns the maximum requests at once, with one case each; 0: batches."""
 
     @abstractmethod
     def _thoughts(self, cases: Sequence[ThinkerCase]) -> list[ThinkerThought]:
-        """The thoughts of one batch."""
+        """Writes the thoughts of one batch."""
 
     def _named(self, model: str) -> str:
-        """The version: the model, and a hash of the options that change what it answers."""
+        """Builds the version: the model, and a hash of the options that change its answers."""
         changed = self.options.model_dump_json(include={"temperature", "max_tokens", "language"}, exclude_defaults=True)
         asked = changed if self.hidden else f"{changed} {rules_of(self.options.language)}"
         return f"{model}@{hashlib.sha256(asked.encode()).hexdigest()[:6]}"
 
 
 class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
-    """The champion; hidden from the action it is asked as it is where it acts."""
+    """The champion; if the action is hidden, its prompt is the one it acts with."""
 
     section = ThinkerPolicyOptions
 
@@ -120,7 +120,7 @@ class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
         self.version = self._named(policy.version)
 
     def write(self, action: Action, screen: tuple[int, int]) -> str:
-        """As the policy writes it."""
+        """Writes it as the policy does."""
         return self._policy.family.write(action, screen) if self.hidden else format_action(action)
 
     def _together(self) -> int:
@@ -149,7 +149,7 @@ class EndpointThinker(AskedThinker[ThinkerEndpointOptions]):
 
     @classmethod
     def require(cls, options: ThinkerEndpointOptions) -> None:
-        """Asks the server whether it is there and takes the key."""
+        """Checks that the server answers and takes the key."""
         _client(options).require()
 
     def _together(self) -> int:
@@ -184,14 +184,14 @@ class EndpointThinker(AskedThinker[ThinkerEndpointOptions]):
 
 
 def _own(completion: Completion) -> ThinkerThought:
-    """What a model thought that was to act."""
+    """Takes the thought of a model that was to act."""
     if completion.failure:
         return ThinkerThought("", failure=completion.failure)
     return ThinkerThought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
 
 
 def _explained(completion: Completion) -> ThinkerThought:
-    """What a model answered that was to explain."""
+    """Takes the thought of a model that was to explain."""
     if completion.failure:
         return ThinkerThought("", failure=completion.failure)
     return thought_in(completion.text, len(completion.token_ids))

@@ -1,6 +1,7 @@
-"""What a model is asked that is shown the action (ActRe), and how its answer is read.
+"""Builds the prompt that shows the action to a model (ActRe), and reads its answer.
 
-The paper names five patterns of reasoning and prints no prompt; this one names them, and asks which were used.
+The paper names five patterns of reasoning and prints no prompt; this one names them, and asks which ones the thought
+uses.
 """
 
 import re
@@ -23,7 +24,7 @@ _THOUGHT = re.compile(r"^[ \t*]*Thought[ \t*]*:", re.IGNORECASE | re.MULTILINE)
 
 
 def rules_of(language: str) -> str:
-    """What the model is to do."""
+    """Writes the system turn of the task."""
     listed = "\n".join(f"{name.replace('_', ' ')}: {meaning}" for name, meaning in MEANING.items())
     return (
         "You write down what an expert user of a graphical interface thinks before each action. You get the "
@@ -37,7 +38,7 @@ def rules_of(language: str) -> str:
 
 
 def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Message]:
-    """The chat that asks for the thought of a known action.
+    """Builds the chat that asks for the thought of a known action.
 
     Args:
         case: the step.
@@ -60,7 +61,7 @@ def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Me
 
 
 def thought_in(text: str, tokens: int = 0) -> ThinkerThought:
-    """The thought of an answer with the patterns that it names; an answer of another form is all thought."""
+    """Reads the thought of an answer with the patterns that it names; an answer of another form is all thought."""
     named = _PATTERNS.search(text)
     rest = text[: named.start()] + text[named.end() :] if named else text
     found = _THOUGHT.search(rest)

@@ -1,8 +1,8 @@
 """Thinkers without a model: the template of each kind of action, and rules that read the page's elements.
 
-The rules' thought says what of the instruction was clicked or typed and what was not yet, which element the action
-meets, and whether the instruction names it. It uses what the page tells of the screen at that moment and nothing of
-what came after.
+The rules' thought names the parts of the instruction that were clicked or typed and those that were not yet, the
+element of the action, and whether the instruction names it. It uses the page's elements at that moment and nothing
+later.
 """
 
 import re
@@ -17,9 +17,9 @@ from schemas.observation import ELEMENT_KINDS, Element, element_at
 from schemas.tables.annotation import Pattern
 
 LONGEST_NAME = 24
-"""Characters; a longer name is left out."""
+"""Maximum characters of a name in a thought; a longer name is left out."""
 MOST_PARTS = 3
-"""Parts of the instruction that a thought names."""
+"""Maximum parts of the instruction that a thought names."""
 FIELDS = ("text field", "password field", "textarea")
 VERBS = {"click": "click", "left_double": "double-click", "right_single": "right-click", "long_press": "hold"}
 
@@ -30,7 +30,7 @@ class TemplateThinker(Thinker[Section]):
     author = "template"
 
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """By the kind of action; nothing for one that has no template."""
+        """Writes a thought by the kind of action; none for one that has no template."""
         return [ThinkerThought(templated_thought(case.action)) for case in cases]
 
 
@@ -58,12 +58,12 @@ class RuleThinker(Thinker[Section]):
     )
 
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """By rule; always the same."""
+        """Writes thoughts by rule; always the same."""
         return [rule_thought(case) for case in cases]
 
 
 def rule_thought(case: ThinkerCase) -> ThinkerThought:
-    """The thought of a step, with its patterns of reasoning."""
+    """Writes the thought of a step, with its patterns of reasoning."""
     instruction, turns = case.context.instruction, case.context.turns
     goal = parts_of(instruction)
     met = [_met(parse_reply(turn.action_text).action, turn.observation.elements) for turn in turns]
@@ -89,14 +89,16 @@ def rule_thought(case: ThinkerCase) -> ThinkerThought:
 
 
 def parts_of(instruction: str) -> list[str]:
-    """What an instruction quotes, in order, each once; what is too long for a name is left out."""
+    """Lists an instruction's quoted texts, in order, each once; those too long for a name are left out."""
     quoted = (part.strip() for part in re.findall(r'"([^"]+)"', instruction))
     return list(dict.fromkeys(part for part in quoted if 0 < len(part) <= LONGEST_NAME))
 
 
 def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
-    """What a past action wrote, or the name of what it clicked on, and which of the two; whether that was all that the
-    task asks of it, nobody here knows."""
+    """Returns a past action's text or its clicked element's name, and which of the two.
+
+    Whether the task asks for more there is unknown here.
+    """
     if isinstance(action, Type):
         return action.content.strip(), "typed"
     point = point_of(action) if isinstance(action, Click) else None
@@ -105,7 +107,7 @@ def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
 
 
 def _intent(action: Action, elements: Sequence[Element], instruction: str) -> tuple[str, bool]:
-    """What is to be done, and whether that is only tried, as the instruction does not name it."""
+    """Describes the intent of an action, and whether it is a try that the instruction does not name."""
     if isinstance(action, Type) and 0 < len(action.content.strip()) <= LONGEST_NAME:
         return f'I type "{action.content.strip()}".', action.content.strip().lower() not in instruction.lower()
     point = point_of(action)

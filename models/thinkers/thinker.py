@@ -1,9 +1,9 @@
-"""The seam to who writes the thoughts of recorded steps (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
+"""Thinkers, which write the thoughts of recorded steps (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
 
-Told the action (ActRe, Eq. 4), a thinker explains it: t_n = f(instruction, (o_1, t_1, a_1), ..., o_n, a_n), so what was
-thought of the steps before is in its context. From one that is `hidden` from the action (thought bootstrapping, Eq. 5)
-both are drawn, and a thought is kept only where it led to the action that was recorded. Whether a thought is kept is
-never the thinker's word: the rules are `curation.thoughts`.
+A thinker that sees the action (ActRe, Eq. 4) explains it: t_n = f(instruction, (o_1, t_1, a_1), ..., o_n, a_n), so the
+thoughts of the steps before are in its context. A thinker with `hidden` actions (thought bootstrapping, Eq. 5) draws
+both thought and action, and a thought is kept only if it led to the recorded action. A thinker never decides whether
+its thought is kept: the rules are `curation.thoughts`.
 """
 
 from abc import ABC, abstractmethod
@@ -23,37 +23,36 @@ Options = TypeVar("Options", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class ThinkerCase:
-    """A recorded step that is thought about."""
+    """A recorded step that needs a thought."""
 
     context: Context
-    """The instruction, the steps before with their thoughts, and the screen with its elements; nothing of what came
-    after."""
+    """Instruction, steps before with their thoughts, and the screen with its elements; nothing later."""
     action: Action
-    """What was done."""
+    """Recorded action."""
     unchanged: bool = False
-    """Whether the step before changed nothing that is seen."""
+    """Whether the step before had no visible effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkerThought:
-    """What a thinker thought of a step."""
+    """A thinker's thought of a step."""
 
     text: str
     patterns: tuple[Pattern, ...] = ()
-    """Those that it names itself; where it names none they are recognised by its words."""
+    """Patterns that it names itself; without any they are recognised by its words."""
     action: Action | None = None
-    """What it would do, of one that is hidden from what was done."""
+    """Action it would take, if the recorded one was hidden from it."""
     failure: str = ""
-    """Why there is none, through no fault of the model; then the rest is empty."""
+    """Reason for a missing thought that is no fault of the model; all other fields are then empty."""
     tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkerResources:
-    """What thinkers are made with; what one does not need is not made."""
+    """Resources of thinkers, each made when one needs it."""
 
     champion: Callable[[], Policy]
-    """The policy that now rolls out, as it thinks before it acts."""
+    """Makes the policy that now rolls out, as it thinks before it acts."""
 
 
 class Thinker(ABC, Generic[Options]):
@@ -61,38 +60,38 @@ class Thinker(ABC, Generic[Options]):
 
     Args:
         options: its own section, `think.options.<name>`.
-        resources: what it may think with.
+        resources: the policy that it may use.
     """
 
     section: ClassVar[type[Section]] = Section
-    """What the options must be; a thinker with options of its own names theirs."""
+    """Section of the options; a thinker with options of its own names theirs."""
     phrases: ClassVar[tuple[str, ...]] = ()
-    """What its thoughts are made of: single tokens of a small policy that is made to be trained on them."""
+    """Phrases of its thoughts: single tokens of a small policy that is made to be trained on them."""
     author: str
-    """What its thoughts are stored under."""
+    """Author that its thoughts are stored under."""
     version: str | None = None
-    """The model, the policy version or the rule; another one thinks anew."""
+    """Version of the model, policy or rule; another one thinks again."""
     hidden: bool = False
-    """Whether it is not shown the action, so that its thought counts only where it led to the same one."""
+    """Whether it does not see the action, so that its thought counts only where it led to the same one."""
     asks_model: bool = False
-    """Whether it costs: then it is asked several times, within limits, and what it was asked in vain is kept."""
+    """Whether it costs: then it is asked several times, within limits, and requests without result are recorded."""
     sees: bool = False
-    """Whether it must be shown the pixels."""
+    """Whether it needs the pixels."""
 
     def __init__(self, options: Options, resources: ThinkerResources) -> None:
         self.options, self.resources = options, resources
 
     @abstractmethod
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """One thought per case; another one for another `draw`. Never raises for what a model may generate."""
+        """Returns one thought per case; another one for another `draw`. Never raises for any text of a model."""
 
     def write(self, action: Action, screen: tuple[int, int]) -> str:
-        """A past action as it is shown to it, on a screen of a width and a height."""
+        """Writes a past action for its prompt, on a screen of a width and a height."""
         return format_action(action)
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Raises FlywheelError if what it needs, by its own section of the config, is not to be had."""
+        """Raises FlywheelError if a requirement of its own section of the config is missing."""
         return
 
 

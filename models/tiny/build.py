@@ -1,9 +1,9 @@
 """Builds the default policy from nothing: a small Qwen3-VL in the layout that plain `transformers` loads.
 
-What decides whether it learns at all on two cores: white is 0 to the network (mean 1, deviation 0.2: screens are
-mostly white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves, position tables as sines and
-cosines, and neighbouring coordinates as neighbouring vectors. The screen is not scaled but laid on a white canvas of
-whole patches, so that a glyph is always drawn by the same pixels.
+The following lets it learn at all on two cores: white is 0 to the network (mean 1, deviation 0.2: screens are mostly
+white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves, position tables as sines and cosines, and
+neighbouring coordinates as neighbouring vectors. The screen is not scaled but laid on a white canvas of whole patches,
+so that a glyph is always drawn by the same pixels.
 """
 
 import math
@@ -22,7 +22,7 @@ MEAN, DEVIATION = 1.0, 0.2
 GRID_SIDE = 16
 """The learned position table is GRID_SIDE x GRID_SIDE, resampled to the patches of the screen."""
 SPREADS = (3.0, 10.0, 30.0)
-"""How far apart coordinate tokens still resemble each other, in bins."""
+"""Distances, in bins, over which coordinate tokens still resemble each other."""
 TEMPLATE = (
     "{%- for message in messages -%}{%- for part in message.content if part.type == 'image' -%}"
     + IMAGE
@@ -43,10 +43,10 @@ def build_tiny(
 
     Args:
         config: its size.
-        instructions: sample texts (instructions, names of elements) that its tokeniser is learnt from.
+        instructions: sample texts (instructions, names of elements) of its tokeniser.
         seed: draws the weights.
         out: directory to make.
-        phrases: what its thoughts are to be made of.
+        phrases: phrases of its thoughts.
     """
     from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
     from transformers.models.paddleocr_vl.processing_paddleocr_vl import PaddleOCRVLProcessor
@@ -123,7 +123,7 @@ def _architecture(config: PolicyConfig, tokenizer: Any) -> Any:
 
 
 def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
-    """The starting value of a weight: 1/sqrt(fan-in) for matrices, sines for positions, 1 or 0 for vectors."""
+    """Draws the starting value of a weight: 1/sqrt(fan-in) for matrices, sines for positions, 1 or 0 for vectors."""
     if name.endswith("pos_embed.weight"):
         return _sine_table(*tensor.shape)
     if name.endswith("patch_embed.proj.weight"):
@@ -138,7 +138,7 @@ def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _wave_filters(filters: int, patch: int) -> Tensor:
-    """Low two-dimensional cosine waves over grey and two colour axes; shape (filters, 3, 1, patch, patch).
+    """Makes low two-dimensional cosine waves over grey and two colour axes; shape (filters, 3, 1, patch, patch).
 
     A glyph moved by a pixel then looks nearly the same to the network, where random filters see something new.
     """
@@ -158,7 +158,7 @@ def _wave_filters(filters: int, patch: int) -> Tensor:
 
 
 def _near_alike(bins: int, width: int, generator: torch.Generator) -> Tensor:
-    """Unit vectors (bins, width) of which neighbours are alike: what is learnt of one place holds nearby.
+    """Makes unit vectors (bins, width) with similar neighbours, so that learning of one place holds nearby.
 
     Random Fourier features (Rahimi and Recht, 2007): the product of two is a mean of Gaussians of their distance.
     """
@@ -171,7 +171,7 @@ def _near_alike(bins: int, width: int, generator: torch.Generator) -> Tensor:
 
 
 def _sine_table(cells: int, width: int) -> Tensor:
-    """Sine and cosine of row and column, half of the width each; shape (cells, width) of a square grid."""
+    """Makes sine and cosine of row and column, half of the width each; shape (cells, width) of a square grid."""
     side = math.isqrt(cells)
     rows, columns = torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")
     rates = (math.pi / side) * side ** (torch.arange(width // 4) / (width // 4))

@@ -1,6 +1,6 @@
-"""How the small policy generates: prompts to token ids and a batched decode loop with a key-value cache.
+"""Generation of the small policy: prompts to token ids and a batched decode loop with a key-value cache.
 
-What a row samples depends on its own seed only, so a trajectory does not depend on which others share its batch.
+A row's samples depend on its own seed only, so a trajectory does not depend on the others of its batch.
 """
 
 import random
@@ -36,7 +36,7 @@ class EncodedPrompt:
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
-    """A checkpoint's tokeniser, which reads marked text as text; raises `CheckpointError` if it cannot be read."""
+    """Reads a checkpoint's tokeniser, which reads marked text as text; raises `CheckpointError` if it cannot."""
     try:
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     except Exception as error:  # the library raises bare Exception
@@ -46,7 +46,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """A chat as the small policy reads it after its screens; equal to its chat template without the image tokens."""
+    """Writes a chat as the small policy reads it after its screens: its template without image tokens."""
     texts = []
     for message in messages:
         if message["role"] == "system":
@@ -69,7 +69,7 @@ class TinyPrompts:
         self._patch, self._merge = (int(config["vision_config"][name]) for name in ("patch_size", "spatial_merge_size"))
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
-        """The tokens up to where a reply begins, those of screens included."""
+        """Computes the tokens up to where a reply begins, those of screens included."""
         screens = screens_of(list(chat))
         height, width = max(one.height for one in screens), max(one.width for one in screens)
         grid = grid_of(height, width, self._patch, self._merge)
@@ -84,7 +84,7 @@ class TinyModel(LanguageModel):
         directory: the checkpoint.
         config: the precision.
         version: the policy's name; nothing depends on it.
-        dtype: what it computes in, in full precision; `models.precision.compute_dtype()` if None.
+        dtype: its number type in full precision; `models.precision.compute_dtype()` if None.
 
     Raises:
         CheckpointError: a directory of another kind.
@@ -109,7 +109,7 @@ class TinyModel(LanguageModel):
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """One completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
+        """Returns one completion of at most `max_tokens` tokens per chat; temperature 0 is greedy."""
         prompts = []
         for chat, seed in zip(chats, seeds, strict=True):
             screens = [observation.png for observation in screens_of(list(chat))]
@@ -182,7 +182,7 @@ def _net(directory: Path, precision: str, dtype: torch.dtype | None) -> TinyNet:
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:
-    """The id of a token that the small policy must have; raises `CheckpointError` if it has none."""
+    """Finds the id of a token that the small policy must have; raises `CheckpointError` if it has none."""
     number = tokenizer.token_to_id(token)
     if number is None:
         raise CheckpointError(f"tokenizer.json: no token {token!r}.", "The checkpoint is not the small policy's.")

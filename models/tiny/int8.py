@@ -1,6 +1,6 @@
 """Dynamic int8 on the CPU: weights as int8 by row, activations as int8 as they come; everything else in fp32.
 
-Only for acting and measuring; what is trained is always the full weights. The products run in PyTorch's own kernels
+Only for acting and measuring; training always uses the full weights. The products run in PyTorch's own kernels
 (`torch.ao.quantization`, its x86 or ARM engine). Expert weights of mixtures are no linear layers and stay in fp32.
 """
 
@@ -15,7 +15,7 @@ from models.tiny.network import TinyNet
 
 
 def quantized(model: nn.Module) -> nn.Module:
-    """The same model with every linear layer in int8 and the rest in fp32."""
+    """Returns the same model with every linear layer in int8 and the rest in fp32."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that its successor is a package of its own
         scheme = {nn.Linear: per_channel_dynamic_qconfig}
@@ -32,7 +32,7 @@ class Int8Net(TinyNet):
         self._layers: dict[str, nn.Module] = {}
 
     def product(self, x: Tensor, name: str) -> Tensor:
-        """As `TinyNet.product`, rounded."""
+        """Computes `TinyNet.product`, rounded."""
         layer = self._layers.get(name)
         if layer is None:
             layer = self._layers[name] = self._layer(name)

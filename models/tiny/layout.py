@@ -1,6 +1,6 @@
-"""What a checkpoint of the small policy holds: its architecture, and its tensors by the network's leaves.
+"""Layout of the small policy's checkpoint: its architecture, and its tensors by the network's leaves.
 
-Who only asks what a checkpoint is does not wait for `torch`.
+The module imports no `torch`, so that reading a checkpoint's kind is quick.
 """
 
 import json
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CRITIC = "critic.safetensors"
-"""What a critic is kept in, beside the weights: `transformers` reads no such file."""
+"""File of a critic, in the folder of the weights: `transformers` reads no such file."""
 TRAINING = "training"
-"""The folder of what only the next training needs (`learning.master_weights`): `transformers` does not look into it."""
+"""Folder for the next training only (`learning.master_weights`): `transformers` does not read it."""
 RESULT = "trained.json"
-"""The file of the loss and the numbers that the training which made a checkpoint ended with."""
+"""File of the final loss and numbers of the training that made a checkpoint."""
 OWN = (
     "*.safetensors",
     "*.safetensors.index.json",
@@ -29,7 +29,7 @@ OWN = (
     TRAINING,
     ADAPTER,
 )
-"""Files of a checkpoint that are its own; a child takes over the others."""
+"""Files that belong to one checkpoint; a child takes over the others."""
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."
@@ -38,7 +38,7 @@ ACTIVATIONS = ("gelu_pytorch_tanh", "gelu", "relu", "silu")
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """A checkpoint's `config.json`; raises `CheckpointError` if it is missing or no JSON object."""
+    """Reads a checkpoint's `config.json`; raises `CheckpointError` if it is missing or no JSON object."""
     try:
         config = json.loads((directory / "config.json").read_text())
     except json.JSONDecodeError as error:
@@ -54,7 +54,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def is_tiny(config: dict[str, Any]) -> bool:
-    """Whether a `config.json` is of the one architecture that `models.tiny.network` runs."""
+    """Checks whether a `config.json` is of the one architecture that `models.tiny.network` runs."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
     return (
         config.get("model_type") == "qwen3_vl"
@@ -76,7 +76,7 @@ def check_architecture(config: dict[str, Any]) -> None:
 
 
 def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """By leaf, the tensors it is made of, with their shapes."""
+    """Lists by leaf the tensors it is made of, with their shapes."""
     text, vision = config["text_config"], config["vision_config"]
     d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
     v, vff, merged = (
@@ -123,7 +123,7 @@ def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
 
 
 def kind_of(name: str, parts: dict[str, tuple[int, ...]]) -> int:
-    """0 for a matrix, 1 for a table that is looked up, 2 for a vector."""
+    """Returns 0 for a matrix, 1 for a table that is looked up, 2 for a vector."""
     return 1 if "embed_tokens" in name or "pos_embed" in name else 2 * all(len(shape) == 1 for shape in parts.values())
 
 
@@ -136,6 +136,6 @@ def check_state(parts: dict[str, dict[str, tuple[int, ...]]], state: "dict[str, 
             )
         if tuple(state[name].shape) != shape:
             raise CheckpointError(
-                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json says {shape}.",
+                f"model.safetensors: {name!r} is {tuple(state[name].shape)}, config.json has {shape}.",
                 "The checkpoint is broken or of another shape.",
             )

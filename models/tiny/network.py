@@ -1,10 +1,10 @@
-"""The small Qwen3-VL as two cores like it: the weights of the `transformers` model, run by fewer and larger operations.
+"""The small Qwen3-VL, fast on two cores: the weights of the `transformers` model, run by fewer and larger operations.
 
-What a stock forward pass loses on a CPU, and what is done here instead: the patch embedding is one matrix
-product (a Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one
-product each, attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these
-lengths), all screens of a batch share one grid, logits are computed where they are needed only. All weights lie in
-one flat tensor, so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
+A stock forward pass is slow on a CPU; this one differs as follows: the patch embedding is one matrix product (a
+Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one product each,
+attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these lengths), all
+screens of a batch share one grid, logits are computed where they are needed only. All weights lie in one flat tensor,
+so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ class Cache:
 
 
 class TinyNet:
-    """The network. Leaves of the autograd graph are views of `flat`, whose parts stand in the order of `sections`.
+    """The network. Leaves of the autograd graph are views of `flat`, whose parts are in the order of `sections`.
 
     Args:
         config: the checkpoint's `config.json`.
         state: its tensors by their `transformers` names.
-        dtype: what it computes in; `compute_dtype()` if None.
+        dtype: its number type; `compute_dtype()` if None.
 
     Raises:
         CheckpointError: another architecture, a missing tensor, or a tensor of another shape.
@@ -79,7 +79,7 @@ class TinyNet:
         self.flat = torch.cat([fused[name] for name in names])
         sizes = [sum(fused[name].numel() for name in names if kind_of(name, parts[name]) == kind) for kind in range(3)]
         self.sections = (sizes[0], sizes[1], sizes[2])
-        """Elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
+        """Numbers of elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
         self._parts = parts
         self.leaves: dict[str, Tensor] = {}
         offset = 0
@@ -98,7 +98,7 @@ class TinyNet:
         return cls(*_read_checkpoint(directory), dtype)
 
     def state(self) -> dict[str, Tensor]:
-        """The tensors by their `transformers` names."""
+        """Returns the tensors by their `transformers` names."""
         offset = 0
         tensors = {}
         for name in self.leaves:
@@ -110,28 +110,28 @@ class TinyNet:
 
     @property
     def text_parameters(self) -> int:
-        """Weights of the text stack that every token meets."""
+        """Counts weights of the text stack that every token uses."""
         return self._matrix_elements(f"{TEXT}layers.")
 
     @property
     def vision_parameters(self) -> int:
-        """Weights of the vision tower that every patch meets."""
+        """Counts weights of the vision tower that every patch uses."""
         return self._matrix_elements(f"{VISION}blocks.") + self.leaves[f"{VISION}patch_embed.proj.weight"].numel()
 
     def _matrix_elements(self, start: str) -> int:
         return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
 
     def matrix_shapes(self) -> list[tuple[int, ...]]:
-        """The shapes of the matrices, in the order in which they lie in `flat`."""
+        """Lists the shapes of the matrices, in the order in which they lie in `flat`."""
         kinds = [(name, self._parts[name]) for name in self.leaves]
         return [shape for name, parts in kinds if kind_of(name, parts) == 0 for shape in parts.values()]
 
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Name and shape of every tensor, in the order in which they lie in `flat`."""
+        """Lists name and shape of every tensor, in the order in which they lie in `flat`."""
         return [part for name in self.leaves for part in self._parts[name].items()]
 
     def gradients(self) -> Tensor:
-        """Makes every leaf gather its gradient in one flat tensor, which is returned."""
+        """Makes every leaf gather its gradient in one flat tensor, and returns it."""
         flat, offset = torch.zeros_like(self.flat), 0
         for leaf in self.leaves.values():
             leaf.requires_grad_()
@@ -167,7 +167,7 @@ class TinyNet:
         return self.product(x, f"{at}linear_fc2")
 
     def read(self, x: Tensor, positions: Tensor, mask: Tensor, cache: Cache | None = None) -> Tensor:
-        """The text stack.
+        """Runs the text stack.
 
         Args:
             x: embedded tokens and screens, (B, L, hidden).
@@ -202,30 +202,30 @@ class TinyNet:
         return self._norm(x, f"{TEXT}norm.weight")
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Token ids to vectors."""
+        """Maps token ids to vectors."""
         return F.embedding(tokens, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Next-token logits of normed hidden states."""
+        """Computes next-token logits of normed hidden states."""
         return F.linear(hidden, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def say(self, x: Tensor) -> Tensor:
-        """Logits of vectors that are not normed yet: which words they are close to."""
+        """Computes logits of vectors that are not normed yet: the words they are close to."""
         return self.logits(self._norm(x, f"{TEXT}norm.weight"))
 
     def product(self, x: Tensor, name: str) -> Tensor:
-        """Vectors times the matrix of this name, and its bias if it has one."""
+        """Multiplies vectors by the matrix of this name, and adds its bias if it has one."""
         return F.linear(x, self.leaves[f"{name}.weight"], self.leaves.get(f"{name}.bias"))
 
     def new_cache(self, batch: int, length: int) -> Cache:
-        """An empty cache for `batch` rows of up to `length` tokens."""
+        """Makes an empty cache for `batch` rows of up to `length` tokens."""
         return Cache(self.text["num_hidden_layers"], batch, self.heads, length, self.head, self.dtype)
 
     def _norm(self, x: Tensor, name: str) -> Tensor:
         return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
 
     def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Turns (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... turn by row, 2, 5, ... by column."""
+        """Makes turns (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... by row, 2, 5, ... by column."""
         cosine, sine, axis = self._tables
         if int(positions.max()) >= len(cosine):
             cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
@@ -244,7 +244,7 @@ class TinyNet:
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
 
     def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """For a grid: the matrix that spreads the position table over its patches, and the turns of its patches."""
+        """Computes for a grid the matrix that spreads the position table over its patches, and its patches' turns."""
         if grid not in self._grids:
             rows, columns = block_order(grid, self.vision["spatial_merge_size"])
             side = math.isqrt(self.vision["num_position_embeddings"])
@@ -272,17 +272,17 @@ class _Rotate(torch.autograd.Function):
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotary positions of (..., L, 2, heads, width) by `turns`; a half turn of the last axis swaps the pairs."""
+    """Rotates positions of (..., L, 2, heads, width) by `turns`; a half turn of the last axis swaps the pairs."""
     return _Rotate.apply(x, cosine, sine)  # type: ignore[return-value]
 
 
 def turns(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
-    """Cosine and signed sine (..., L, 1, 1, width) for `rotate`, from those of the angles, (..., L, width / 2)."""
+    """Makes cosine and signed sine (..., L, 1, 1, width) for `rotate` from those of angles (..., L, width / 2)."""
     return torch.cat([cosine, cosine], -1)[..., None, None, :], torch.cat([-sine, sine], -1)[..., None, None, :]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention of (B, heads, L, width) as plain products; returns (B, L, heads * width)."""
+    """Computes attention of (B, heads, L, width) as plain products; returns (B, L, heads * width)."""
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-1, -2)
     if mask is not None:
         scores = scores + mask
@@ -290,7 +290,7 @@ def attend(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:
-    """Row and column of every patch in the model's order: block by block of merge x merge patches."""
+    """Lists row and column of every patch in the model's order: block by block of merge x merge patches."""
     rows = torch.arange(grid.rows).view(-1, 1, merge, 1)
     columns = torch.arange(grid.columns).view(1, -1, 1, merge)
     rows, columns = torch.broadcast_tensors(
@@ -300,13 +300,13 @@ def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:
 
 
 def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
-    """Weights (n, side) with which cells of a table stand for positions 0..length-1, ends aligned with ends."""
+    """Computes interpolation weights (n, side) of a table's cells at positions 0..length-1, ends aligned."""
     place = index * ((side - 1) / max(length - 1, 1))
     return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)
 
 
 def _read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """A checkpoint's `config.json` and tensors.
+    """Reads a checkpoint's `config.json` and tensors.
 
     Raises:
         CheckpointError: a file is missing or cannot be read.
@@ -320,5 +320,5 @@ def _read_checkpoint(directory: Path) -> tuple[dict[str, Any], dict[str, Tensor]
 
 
 def _activation(name: str) -> Callable[[Tensor], Tensor]:
-    """One of `ACTIVATIONS` by its name in a `config.json`."""
+    """Finds one of `ACTIVATIONS` by its name in a `config.json`."""
     return partial(F.gelu, approximate="tanh") if name == "gelu_pytorch_tanh" else getattr(F, name)

@@ -1,7 +1,7 @@
 """Rows of tokens that share one encoded screen: the question asked and, in training, more about the same screen.
 
-Every question sees the screen and itself, never another question or its answer, and stands at the position it would
-have alone. So packing changes the cost of an answer, not the answer.
+Every question sees the screen and itself, never another question or its answer, and has the position it would have
+alone. So packing changes the cost of an answer, not the answer.
 """
 
 from collections.abc import Sequence
@@ -49,7 +49,7 @@ def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], scree
 
 
 def visible(segments: Tensor, dtype: torch.dtype) -> Tensor:
-    """Additive attention mask (B, 1, L, L): causal, screens for all, a question for itself only."""
+    """Makes an additive attention mask (B, 1, L, L): causal, screens for all, a question for itself only."""
     queries, keys = segments[:, :, None], segments[:, None, :]
     order = torch.arange(segments.shape[1])
     seen = ((keys == 0) | (keys == queries)) & (order[:, None] >= order)
@@ -57,7 +57,7 @@ def visible(segments: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _screen_positions(blocks: tuple[int, int], screens: int) -> tuple[Tensor, int]:
-    """Positions (3, screens * rows * columns) of the screens, and the position of the first text token."""
+    """Computes positions (3, screens * rows * columns) of the screens, and the position of the first text token."""
     rows, columns = blocks
     step = max(blocks)
     grid = torch.stack(torch.meshgrid(torch.zeros(1).long(), torch.arange(rows), torch.arange(columns), indexing="ij"))

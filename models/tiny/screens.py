@@ -14,7 +14,7 @@ from schemas.picture import rgb_of
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""
 HELD_BYTES = 16 * 2**20
-"""What decoded screenshots may take of each process: 165 pages of MiniWoB++. Decoding one again takes 0.4 ms."""
+"""Maximum bytes of decoded screenshots per process: 165 pages of MiniWoB++. Decoding one again takes 0.4 ms."""
 
 
 def pixels_of(png: bytes) -> Pixels:
@@ -27,7 +27,7 @@ def pixels_of(png: bytes) -> Pixels:
 
 
 class PixelCache:
-    """Decoded screenshots by their sha256; those that were asked for last are held.
+    """Decoded screenshots by their sha256; the most recently used are kept.
 
     Args:
         pngs: PNG by sha256.
@@ -39,7 +39,7 @@ class PixelCache:
         self._held: OrderedDict[str, Pixels] = OrderedDict()
 
     def __call__(self, digest: str) -> Pixels:
-        """A screenshot's pixels; raises KeyError for one that is not there."""
+        """Returns a screenshot's pixels; raises KeyError for one that is not there."""
         if digest not in self._held:
             self._held[digest] = pixels_of(self._pngs[digest])
             self._bytes += self._held[digest].nbytes
@@ -50,13 +50,13 @@ class PixelCache:
 
 
 def grid_of(height: int, width: int, patch: int, merge: int) -> Grid:
-    """The smallest canvas, in patches, that holds a screen of this size in pixels."""
+    """Finds the smallest canvas, in patches, that holds a screen of this size in pixels."""
     block = patch * merge
     return Grid(-(-height // block) * merge, -(-width // block) * merge)
 
 
 def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int = 0) -> Pixels:
-    """The screen on a white canvas, moved down and right by so many pixels (negative: up and left)."""
+    """Lays the screen on a white canvas, moved down and right by so many pixels (negative: up and left)."""
     canvas = np.full((grid.rows * patch, grid.columns * patch, 3), 255, dtype=np.uint8)
     height = min(pixels.shape[0] - max(-down, 0), canvas.shape[0] - max(down, 0))
     width = min(pixels.shape[1] - max(-right, 0), canvas.shape[1] - max(right, 0))
@@ -68,7 +68,7 @@ def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int 
 
 
 def patches_of(canvases: list[Pixels], patch: int, merge: int, dtype: torch.dtype) -> Tensor:
-    """Canvases of one size as (B, patches, 3 * patch ** 2), block by block of merge x merge, white as 0."""
+    """Cuts canvases of one size into (B, patches, 3 * patch ** 2): blocks of merge x merge, white as 0."""
     stack = np.stack(canvases)
     batch, height, width, _ = stack.shape
     block = patch * merge

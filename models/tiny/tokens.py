@@ -1,4 +1,4 @@
-"""The small policy's tokeniser: what it says often is one token, what it copies reads the same wherever it stands.
+"""The small policy's tokeniser: frequent text is one token, and copied text has the same tokens everywhere.
 
 Fixed pieces of a reply (a templated thought, `click(start_box='`, one coordinate in steps of ten thousandths) are
 single tokens. Words and the phrases between the variable words of the instructions are learnt from samples: a
@@ -39,22 +39,22 @@ _PIECES = (
 _UNIT = re.compile(r"\w+|\s|[^\w\s]")
 _CONTEXT = 6
 _SEEN = 8
-"""A context seen this often tells whether the text branches after it."""
+"""Occurrences of a context after which it shows whether the text branches after it."""
 
 
 def coordinate_tokens(dialect: str) -> list[list[str]]:
-    """The coordinate tokens of a dialect: families of `BINS` tokens each, in rising order."""
+    """Lists the coordinate tokens of a dialect: families of `BINS` tokens each, in rising order."""
     return [[f"{before}{GRID * k}{after}" for k in range(BINS)] for before, after in _FAMILIES[dialect]]
 
 
 def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phrases: Sequence[str] = ()) -> Tokenizer:
-    """A tokeniser from sample texts; the same texts give the same tokeniser.
+    """Builds a tokeniser from sample texts; the same texts give the same tokeniser.
 
     Args:
         texts: instructions, names of elements.
         dialect: of actions.
         words: how many words, and how many phrases, are learnt at most.
-        phrases: what its thoughts are to be made of, each one token.
+        phrases: phrases of its thoughts, each one token.
     """
     characters = [chr(code) for code in range(32, 127)]
     alphabet = [*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)), *characters]
@@ -75,7 +75,7 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phras
 
 
 def learn_pieces(texts: Sequence[str], words: int) -> tuple[list[str], list[str]]:
-    """The phrases and the words of sample texts, each list the most frequent first.
+    """Learns the phrases and the words of sample texts, each list the most frequent first.
 
     A cut falls between units a and b where, after the longest context seen `_SEEN` times, b is no sure
     continuation (p < 1/2), or, read backwards, a is none.
@@ -98,7 +98,7 @@ def learn_pieces(texts: Sequence[str], words: int) -> tuple[list[str], list[str]
 
 
 def _counts(documents: list[list[str]]) -> Counter[tuple[str, ...]]:
-    """How often each run of up to `_CONTEXT` + 1 units appears; the start of a text counts as a unit."""
+    """Counts each run of up to `_CONTEXT` + 1 units; the start of a text counts as a unit."""
     counts: Counter[tuple[str, ...]] = Counter()
     for document in documents:
         padded = ["", *document]

@@ -1,4 +1,4 @@
-"""No address of the config holds credentials: the config is kept with every policy, sent to trackers, and printed."""
+"""Refuses credentials in addresses of the config: it is kept with every policy, sent to trackers, and printed."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,7 +11,7 @@ from schemas.failure import UsageError
 
 _ADDRESS = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?//([^/?#\s]*)([^\s]*)", re.IGNORECASE)
 _BARE = ("uri", "url", "endpoint", "address", "to")
-"""Keys whose values are addresses also where no `scheme://` stands before them."""
+"""Keys whose values are addresses even without `scheme://`."""
 _SECRET = re.compile(
     r"[?&#;](?:[^=&#;\s]*[-_.])?((?:api|access|secret)?[-_]?key|[^=&#;\s]*(?:token|passwo?r?d|secret|signature|credentials?)"
     r"|pwd|pass|sig|auth|authorization)=[^&#;\s]",
@@ -22,27 +22,27 @@ _VARIABLES = {
     "traces": "OTEL_EXPORTER_OTLP_HEADERS",
     "tracking.options.mlflow": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
 }
-"""The environment variables of sections that have no `key_variable`."""
+"""Environment variables of sections that have no `key_variable`."""
 
 
 def refuse_credentials(config: BaseModel) -> None:
-    """Looks at every text of a config.
+    """Checks every text of a config.
 
     Raises:
-        UsageError: a user with a password, or a parameter that is named like a key, stands in an address; names the
-            config's key and the environment variable to use, and shows nothing of the address.
+        UsageError: an address holds a user with a password, or a parameter that is named like a key; names the config's
+            key and the environment variable to use, and shows nothing of the address.
     """
     for section, name, text, variable in _texts("", config):
         key = f"{section}.{name}" if section else name
         if (found := _credentials(name, text)) is not None:
             raise UsageError(
-                f"`{key}`: {found} stands in the address, and the config is kept with every policy and printed.",
+                f"`{key}`: the address holds {found}, and the config is kept with every policy and printed.",
                 f"Take it out, and set {variable} in the environment." if variable else "Take it out.",
             )
 
 
 def _texts(section: str, value: Any, variable: str | None = None) -> Iterator[tuple[str, str, str, str | None]]:
-    """(section, name, text, environment variable of its key) of every text below a section."""
+    """Yields (section, name, text, environment variable of its key) of every text below a section."""
     fields: Mapping[str, Any] = dict(value) if isinstance(value, BaseModel) else value
     own = fields.get("key_variable") or _VARIABLES.get(section)
     if own is None and section.rpartition(".options")[1]:
@@ -57,7 +57,7 @@ def _texts(section: str, value: Any, variable: str | None = None) -> Iterator[tu
 
 
 def _credentials(name: str, text: str) -> str | None:
-    """What of an address is a secret, in words; None for nothing."""
+    """Describes the secret part of an address; None for an address without one."""
     bare = f"//{text}" if name in _BARE and "//" not in text and not text.startswith("/") else text
     for scheme, host, rest in _ADDRESS.findall(bare):
         user, at, _ = host.rpartition("@")

@@ -1,4 +1,4 @@
-"""The `annotate` section of the config: which perception data is made of an iteration's screens, and how much."""
+"""The `annotate` section of the config: kinds and amount of perception data from an iteration's screens."""
 
 from typing import Literal
 
@@ -8,15 +8,15 @@ PerceptionKind = Literal["description", "caption", "question", "marks", "transit
 
 
 class AnnotateConfig(Section):
-    """What the machine tells of screens, whatever was done on them (docs/perception.md)."""
+    """Perception data that is made of screens, whatever the actions on them (docs/perception.md)."""
 
     perception: tuple[PerceptionKind, ...] = ("description", "caption", "question", "marks", "transition")
-    """Kinds of perception data that are made; what a training reads of them is `train.perception` and
-    `train.ct.perception`."""
+    """Kinds of perception data that are made; `train.perception` and `train.ct.perception` set how much a training
+    reads."""
     screens: Count = 100
-    """Screens of an iteration that it is made of; which ones is drawn by what they show."""
+    """Screens of an iteration that it is made of; they are drawn by their content."""
     per_screen: Count = 2
     """Descriptions, questions and questions about marks per screen; there is one caption."""
     reader: str = "page"
-    """Where elements of screens come from whose environment lists none: `page`: from nowhere; `rapidocr`: what is
-    written there, read off the pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.ScreenReader`."""
+    """Source of elements for screens whose environment lists none: `page`: no source; `rapidocr`: text read off the
+    pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.ScreenReader`."""

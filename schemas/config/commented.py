@@ -1,6 +1,6 @@
-"""A config as a TOML file that explains itself: every key with what it means, what is not set as a comment.
+"""Writes a config as a commented TOML file: every key with its meaning, keys at their default as comments.
 
-The words are the config classes' own, as on the page of all keys, so a new key needs nothing here.
+The comments are the config classes' docstrings, as on the page of all keys, so a new key needs nothing here.
 """
 
 import json
@@ -15,23 +15,26 @@ from schemas.config.sections import Config
 
 WIDTH = 118
 BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
-"""What a key of TOML may hold without quotes."""
+"""Characters of a TOML key that needs no quotes."""
 
 
 def commented(config: Config) -> str:
-    """The file. What differs from its default is set; a line that begins with `#` and no space is a key at its default:
-    without the `#` it says the same, until its value is changed."""
-    head = "# A key that begins with # is at its default; without the # it says the same, until its value is changed."
+    """Writes the file: keys that differ from their default are set.
+
+    A line that begins with `#` and no space is a key at its default: without the `#` it has no effect until its value
+    is changed.
+    """
+    head = "# A key that begins with # is at its default; without the # it has no effect until its value is changed."
     return "\n".join([head, *_section("", config)]) + "\n"
 
 
 def about(field: FieldInfo) -> str:
-    """What a field's docstring says, in one line."""
+    """Returns a field's docstring in one line."""
     return " ".join((field.description or "").split())
 
 
 def _section(above: str, section: BaseModel) -> Iterator[str]:
-    """The lines of a section: its keys, then the sections in it."""
+    """Yields the lines of a section: its keys, then the sections in it."""
     inner: list[tuple[str, BaseModel]] = []
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -47,7 +50,7 @@ def _section(above: str, section: BaseModel) -> Iterator[str]:
 
 
 def _entry(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
-    """The lines of one key."""
+    """Yields the lines of one key."""
     yield from _comment(about(field))
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     if value is None:
@@ -66,7 +69,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """A value in one line of TOML; its strings are JSON's, but for DEL, which TOML wants escaped."""
+    """Writes a value in one line of TOML; its strings are JSON's, but for DEL, which TOML wants escaped."""
     if isinstance(value, Mapping):
         items = cast(Mapping[str, Any], value).items()
         return "{" + ", ".join(f"{_key(name)} = {_value(one)}" for name, one in items if one is not None) + "}"

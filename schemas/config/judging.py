@@ -1,4 +1,4 @@
-"""What every trajectory has to pass, and the judge of those that no verifier scores."""
+"""The sections `filter` and `judge`: gates for every trajectory, and the judge of those without a verifier."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,7 +9,7 @@ from schemas.registry import seam
 
 
 class FilterConfig(Section):
-    """What every trajectory has to pass before its data is used."""
+    """Gates that every trajectory has to pass before its data is used."""
 
     gates: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "environment",
@@ -27,14 +27,14 @@ class FilterConfig(Section):
     )
     """The gates in order, each by name or as `my_package.my_gate:MyGate`; the first that turns a trajectory away
     decides. `environment` comes first: any other gate would take a sandbox's failure for the policy's. Without
-    `verifier` a failure passes, unless a gate of yours turns it away; without `judge`
-    a judged trajectory stays what the judge found when it was made."""
+    `verifier` a failure passes, unless a gate of yours turns it away; without `judge` a judged trajectory keeps the
+    judge's result from when it was made."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each gate's own keys, under its name: `filter.options.loops.max_repeats`."""
     prefixes: Literal["none", "people", "all"] = "people"
-    """Whose word on the step that went wrong makes the steps before it examples: nobody's, a person's, or that of any
-    gate as well. A gate cannot tell that what came before was of use: of a failure that its verifier turned away, all
-    steps but the last would be imitated."""
+    """Authors whose marks of a wrong step make the steps before it examples: none, people, or any gate as well. A gate
+    cannot know whether the steps before were of use: of a failure that its verifier turned away, all steps but the last
+    would be imitated."""
     corrections: Literal["all", "verified"] = "all"
     """Which of people's corrections of steps are learnt from: all but those that a sandbox refuted or that are of a
     verified success and not verified themselves, or only those that a sandbox saw succeed (docs/annotate.md)."""
@@ -47,7 +47,7 @@ class FilterConfig(Section):
 
 
 class JudgeConfig(Section):
-    """Who scores trajectories of tasks whose environment has no verifier."""
+    """The judge, which scores trajectories of tasks whose environment has no verifier."""
 
     kind: str = "none"
     """`endpoint`: a model behind OpenAI's chat completions. `local`: a network that `flywheel judge --train` made.
@@ -70,12 +70,12 @@ class JudgeConfig(Section):
     both in either order, prefers the same one (Seed1.5-VL, arXiv 2505.07062)."""
     audit: Whole = 40
     """Trajectories of tasks with a verifier that the judge is asked about in each iteration, to learn how often it is
-    right; its word on them changes nothing else."""
+    right; its judgement of them changes nothing else."""
     evidence_min: Whole = 100
-    """Until so many of its verdicts could be compared with a verifier's or with people's, a judge is on probation: it
-    turns away, and what it accepts is held back. 100, two thirds of them failures, tell a false accept rate of 0.1 from
-    one of 0.2; a fifth of them must be failures, without which nothing is known of false accepts. 0 trusts it
-    unseen."""
+    """Until so many of its verdicts could be compared with a verifier's or with people's, a judge is on probation: its
+    rejections count, and trajectories that it accepts are held back. 100, two thirds of them failures, distinguish a
+    false accept rate of 0.1 from one of 0.2; a fifth of them must be failures, without which nothing is known of false
+    accepts. 0 trusts it unseen."""
     kappa_min: Share = 0.6
     """A judge with less agreement than this (Cohen's kappa) is on probation; from 0.61 on it is called substantial
     (Landis and Koch, 1977)."""

@@ -27,16 +27,16 @@ RENAMED: dict[str, str] = {
     "judge.model": "judge.options.model",
     "judge.timeout_s": "judge.options.timeout_s",
 }
-"""Keys of old, dotted, to their new ones or to a sentence that says what to write instead; they are refused."""
+"""Old dotted keys with their new ones, or with a sentence on the replacement; they are refused."""
 
 
 def load_config(
     path: str | Path | None = None, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
 ) -> Config:
-    """The resolved config of a file or of a profile, of this folder's own if none is named (`schemas.config.profiles`).
+    """Resolves the config of a file or a profile, or of this folder if none is named (`schemas.config.profiles`).
 
     Raises:
-        UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and what to do.
+        UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and the fix.
     """
     fields = read_toml(None if path is None else Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
@@ -63,7 +63,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 
 def _blame_quotes(overrides: Iterable[str], error: UsageError) -> None:
-    """Raises UsageError if what is refused is a list or a section that is no JSON: a shell took its quotes."""
+    """Raises UsageError for a refused list or section that is no JSON: a shell took its quotes."""
     for override in overrides:
         key, _, value = override.partition("=")
         if value.startswith(("[", "{")) and isinstance(_value(value), str) and f"`{key}`" in error.problem:
@@ -72,7 +72,7 @@ def _blame_quotes(overrides: Iterable[str], error: UsageError) -> None:
 
 
 def config_of(fields: Mapping[str, Any]) -> Config:
-    """The config these fields make; raises UsageError as `load_config` does."""
+    """Makes the config of these fields; raises UsageError as `load_config` does."""
     refuse_renamed(fields, RENAMED)
     try:
         return Config.model_validate(fields)
@@ -81,7 +81,7 @@ def config_of(fields: Mapping[str, Any]) -> Config:
 
 
 def _put(fields: dict[str, Any], keys: list[str], value: Any, source: str) -> None:
-    """Puts a value where its keys say; `source` is how whoever gave it wrote them."""
+    """Sets a value at its keys; `source` is the text that the user wrote."""
     if (known := keys_of(Config, keys)) and not is_section(value):
         raise UsageError(
             f"`{source}` is a section, not a value (got {value!r}).",

@@ -1,4 +1,4 @@
-"""The `train.memory` and `train.experts` sections of the config: what a training holds, in what precision and where."""
+"""The `train.memory` and `train.experts` sections of the config: precision and place of a training's data."""
 
 from typing import Annotated, Literal
 
@@ -8,28 +8,28 @@ from schemas.config.section import Count, Section
 
 
 class MemoryConfig(Section):
-    """What a training holds and where (docs/memory.md); not for the small policy. `flywheel plan` chooses these."""
+    """Memory of a training (docs/memory.md); not for the small policy. `flywheel plan` chooses these."""
 
     frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
-    """What weights that are not trained are held in, 4 bytes or 2 each: those beside adapters, and those of a frozen
-    vision tower. They are computed with as `train.precision` says. `nf4` is for training adapters (QLoRA): linear
-    layers in the language model's blocks are rounded to 4 bits, 0.56 bytes, everything else is in bfloat16; the policy
-    that is written has the rounded weights with the adapters in them."""
+    """Precision of weights that are not trained, 4 bytes or 2 each: the base of adapters, and a frozen vision tower.
+    They compute in `train.precision`. `nf4` is for training adapters (QLoRA): linear layers in the language model's
+    blocks are rounded to 4 bits, 0.56 bytes, everything else is in bfloat16; the policy that is written has the rounded
+    weights with the adapters in them."""
     freeze_vision: bool = False
     """Whether the vision tower, its merger included, stays as it is: it then has no gradients, moments and kept
     activations."""
     offload: bool = False
     """Whether the fp32 weights, their gradients and moments lie in the machine's memory, and the optimiser steps there;
-    the GPU holds what it computes with. For a GPU, and without adapters."""
+    the GPU holds only the copies that it computes with. For a GPU, and without adapters."""
     whole_gradients: bool = False
     """Whether each process keeps the whole gradient of a step that is taken in several micro-batches, 4 bytes a trained
     weight, and shares it out after the last one instead of after each."""
     moments: Literal["float32", "8bit"] = "float32"
-    """What AdamW's two moments of a trained weight are held in, 4 bytes each or 1; with `8bit` steps are rounded, so
-    what is learnt differs a little. The next training takes kept moments up if it holds them in the same."""
+    """Precision of AdamW's two moments of a trained weight, 4 bytes each or 1; with `8bit` steps are rounded, so the
+    result differs a little. The next training loads kept moments if it holds them in the same precision."""
     logits_chunk: Count | None = None
-    """Targets whose logits are computed at a time; what is above is computed again on the way back, chunk by chunk. If
-    not set, the logits of all targets of a micro-batch are held together."""
+    """Targets whose logits are computed at a time; with more targets logits are computed again in the backward pass,
+    chunk by chunk. If not set, the logits of all targets of a micro-batch are held together."""
 
 
 class ExpertsConfig(Section):
@@ -41,5 +41,5 @@ class ExpertsConfig(Section):
     and `train.replicas` is 1."""
     balance: Annotated[float, Field(ge=0.0)] = 0.0
     """Weight of the auxiliary loss that spreads tokens over experts (Switch, arXiv 2101.03961, as `transformers`
-    computes it), here the mean over documents and layers, so that it does not depend on who computes what. Qwen's
+    computes it), here the mean over documents and layers, so that it does not depend on the sharing of the work. Qwen's
     `router_aux_loss_coef` is 0.001."""

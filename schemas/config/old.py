@@ -1,4 +1,4 @@
-"""Configs of earlier versions in today's keys: of policies that were trained then and are to be made again."""
+"""Converts configs of earlier versions to today's keys, for policies that were trained then and are made again."""
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def modern(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A resolved config of an earlier schema version in today's keys; one of today stays as it is."""
+    """Converts a resolved config of an earlier schema version to today's keys; one of today stays as it is."""
     config = deepcopy(dict(fields))
     if (old := config.pop("environment", None)) is not None:
         config["environments"] = {old["kind"]: _environment(old)}
@@ -27,7 +27,7 @@ def _environment(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _filter(old: Mapping[str, Any], gates: Sequence[str]) -> dict[str, Any]:
-    """The gate `rules` of version 2 as the three that do what it did."""
+    """Replaces the gate `rules` of version 2 by the three gates with its effect."""
     at = gates.index("rules")
     options = dict(old.get("options", {}))
     rules = options.pop("rules", {})

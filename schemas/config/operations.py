@@ -1,5 +1,4 @@
-"""The sections of a wheel that is operated: what it may cost, who shares its work out, where it trains, who watches
-it."""
+"""The sections of a flywheel in operation: budget, cluster, machines, traces."""
 
 from typing import Annotated, Literal
 
@@ -12,18 +11,18 @@ Launch = Literal["local", "torchrun", "command"]
 
 
 class ClusterConfig(Section):
-    """Who shares out what is rolled out, judged, thought and read of an iteration."""
+    """Distribution of an iteration's rollouts, judgements, thoughts and readings over machines."""
 
     kind: Literal["local", "ray"] = "local"
     """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
     address: str = ""
     """`ray://HOST:10001`, or `HOST:6379` where this machine is of the cluster; empty starts Ray on this machine."""
     parts: Count = 8
-    """Into how many parts an iteration's trajectories are divided; some more than machines, so that none waits long."""
+    """Number of parts of an iteration's trajectories; some more than machines, so that none waits long."""
     cpus: Positive = 1.0
     """Processors that Ray keeps for a part."""
     retries: Whole = 3
-    """How often a part is begun anew where the machine dies that had it."""
+    """How often a part is restarted if its machine dies."""
 
 
 class MachinesConfig(Section):
@@ -32,15 +31,15 @@ class MachinesConfig(Section):
     hosts: tuple[str, ...] = ()
     """With `train.launch=torchrun`: the machines; `localhost` is this one."""
     reach: str = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
-    """With `train.launch=torchrun`: what runs a command on another machine; the command follows as one word."""
+    """With `train.launch=torchrun`: program that runs a command on another machine; the command follows as one word."""
     command: str = ""
-    """With `train.launch=command`: what starts `{node}` once on each of `{nodes}` machines and lasts until all have
-    ended: `srun`, `ray job submit`, `kubectl`. A shell runs it. It may hold {node}, {python}, {name}, {nodes}, {least},
-    {processes}, {board} and {log}."""
+    """With `train.launch=command`: command that starts `{node}` once on each of `{nodes}` machines and lasts until all
+    have ended: `srun`, `ray job submit`, `kubectl`. A shell runs it. It may hold {node}, {python}, {name}, {nodes},
+    {least}, {processes}, {board} and {log}."""
     cancel: str = ""
-    """With `train.launch=command`: what ends it where ending the command does not, such as `scancel --name {name}`."""
+    """With `train.launch=command`: command that ends it if ending the first one does not: `scancel --name {name}`."""
     nodes: Count = 1
-    """With `train.launch=command`: how many machines; else the hosts say."""
+    """With `train.launch=command`: number of machines; otherwise that of the hosts."""
     python: str = ""
     """The interpreter on those machines, with this code; if not set, this one's path there too."""
     least: Count | None = None
@@ -63,31 +62,31 @@ class MachinesConfig(Section):
 
 
 def filled(template: str, blanks: dict[str, str]) -> str:
-    """A template with its blanks filled in; other braces stay as they are, for shells have their own."""
+    """Fills in the blanks of a template; other braces stay as they are, for shells have their own."""
     for name, value in blanks.items():
         template = template.replace(f"{{{name}}}", value)
     return template
 
 
 class BudgetConfig(Section):
-    """What a lake may cost in all; a run ends at the next boundary between two stages once one of them is spent."""
+    """Limits of a lake's total cost; a run ends at the next boundary between two stages once one of them is spent."""
 
     steps: Count | None = None
     """Steps that sandboxes take, in collection, corrections and evaluation."""
     hours: Positive | None = None
-    """Of the stages' work."""
+    """Hours of the stages' work."""
     tokens: Count | None = None
     """Tokens that policies write, and that servers count (`usage`) for thinkers, judges and proposers."""
     money: Positive | None = None
-    """At the prices below, in whatever they are in."""
+    """Money at the prices below, in their currency."""
     hour_price: Annotated[float, Field(ge=0.0)] = 0.0
-    """Of an hour of stages' work."""
+    """Price of an hour of stages' work."""
     million_tokens_price: Annotated[float, Field(ge=0.0)] = 0.0
-    """Of a million tokens."""
+    """Price of a million tokens."""
 
     @property
     def limits(self) -> dict[str, float]:
-        """Those that are set, by name."""
+        """Returns the limits that are set, by name."""
         named = {"steps": self.steps, "hours": self.hours, "tokens": self.tokens, "money": self.money}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -106,4 +105,4 @@ class TracesConfig(Section):
     to: Literal["none", "file", "otlp"] = "none"
     """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/ ]+")] = "http://localhost:4318/v1/traces"
-    """Of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
+    """Endpoint of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""

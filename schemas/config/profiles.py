@@ -1,4 +1,4 @@
-"""Where a config is that nobody named, or that is named by a profile's name: no command needs the project's folder.
+"""Finds the config file, also if none is named or a profile is: no command needs the project's folder.
 
 A project's own `flywheel.toml` (`flywheel init` writes it) comes before the laptop profile. Profiles ship with the
 code, in `configs/`, in a checkout and in a wheel alike.
@@ -15,7 +15,7 @@ FOLDER = Path(__file__).parents[2] / "configs"
 
 
 def config_file(named: str | Path | None = None) -> Path:
-    """The file that is meant.
+    """Finds the config file.
 
     Args:
         named: a file; or a profile, as `laptop` or as `configs/laptop.toml`, where there is no such file; or nothing.

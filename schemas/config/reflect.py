@@ -1,4 +1,4 @@
-"""The `reflect` section of the config: how failed trajectories are gone back to, and what that may cost."""
+"""The `reflect` section of the config: corrections of failed trajectories, and their cost."""
 
 from typing import Annotated, Any
 
@@ -23,14 +23,14 @@ class ReflectConfig(Section):
     ahead: Count = 3
     """How many steps a correction may take, itself the first: one that needs many more corrects another step."""
     people: bool = True
-    """Whether what people corrected is tried in a sandbox, `attempts` times at most, before it is learnt from. It costs
-    sandbox steps only where there is something to try, and needs no `reflect.on`."""
+    """Whether people's corrections are tried in a sandbox, `attempts` times at most, before they are used for training.
+    It costs sandbox steps only where there is something to try, and needs no `reflect.on`."""
     recover: bool = True
     """Whether the error itself is performed again and recovered from, where it did not end the trajectory."""
     proposers: Annotated[tuple[str, ...], Field(min_length=1)] = ("policy", "precedent")
-    """Who proposes corrections, in turn: `policy` (the champion at a higher temperature, once there is a trained one),
-    `precedent` (what succeeded in the task on other seeds, done to the like elements; else the explorer), `explorer`
-    (what the page lists and was not tried), `endpoint` (a served model), or `my_package.my_proposer:MyProposer`."""
+    """Proposers of corrections, in turn: `policy` (the champion at a higher temperature, once there is a trained one),
+    `precedent` (successful actions of the task on other seeds, done to the like elements; else the explorer),
+    `explorer` (untried elements of the page), `endpoint` (a served model), or `my_package.my_proposer:MyProposer`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each proposer's own keys, under its name: `reflect.options.endpoint.url`."""
 

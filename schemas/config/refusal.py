@@ -1,5 +1,4 @@
-"""What a person reads when a config is refused: the key, what is wrong with it, and its new name if it
-moved."""
+"""Writes the message for a refused config: the key, its error, and its new name if it moved."""
 
 import json
 import shlex
@@ -14,15 +13,15 @@ from schemas.keys import keys_of, nearest, place
 from schemas.problem import in_words
 
 MOST_NAMED = 12
-"""Keys of a section that are named where none is like an unknown one."""
+"""Maximum keys of a section that are named where none is like an unknown one."""
 
 
 def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-    """Raises UsageError for keys of old, with their new names.
+    """Raises UsageError for old keys, with their new names.
 
     Args:
         fields: a config as it was written.
-        renamed: old dotted key to new dotted key, or to a sentence that says what to write.
+        renamed: old dotted key to new dotted key, or to a sentence on the replacement.
     """
     found = {old: new for old, new in renamed.items() if _holds(fields, old.split("."))}
     if found:
@@ -31,7 +30,7 @@ def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> Non
 
 
 def explain(error: ValidationError, root: type[BaseModel]) -> str:
-    """Every refused key of `root` with its reason; an unknown one with the nearest that is known."""
+    """Lists every refused key of `root` with its reason; an unknown one with the nearest that is known."""
     lines: list[str] = []
     places = [(place(root, item["loc"]), item) for item in error.errors()]
     for at, (where, item) in enumerate(places):
@@ -57,7 +56,7 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
 
 
 def named(section: type[BaseModel], key: str, *where: str) -> list[str]:
-    """The dotted keys of this name in the sections of `section`, whose own dotted key is `where`."""
+    """Lists the dotted keys of this name in the sections of `section`, whose own dotted key is `where`."""
     inner = [(name, field.annotation) for name, field in section.model_fields.items()]
     found = [".".join([*where, name]) for name, _ in inner if name == key]
     for name, kind in inner:

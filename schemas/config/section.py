@@ -1,4 +1,4 @@
-"""What every section of the config is made of."""
+"""Base class of every section of the config."""
 
 from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 
@@ -11,7 +11,7 @@ Positive = Annotated[float, Field(gt=0.0)]
 
 
 def is_section(value: object) -> TypeGuard[dict[str, Any]]:
-    """Whether what was written at a key are keys and values in turn."""
+    """Checks whether the value at a key is a table of keys and values."""
     return isinstance(value, dict)
 
 
@@ -30,7 +30,7 @@ class Section(BaseModel):
 
 
 def _may_lack(section: type[BaseModel], name: str) -> bool:
-    """Whether a key takes None and no text."""
+    """Checks whether a key takes None and no text."""
     field = section.model_fields.get(name)
     kinds = get_args(field.annotation) if field is not None else ()
     return type(None) in kinds and not any(kind is str or get_origin(kind) is Literal for kind in kinds)

@@ -30,24 +30,24 @@ the softmax over patches costs more than it brings."""
 
 
 class LakeConfig(Section):
-    """Where data rests."""
+    """Location of the data."""
 
     uri: Annotated[str, Field(min_length=1)] = "lake"
     """A folder, or `s3://bucket/prefix`."""
     endpoint: str | None = None
     """S3 endpoint, if it is not the cloud's own; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
     region: str = "us-east-1"
-    """Of the bucket, where the lake is on S3."""
+    """Region of the bucket, where the lake is on S3."""
     patience_s: Annotated[float, Field(ge=0.0)] = 600.0
     """How long a run that is under way waits for an object store that does not answer, before it ends; 0: not at all.
     A command that does not reach it at its start ends at once."""
     keep_hours: Positive = 72.0
     """Upkeep removes files that no table's latest version needs after so long, except those of versions that a policy
     was made from. Longer than the longest training: its versions are known as pinned when it ends. In whole hours,
-    rounded up; a file that nobody committed stays an hour at least, for somebody may be about to."""
+    rounded up; an uncommitted file stays at least an hour, as its commit may be about to come."""
     cache_mb: Whole = 4096
-    """Of a lake on S3: how much of its tables is kept on this machine, in the work folder; 0: nothing. What one
-    question needs beyond that is read where it lies."""
+    """Of a lake on S3: size of the tables' cache on this machine, in the work folder; 0: none. Further data of a query
+    is read from S3."""
     min_free_mb: Whole = 500
     """A run is refused when the lake's or the work folder's disk has less than this left."""
 
@@ -58,17 +58,18 @@ class EnvironmentConfig(Section):
     kind: str = ""
     """A built-in environment, or `package.module:Environment`; the section's name if not set."""
     optional: bool = False
-    """Where this machine lacks what it needs: true leaves it out with its tasks, and a run says so; false refuses."""
+    """Whether a machine that lacks its requirements leaves it out with its tasks, and the run reports that; false
+    refuses."""
     start_timeout_s: Positive = 20.0
     """A sandbox that takes longer to bring a task up is given up."""
     step_timeout_s: Positive = 20.0
     """A sandbox that takes longer to act, to show itself or to be verified is given up."""
     lease_s: Positive = 1800.0
-    """A sandbox of which its holder asked nothing for so long is taken back: longer than a policy ever thinks."""
+    """A sandbox that is leased and not called for so long is taken back: longer than a policy ever thinks."""
 
 
 def _environment(name: str, given: Any) -> EnvironmentConfig:
-    """The section of an environment as its kind reads it; raises UsageError."""
+    """Reads the section of an environment as its kind does; raises UsageError."""
     key = f"environments.{name}"
     if isinstance(given, EnvironmentConfig):
         return given.model_copy(update={"kind": given.kind or name})
@@ -82,11 +83,11 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
 
 
 class SuiteConfig(Section):
-    """What is rolled out for data and what is only measured. A task is named by its template, or as
+    """Tasks that are rolled out for data, and tasks that are only measured. A task is named by its template, or as
     `environment/template` where several environments have one of that name."""
 
     tasks: tuple[str, ...]
-    """What is played and measured: templates of any configured environment, such as `click-test`."""
+    """Tasks that are rolled out and measured: templates of any configured environment, such as `click-test`."""
     hard: tuple[str, ...] = ()
     """Tasks of the suite in which the explorer succeeds in under 10 %: `benchmarks.wheel` reports them apart, a run
     takes them as any other."""
@@ -99,29 +100,29 @@ class SuiteConfig(Section):
 
 
 class CurriculumConfig(Section):
-    """How the next trajectories are shared out."""
+    """Distribution of the next trajectories over the tasks."""
 
     method: Literal["learnable", "uniform"] = "learnable"
-    """`learnable`: most for what succeeds sometimes; `uniform`: the same for every task."""
+    """`learnable`: most for tasks that succeed sometimes; `uniform`: the same for every task."""
     forgetting: Share = 0.5
-    """What an iteration's counts are worth one iteration later."""
+    """Weight of an iteration's counts one iteration later."""
     floor: Share = 0.25
     """The share that is spread evenly over all tasks whatever was learnt."""
     most_shown: Positive = 3.0
-    """How much a task that the explorer has to show may weigh at the most; one that the policy solves every second time
-    weighs 1. More reaches for tasks that hardly anybody solves, less stays with what the policy can learn by itself."""
+    """Maximum weight of a task that the explorer has to show; one that the policy solves every second time weighs 1.
+    More reaches for tasks that are hardly ever solved, less stays with those that the policy can learn by itself."""
     saturated: Positive = 0.1
-    """How much a task weighs that the policy always solves. More sees sooner what is forgotten, less leaves more
-    trajectories for what there is to learn."""
+    """Weight of a task that the policy always solves. More notices forgetting sooner, less leaves more trajectories for
+    tasks that can still be learnt."""
     hopeless_below: Share = 0.05
     """A task counts as hopeless while the posterior mean of the policy's success is at most this: of twenty of its own
     trajectories not one would teach, so the explorer has to show it."""
     saturated_above: Share = 0.95
-    """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none tells
-    anything new."""
+    """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none adds
+    information."""
     shown_rate: Positive = 0.3
-    """A task that has to be shown weighs 1 where whoever shows it succeeds in this share of the trajectories, and more
-    the rarer that is, so that a success costs every task about as much. The explorer's mean over the default suite is
+    """A task that has to be shown weighs 1 where the explorer succeeds in this share of the trajectories, and more the
+    rarer that is, so that a success costs every task about as much. The explorer's mean over the default suite is
     0.33."""
     hopeless_share: Share = 0.25
     """In hopeless and unseen tasks the policy and the relay get this part of their usual share of the trajectories:
@@ -138,7 +139,7 @@ class CurriculumConfig(Section):
 
 
 class CollectConfig(Section):
-    """How trajectories are made."""
+    """Production of trajectories."""
 
     trajectories_per_task: Count = 80
     """Mean over the suite; the curriculum moves them between tasks."""
@@ -149,10 +150,10 @@ class CollectConfig(Section):
     relay_share: Share = 0.0
     """Share that the policy begins and the explorer goes on with from the state reached."""
     explorer: str = "page"
-    """Who explores: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
+    """The explorer: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
     `models.policy.Explorer`."""
     temperature: Positive = 1.0
-    """At which the policy draws its replies for data."""
+    """Temperature at which the policy samples its replies for data."""
     chunk: Count = 64
     """Finished trajectories per write to the lake."""
 
@@ -172,60 +173,60 @@ class PolicyConfig(Section):
     base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
     """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
-    """How actions are written as text (docs/families.md); `box_v1` stands for the family's own where it has no such."""
+    """Text form of actions (docs/families.md); `box_v1` means the family's own form where it has no such."""
     history_images: Count = 1
     """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
     history_turns: Count | None = None
-    """So many of the last replies are shown to it; how many went before them is said with the instruction. All if not
-    set."""
+    """Number of last replies in its prompt; the instruction gives the number of earlier ones. All if not set."""
     older: Literal["dropped", "summarised"] = "dropped"
-    """With `history_turns`, what becomes of older replies. `summarised`: the instruction says what was done in them,
-    too, by kind of action."""
+    """With `history_turns`, the treatment of older replies. `summarised`: the instruction also counts their actions, by
+    kind of action."""
     max_new_tokens: Count | None = None
-    """Of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply of another
-    model that ends there is no action of the policy."""
+    """Maximum tokens of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply
+    of another model that ends there is no action of the policy."""
     thoughts: bool = True
     """Whether it is asked to think before it acts. Without, the prompt asks for the action alone, and so do the samples
     of supervised training, which hold no thought then; `think.keep_without` trains one policy for both."""
     family: str = "auto"
-    """How the model is asked and writes actions: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or a
-    dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
+    """Prompt format and action format of the model: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or
+    a dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
     policy has its own."""
     template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
-    """Which of the family's prompts is used: for a desktop or a browser, for a phone, to point at one element, or for a
+    """The family's prompt that is used: for a desktop or a browser, for a phone, to point at one element, or for a
     screen with a shell and files behind it (docs/hybrid.md)."""
     backend: str = "auto"
-    """What runs the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
-    a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else what is fastest."""
+    """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
+    a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else the fastest of the others."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of a backend of your own."""
     precision: Literal["full", "int8"] = "full"
-    """What the policy acts and is measured in: `full` as it was saved, `int8` with its linear layers rounded (dynamic
-    quantisation on the CPU). Training is not touched; a server decides for itself."""
+    """Precision in which the policy acts and is measured: `full` as it was saved, `int8` with its linear layers rounded
+    (dynamic quantisation on the CPU). Training is not touched; a server decides for itself."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the CPU."""
+    """Device on which another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the
+    CPU."""
     batch: Count = 8
     """Chats that another model than the small policy goes on with at once where no server runs it: more take memory."""
     seen_screens_mb: Whole = 1024
-    """Memory there for what the vision tower made of the screens seen last, which the next steps show again; 0: none.
-    A screen of 1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
+    """Memory for the vision tower's outputs of the last screens, which the next steps show again; 0: none. A screen of
+    1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
     prefix_mb: Whole = 2048
-    """Memory there for keys and values of the prompts seen last, so that a step computes only what follows the longest
+    """Memory for keys and values of the last prompts, so that a step computes only the tokens after the longest
     beginning that its prompt shares with one of them; 0: none. 4,000 tokens take some 230 MB in Qwen2.5-VL of 7 billion
-    weights, so a batch of 8 fits; of more trajectories at once than fit little is found but what all prompts share."""
+    weights, so a batch of 8 fits; with more trajectories at once little is found but the beginning of all prompts."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: whole attention heads of 32."""
     layers: Count = 2
-    """Of the text part."""
+    """Layers of its text stack."""
     vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
     """Width of its vision tower: whole attention heads of 64."""
     vision_layers: Count = 2
-    """Of the vision tower."""
+    """Layers of its vision tower."""
     patch: Count = 16
     """Side of a patch, in pixels."""
     merge: Count = 2
-    """So many by so many patches are one token."""
+    """Patches along each side of a token: so many by so many patches are one token."""
 
     @property
     def acts_on_server(self) -> bool:
@@ -234,7 +235,7 @@ class PolicyConfig(Section):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The keys that shape what a checkpoint is asked for an action, as a trajectory records them."""
+        """Returns the keys that shape a checkpoint's prompt for an action, as a trajectory records them."""
         named = {"template", "dialect", "history_images", "history_turns", "older", "thoughts"}
         return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
 
@@ -261,7 +262,7 @@ class PolicyConfig(Section):
 
 
 class EvaluateConfig(Section):
-    """How a candidate is measured."""
+    """Measurement of a candidate."""
 
     seeds: Count = 15
     """Held-out seeds per task of the suite; the same for every policy, so that comparisons are paired."""
@@ -277,38 +278,40 @@ ErrorRate = Annotated[float, Field(ge=1e-6, lt=0.5)]
 
 
 class PromoteConfig(Section):
-    """When the candidate is the next champion."""
+    """Promotion of a candidate to champion."""
 
     tolerance: Share = 0.03
     """The candidate may be this much below the champion on the same seeds and still be called not worse. A candidate
-    that is kept out takes its training with it; 225 paired trajectories tell differences of about 0.04 from chance."""
+    that is kept out takes its training with it; 225 paired trajectories distinguish differences of about 0.04 from
+    chance."""
     resolution: Positive = 0.05
-    """What the test tells apart: a difference of -tolerance - resolution, at which the candidate is to be turned away,
-    from one of -tolerance + resolution, at which it is to be promoted. A reproduction has to win: 0 from twice this."""
+    """Resolution of the test: it distinguishes a difference of -tolerance - resolution, at which the candidate is to be
+    turned away, from one of -tolerance + resolution, at which it is to be promoted. A reproduction has to win: 0 from
+    twice this."""
     alpha: ErrorRate = 0.05
     """How often the test may promote a candidate at the first of the two."""
     beta: ErrorRate = 0.05
     """How often the test may reject a candidate at the second."""
     look_seeds: Count = 5
-    """Seeds per task between two looks at the test, which stops measuring where it is decided."""
+    """Seeds per task between two interim looks of the test, which stops measuring where it is decided."""
     complete: bool = True
     """Measure a promoted policy on all of `evaluate.seeds` though the decision fell earlier: the next candidates are
-    held against it, the curriculum reads it, and the curves quote it."""
+    compared with it, the curriculum reads it, and the curves quote it."""
     undecided: Literal["tolerance", "bounded", "hold"] = "tolerance"
-    """What becomes of a candidate of an iteration that the test has not decided at the last seed: promoted if it is at
-    most `tolerance` below, so that its training is gone on from (at a risk that the decision states); or only if it is
-    beyond chance no worse than -tolerance - resolution, too, so that `alpha` bounds every promotion (`bounded`, for
-    suites of some 200 pairs or more: with few even an equal candidate is held, and with one to five tasks, where
-    policies seldom differ, 0.056 to 0.093 of those that are worse by that much are promoted at an `alpha` of 0.05, the
-    more the smaller `look_seeds` is); or held (with five tasks 0.021 to 0.065 are promoted there)."""
+    """Decision on an iteration's candidate that the test has not decided at the last seed. `tolerance`: promoted if it
+    is at most `tolerance` below, so that the next training starts from it (at a risk that the decision states).
+    `bounded`: only if it is beyond chance no worse than -tolerance - resolution, too, so that `alpha` bounds every
+    promotion; for suites of some 200 pairs or more: with few even an equal candidate is held, and with one to five
+    tasks, where policies seldom differ, 0.056 to 0.093 of those that are worse by that much are promoted at an `alpha`
+    of 0.05, the more the smaller `look_seeds` is. `hold`: held (with five tasks 0.021 to 0.065 are promoted there)."""
     unparsable: Share = 0.5
-    """A candidate of whose trajectories more end in a reply that holds no action, and more than of the champion's, is
-    broken, whatever else it does."""
+    """A candidate is broken if more than this share of its trajectories, and more than of the champion's, ends in a
+    reply that holds no action."""
     step_s: Positive | None = None
     """A candidate that takes longer to reply, in the mean over its steps, is broken; no limit if not set."""
     same_screens: Literal["hold", "ignore"] = "hold"
     """A candidate that solves a held-out task on the very screens of a trained one is held, for they may be one task
-    under two names; `ignore` where different tasks end alike, such as on one page that says thanks."""
+    under two names; `ignore` where different tasks end alike, such as on one page of thanks."""
 
     @model_validator(mode="after")
     def _differences_are_below_one(self) -> "PromoteConfig":
@@ -322,44 +325,44 @@ class QualityConfig(Section):
     """The quality gate."""
 
     keep_docs: Count = 3
-    """How many iterations' Data Docs are kept."""
+    """Number of iterations whose Data Docs are kept."""
     drift_above: Annotated[float, Field(ge=0)] = 0.25
-    """The population stability index above which an iteration that looks unlike earlier ones is warned of; what chance
-    alone reaches is never."""
+    """The population stability index above which an iteration is reported as unlike earlier ones; values within chance
+    are never reported."""
     drift_window: Count = 5
-    """How many iterations before it that is held against."""
+    """Number of earlier iterations that it is compared with."""
 
 
 class DeskConfig(Section):
     """The review desk."""
 
     host: str = "127.0.0.1"
-    """Where it listens. Elsewhere than on this machine it asks everybody for a token."""
+    """Address of the desk. Elsewhere than on this machine it asks every client for a token."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8750
-    """0 takes any that is free."""
+    """Port of the desk; 0 takes any that is free."""
     token_variable: str = "FLYWHEEL_DESK_TOKEN"
     """The environment variable that holds the token."""
     page_size: Annotated[int, Field(ge=1, le=200)] = 20
     """Trajectories on a page of the queue."""
     idle_s: Positive = 900.0
-    """A live session in which nobody decides for so long ends, and its sandbox is free again."""
+    """A live session without a decision for so long ends, and its sandbox is free again."""
     speech: str = "pocketsphinx"
-    """What writes down recorded thoughts: `pocketsphinx` (offline, English; the extra `speech`), or a dotted path to an
+    """Recognizer of recorded thoughts: `pocketsphinx` (offline, English; the extra `speech`), or a dotted path to an
     `apps.desk.speech.Recognizer`."""
 
 
 class Config(Section):
-    """Everything a run is made of; saved resolved beside all it made."""
+    """All settings of a run; saved resolved with everything that the run makes."""
 
     name: str = "laptop"
-    """Of this config, as reports and Prefect's pages show it."""
+    """Name of this config, in reports and on Prefect's pages."""
     seed: Whole = 0
-    """Of all that is random: seeds of trajectories, what is sampled, the training. Two lakes of one config agree."""
+    """Seed of all randomness: seeds of trajectories, sampling, the training. Two lakes of one config agree."""
     iterations: Count = 4
-    """How many iterations `flywheel run` turns unless asked otherwise."""
+    """How many iterations `flywheel run` runs unless asked otherwise."""
     lake: LakeConfig = LakeConfig()
     environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
-    """Where agents act: each section is an environment, with keys of its own; MiniWoB++ if there is none."""
+    """Environments in which agents act: each section is one, with keys of its own; MiniWoB++ if there is none."""
     suite: SuiteConfig
     synthesis: SynthesisConfig = SynthesisConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
@@ -385,7 +388,7 @@ class Config(Section):
     @model_validator(mode="before")
     @classmethod
     def _from_file(cls, value: Any) -> Any:
-        """A deployment may name its config file instead of spelling the config out."""
+        """Accepts the name of a config file in place of the config, for deployments."""
         return read_toml(Path(value)) if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -405,7 +408,7 @@ class Config(Section):
     def _streams_here(self) -> "Config":
         if self.cluster.kind != "local" and self.train.stream.on:
             raise UsageError(
-                "`cluster.kind`: streamed training rolls out beside its trainer, on one machine.",
+                "`cluster.kind`: streamed training and its rollouts run on one machine.",
                 "Set `train.stream.on=false`, or `cluster.kind=local`.",
             )
         return self
@@ -428,23 +431,23 @@ class Config(Section):
     @field_validator("environments", mode="before")
     @classmethod
     def _of_their_kinds(cls, value: Any) -> Any:
-        """Each kind of environment reads its own section."""
+        """Reads each environment's section as its kind does."""
         if not is_section(value) or not value:
             raise UsageError("`environments` names no environment.", "Write, for example, [environments.miniwob].")
         return {name: _environment(name, given) for name, given in value.items()}
 
     @property
     def temperature(self) -> float:
-        """That the policy's trajectories for data are sampled at: of groups where the method collects those."""
+        """Returns the temperature of the policy's trajectories for data: of groups where the method collects those."""
         return self.train.group.temperature if self.train.in_groups else self.collect.temperature
 
     def canonical(self) -> str:
-        """The resolved config as JSON."""
+        """Writes the resolved config as JSON."""
         return self.model_dump_json()
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
-    """The fields of a config file, or of the profile that it names.
+    """Reads the fields of a config file, or of the profile that it names.
 
     Raises:
         UsageError: there is none, or it is not TOML in UTF-8.

@@ -1,4 +1,4 @@
-"""The section `policy.server`: which server runs the policy's model, and how new weights reach it."""
+"""The section `policy.server`: the server that runs the policy's model, and its updates to new weights."""
 
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ SAMPLING = {
     "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
     "watermarking", "watermark",
 }  # fmt: skip
-"""Fields of a request that change what its tokens are drawn from."""
+"""Fields of a request that change the distribution of its tokens."""
 
 
 class ServerConfig(Section):
@@ -19,18 +19,19 @@ class ServerConfig(Section):
     url: str = ""
     """The address of a running server up to the version, such as `http://localhost:8000/v1`; empty for none."""
     command: str = ""
-    """Or what starts one, which is then watched, restarted and ended: a program and its arguments, with `{port}` for
-    the port it is to listen at and `{checkpoint}` for the folder of the policy that acts. No shell reads it."""
+    """Or the command of a server, which is then watched, restarted and ended: a program and its arguments, with
+    `{port}` for the port it is to listen at and `{checkpoint}` for the folder of the policy that acts. No shell reads
+    it."""
     update: str = "path"
-    """How new weights reach it. `path`: the model's name in a request says which are meant. `vllm`, `sglang`: by the
-    server's own endpoints, from the checkpoint's folder, which it must be able to read. `restart`: the command is
-    started anew. Or a dotted path to a `models.serving.updater.Updater`."""
+    """How new weights reach it. `path`: the model's name in a request selects them. `vllm`, `sglang`: by the server's
+    own endpoints, from the checkpoint's folder, which it must be able to read. `restart`: the command is restarted. Or
+    a dotted path to a `models.serving.updater.Updater`."""
     model: str = "{checkpoint}"
-    """The model's name there: `{checkpoint}` stands for the folder of the policy that acts, `{version}` for its name.
-    With `update=path` one of the two must be in it, so that a policy is never measured by another's weights; where
-    weights are changed below one name, it is asked for that name, unless a plain one stands here."""
+    """Name of the model on the server: `{checkpoint}` is replaced by the folder of the policy that acts, `{version}` by
+    its name. With `update=path` one of the two must be in it, so that a policy is never measured by another's weights;
+    where weights are changed below one name, requests use that name, unless this one is plain."""
     in_flight: Literal["finish", "drop"] = "finish"
-    """What becomes of requests that are under way when weights change: they are waited for, or given up and sent
+    """Requests that are in flight when weights change: `finish` waits for them, `drop` gives them up and sends them
     again."""
     while_training: Literal["run", "stop", "sleep"] = "run"
     """Whether the server keeps its memory while the policy is trained: `stop` ends the command, `sleep` asks the server
@@ -70,10 +71,12 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _samples_from_all(self) -> "ServerConfig":
         if "generation_config" in self.extra:
-            raise ValueError("policy.server.extra has generation_config: every request says how it samples; remove it")
+            raise ValueError(
+                "policy.server.extra has generation_config: every request sets its own sampling; remove it"
+            )
         if self.logprobs and (cut := sorted(SAMPLING & self.extra.keys())):
             raise ValueError(
-                f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from all that the model may say; "
+                f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from the whole distribution; "
                 "remove it"
             )
         return self

@@ -1,4 +1,4 @@
-"""The `synthesis` section of the config: how new tasks are made, and what of them is rolled out."""
+"""The `synthesis` section of the config: production of new tasks, and their rollouts."""
 
 from typing import Annotated, Any, Literal
 
@@ -9,18 +9,18 @@ from schemas.registry import seam
 
 
 class SynthesisConfig(Section):
-    """New tasks from what there is, each verified before anybody is trained on it (docs/synthesis.md)."""
+    """New tasks, made of existing ones and verified before any training on them (docs/synthesis.md)."""
 
     on: bool = False
     """Whether every iteration begins with it; `flywheel tasks synthesize` does it once. Made tasks that were accepted
     are rolled out either way."""
     makers: Annotated[tuple[str, ...], Field(min_length=1)] = ("compose", "vary", "harden", "obfuscate", "chain")
-    """Who proposes: those, `endpoint` (a served model), or `my_package.my_maker:MyMaker`. All but `compose` need an
-    environment with linked pages, such as `site`."""
+    """The makers of tasks: those, `endpoint` (a served model), or `my_package.my_maker:MyMaker`. All but `compose` need
+    an environment with linked pages, such as `site`."""
     proposals: Count = 20
-    """By each of them in an iteration, for each environment."""
+    """Proposals of each maker in an iteration, for each environment."""
     reward: str = "reader"
-    """Who writes rewards from the words alone: `reader` (it reads the sentences of our own makers), `endpoint`, or
+    """Author of rewards from the words alone: `reader` (it reads the sentences of our own makers), `endpoint`, or
     `my_package.my_reward:MyReward`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each maker's own keys, under its name, and the reward maker's under `reward`."""
@@ -30,9 +30,9 @@ class SynthesisConfig(Section):
     """The highest limit that a made task may have. A task is turned away if a player that does not know where to look
     needs more steps, with a margin, in any of several trajectories."""
     solver: Literal["explorer", "champion"] = "explorer"
-    """Who tries what was accepted."""
+    """The policy that tries accepted tasks."""
     tries: Whole = 8
-    """How often; 0 rolls nothing out, and whoever solves it is not asked."""
+    """Number of tries; 0 rolls nothing out, and success is not required."""
     solved_above: Share = 0.0
     """A task is turned away if at most this share of the tries succeeds: nothing would be learnt from it yet."""
     solved_below: Share = 1.0

@@ -1,4 +1,4 @@
-"""The `train` section of the config: one method of changing the policy each, and what they share."""
+"""The `train` section of the config: one section for each training method, and the settings they share."""
 
 from typing import Annotated, Any, Literal
 
@@ -11,7 +11,7 @@ from schemas.registry import Registry, seam
 
 
 class RateSection(Section):
-    """What the settings of every method have."""
+    """Settings of every method."""
 
     learning_rate: Positive | None = None
     """If not set, the method's own for the optimiser of the model: the small policy's is Muon, any other's AdamW."""
@@ -41,7 +41,7 @@ class PreferenceConfig(EpochSection):
 
 
 class ClippedConfig(EpochSection):
-    """What every training on rewards has: PPO's clipped loss over the replies' tokens."""
+    """Settings of every training on rewards: PPO's clipped loss over the replies' tokens."""
 
     overlong: Whole = 0
     """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. Pass@k forms of
@@ -59,9 +59,9 @@ class ClippedConfig(EpochSection):
     most_weight: Positive = 1.0
     """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
     most_mismatch: Positive | None = 1.0
-    """Before an update: the mean difference, in nats, of what the trainer makes of the drawn tokens' log probabilities
-    and what they were drawn with, above which training stops; with a stream over the tokens of age 0. `none`: no limit.
-    A served model of the same weights is within 0.02, and training warns above 0.1."""
+    """Before an update: the mean difference, in nats, between the trainer's log probabilities of the drawn tokens and
+    the behaviour log probabilities, above which training stops; with a stream over the tokens of age 0. `none`: no
+    limit. A served model of the same weights is within 0.02, and training warns above 0.1."""
     epochs: Positive = 2.0
     """How often each step of the trajectories is trained on."""
     batch: Count = 64
@@ -76,15 +76,15 @@ class GroupConfig(ClippedConfig):
     size: Annotated[int, Field(ge=2)] = 8
     """Trajectories per group."""
     temperature: Positive = 1.0
-    """Of the trajectories in groups. The small policy spreads places over neighbouring coordinates, so at 1 many
-    failures are misses that greedy trajectories do not have; below 1 groups show what greedy ones get wrong."""
+    """Temperature of the trajectories in groups. The small policy spreads places over neighbouring coordinates, so at 1
+    many failures are misses that greedy trajectories do not have; below 1 groups show the errors of greedy ones."""
     highest: Share = 0.75
     """Tasks are rolled out in groups while the policy succeeds in more than 0 and at most this share of its
     trajectories."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
     """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
     ratio: Literal["token", "sequence"] = "token"
-    """What is clipped. `token`: each token's ratio to the policy before this training, mean over all tokens.
+    """Unit of clipping. `token`: each token's ratio to the policy before this training, mean over all tokens.
     `sequence`: the geometric mean of a reply's (GSPO, arXiv 2507.18071), mean over replies; GSPO's clips are 3e-4 and
     4e-4, DART-GUI's 0.1 and 0.28."""
     entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
@@ -101,8 +101,8 @@ class GroupConfig(ClippedConfig):
     rise: Share = 1.0
     """A task whose success rose by more than this in the last iteration counts less: it is learnt anyway. 1: none."""
     rising: Share = 0.5
-    """What such a task's weight is multiplied by. Seed1.5-VL samples them "less often" and prints no number; half
-    leaves room to notice that the rise has ended."""
+    """Factor of such a task's weight. Seed1.5-VL samples them "less often" and prints no number; half leaves room to
+    notice that the rise has ended."""
     inject: bool = False
     """Show an all-failed group one stored success of the explorer or of a relay."""
 
@@ -142,7 +142,7 @@ class PpoConfig(ClippedConfig):
     """They end when three passes in a row raised the explained variance of trajectories left out by no more than
     this."""
     value_weight: Positive = 0.5
-    """Of the value loss beside the policy's."""
+    """Weight of the value loss relative to the policy's."""
     value_clip: Annotated[float, Field(ge=0.0)] = 0.2
     """How far a value may move in one training before its loss stops pulling; 0 for any way."""
     positive: Annotated[float, Field(ge=0.0)] = 0.0
@@ -152,12 +152,12 @@ class PpoConfig(ClippedConfig):
     step_cost: Share = 0.0
     """Subtracted from the reward of every reply, against trajectories without an end."""
     critic_learning_rate: Positive | None = None
-    """Of the value head, and of the network of a critic that stands alone. If not set: 1e-3; 1e-5 for the network of a
-    critic beside another model than the small policy."""
+    """Learning rate of the value head, or of a separate critic's network. If not set: 1e-3; 1e-5 for the network of a
+    separate critic of another model than the small policy."""
 
 
 class LoraConfig(Section):
-    """Training of small adapters beside frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
+    """Training of small adapters on frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
 
     The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other. They are
     in its folder `adapter` by themselves, too, for servers that take adapters.
@@ -189,15 +189,15 @@ class StreamConfig(Section):
 
 
 class ContinualConfig(StepSection):
-    """Continual training (CT) on what failed: what it shows, or the failed trajectories themselves."""
+    """Continual training (CT) on failures: on their screens and actions, or on the failed trajectories themselves."""
 
     steps: Count = 150
     """Optimiser steps."""
     form: Literal["relabelled", "trajectories"] = "relabelled"
-    """`relabelled`: what failed trajectories show of screens and actions, whatever they were meant for: where things
-    are, what is there, what was done between two screens, what changed. `trajectories`: their own steps as targets, as
-    UI-TARS-2's flywheel has it (D_CT is what a verifier turned away); the supervised training after it has to put that
-    right."""
+    """`relabelled`: labels from screens and actions of failed trajectories, whatever their goal: positions of elements,
+    elements at positions, actions between two screens, changes. `trajectories`: their own steps as targets, as
+    UI-TARS-2's flywheel has it (D_CT are the trajectories that a verifier turned away); the supervised training after
+    it has to correct that."""
     perception: Share = 0.0
     """Share of the samples that is perception data (`annotate.perception`) of any trajectory; 1: nothing else."""
 
@@ -206,14 +206,14 @@ Keep = Literal["nothing", "masters", "masters+moments"]
 
 
 class TrainConfig(StepSection):
-    """How the policy changes."""
+    """Training of the policy."""
 
     method: str = "sft"
-    """`sft`: imitate what succeeded. `ct`: learn what failed trajectories show of screens and actions, without
-    imitating them. `rft`: roll out groups as `grpo` does, and imitate what succeeded in them with everything that did
-    before. `grpo`: compare the rewards of trajectories of the same task and seed. `ppo`: compare them with what a
-    critic expected, token by token. `dpo`: prefer what succeeded to what failed where such trajectories part. Or the
-    dotted path of one that is yours: `my_package.my_method:METHOD` (docs/extend.md)."""
+    """`sft`: imitate successes. `ct`: learn from screens and actions of failed trajectories, without imitating them.
+    `rft`: roll out groups as `grpo` does, and imitate their successes together with all earlier ones. `grpo`: compare
+    the rewards of trajectories of the same task and seed. `ppo`: compare them with a critic's expectation, token by
+    token. `dpo`: prefer the success to the failure where two such trajectories part. Or the dotted path of one that is
+    yours: `my_package.my_method:METHOD` (docs/extend.md)."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Settings of a method of your own."""
     steps_first: Count = 520
@@ -221,7 +221,7 @@ class TrainConfig(StepSection):
     batch: Count = 16
     """Samples per optimiser step over all processes."""
     learning_rate_first: Positive | None = None
-    """Of the small policy's first training. If not set: the method's own for it, else as any other training's."""
+    """Learning rate of the small policy's first training. If not set: the method's own, else as in other trainings."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     """Decoupled from the gradient, as in AdamW."""
     warmup: Whole = 15
@@ -231,7 +231,7 @@ class TrainConfig(StepSection):
     shape: Literal["straight", "cosine"] = "straight"
     """How it falls there."""
     floor: Share = 0.05
-    """To which share of itself it falls."""
+    """Share of itself to which it falls."""
     clip: Positive = 1.0
     """Norm to which a longer gradient is cut."""
     launch: Launch = "local"
@@ -241,15 +241,15 @@ class TrainConfig(StepSection):
     restarts: Whole = 2
     """How often a training that hangs, or a process of which dies, is started again from its last checkpoint."""
     hung_s: Annotated[float, Field(ge=1.0)] = 60.0
-    """A training hangs where no step ends for so long and for ten times the longest step so far, or where a process is
-    not heard of for so long."""
+    """A training hangs where no step ends for so long and for ten times the longest step so far, or where a process
+    sends no heartbeat for so long."""
     processes: Count | Literal["auto"] = "auto"
     """Processes of one machine that train together. `auto`: one per GPU that is found there, or two where no GPU is
     used; never more than there are GPUs. Where torchrun was started by hand its own numbers count instead."""
     threads: Count = 1
-    """Of a processor, of each training process."""
+    """Processor threads of each training process."""
     balance: bool = True
-    """Share a batch out over the processes by what its samples cost (OrchMLLM), instead of by their order."""
+    """Share a batch out over the processes by the cost of its samples (OrchMLLM), instead of by their order."""
     sequence_plans: bool = True
     """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP); where
     there is no `token_cap`, or the processes are not a power of two, nothing is shared. Not for the small policy."""
@@ -265,28 +265,28 @@ class TrainConfig(StepSection):
     activation_checkpointing: bool = False
     """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """What forward and backward passes compute in; weights, gradients' sums and moments are fp32. `auto`: bfloat16 on a
+    """Number type of forward and backward passes; weights, gradients' sums and moments are fp32. `auto`: bfloat16 on a
     GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small
     policy."""
     checkpoint_every: Whole = 100
     """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
     keep: Keep = "masters"
-    """What is kept beside a policy for its next training, which takes up what it finds. `masters`: the weights in fp32,
-    4 bytes per weight beside the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
+    """Training state that is kept with a policy, for its next training to load. `masters`: the weights in fp32, 4 bytes
+    per weight in addition to the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
     AdamW, 8 for the small policy's matrices. `nothing`: the next training begins from rounded weights, and loses steps
     that were shorter than the rounding."""
     keep_policies: Whole = 3
-    """So many of the newest policies, and the champion, keep what `keep` says; after a promotion the others lose it. A
-    training that begins from one of those begins from its rounded weights."""
+    """Number of newest policies that, with the champion, keep the data of `keep`; after a promotion the others lose it.
+    A training that begins from one of those begins from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Where models are trained, one process per GPU; the small policy always on the CPU."""
+    """Device of trainings, one process per GPU; the small policy always on the CPU."""
     profile: Whole = 0
-    """So many steps near the start of a training are profiled: a trace for each process, `profiles/POLICY` beside the
-    lake's checkpoints; 0 for none."""
+    """Number of steps near the start of a training that are profiled: a trace for each process, in `profiles/POLICY`
+    next to the lake's checkpoints; 0 for none."""
     grounding: Whole = 4
     """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
     reading: Whole = 0
-    """Reading questions (a place, what is there?) answered per sample, about the same screenshot."""
+    """Reading questions (a place, which element is there?) answered per sample, about the same screenshot."""
     copying: Share = 0.2
     """How often a sample also asks to type a quoted text, which teaches to copy."""
     words: Annotated[float, Field(ge=0.0)] = 1.0
@@ -300,11 +300,11 @@ class TrainConfig(StepSection):
     task_balance: Share = 1.0
     """0: tasks share the training equally; 1: by their weakness."""
     task_floor: Positive = 0.15
-    """With `task_balance` 1 a task weighs this and its failure rate: one that never fails keeps about an eighth of what
-    one that always fails gets, so that it is not forgotten."""
+    """With `task_balance` 1 the weight of a task is this plus its failure rate: one that never fails keeps about an
+    eighth of the weight of one that always fails, so that it is not forgotten."""
     grounding_share: Share = 0.15
-    """The part of a task's training that goes to screens of its failed trajectories, which teach where things are and
-    not what to do; most stays with what is to be imitated."""
+    """The part of a task's training that goes to screens of its failed trajectories, which teach positions of elements
+    but not the choice of actions; most stays with steps to imitate."""
     perception: Share = 0.0
     """With `sft` and `rft`: share of the samples that is perception data (`annotate.perception`), where there is
     any."""
@@ -339,7 +339,7 @@ class TrainConfig(StepSection):
         if self.launch == "torchrun" and not machines.hosts:
             raise ValueError("launch is torchrun: name the machines in machines.hosts")
         if self.launch == "command" and "{node}" not in machines.command:
-            raise ValueError("launch is command: machines.command has to hold {node}, which is what it starts")
+            raise ValueError("launch is command: machines.command has to hold {node}, the command that it starts")
         if machines.store and self.profile:
             raise ValueError(
                 f"profile is {self.profile}, and with machines.store traces stay on their machines: take 0"

@@ -1,4 +1,4 @@
-"""An agreement: how often one judge, at one version, agreed with those who know, over one iteration's trajectories.
+"""An agreement: how often a judge, at one version, agreed with verifiers or people, over one iteration's trajectories.
 
 Whether a judge is on probation is decided by these counts (`curation/agreement.py`). They are of trajectories that the
 judge was not trained on.
@@ -17,12 +17,12 @@ class Agreement(Row):
     judge_version: Text
     """The `gate_version` of its verdicts."""
     against: Against
-    """Who knows: the tasks' verifiers, or people."""
+    """The standard of comparison: the tasks' verifiers, or people."""
     iteration: Int32
     n: Int32
     true_positives: Int32
     false_positives: Int32
-    """Accepted by the judge, and rejected by who knows: false accepts."""
+    """Trajectories that the judge accepted and the standard rejected: false accepts."""
     false_negatives: Int32
     true_negatives: Int32
     kappa: Float32 | None
@@ -39,8 +39,8 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("judge_version", "against", "iteration")),
-        *not_null("judge_version", because="counts of nobody say nothing"),
-        one_of("against", get_args(Against), because="a judge is compared with who knows better"),
+        *not_null("judge_version", because="counts without a judge have no meaning"),
+        one_of("against", get_args(Against), because="a judge is compared with verifiers or people"),
         between("n", 1, None, because="counts of nothing are not kept"),
         between("kappa", -1.0, 1.0, because="Cohen's kappa lies there"),
         between("false_accept_rate", 0.0, 1.0, because="a share"),

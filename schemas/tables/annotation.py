@@ -33,8 +33,9 @@ set-of-mark, state-transition caption."""
 class Annotation(Row):
     """One annotation of one step; the recorded step itself is never changed.
 
-    A `correction` is what should have been done in the step's place; a `reflection` what to do there after the error of
-    the step before. Those that the stage `reflect` writes were seen to succeed; a person's is what the person says.
+    A `correction` is the right action in the step's place; a `reflection` the right action there after the error of the
+    step before. Those that the stage `reflect` writes were seen to succeed; a person's are stored as the person enters
+    them.
     """
 
     annotation_id: Text
@@ -43,28 +44,28 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """`template`, `page`, `ocr` (what was read off the pixels) and `play` (what the trajectory itself shows) for the
-    machine part; of a thought also `rules`, `actre` (a model that was shown the action) and `bootstrap` (one that came
-    to the same action by itself); else a model's or a person's name."""
+    """`template`, `page`, `ocr` (text read off the pixels) and `play` (data of the trajectory itself) for the machine
+    part; of a thought also `rules`, `actre` (a model that was shown the action) and `bootstrap` (one that came to the
+    same action by itself); else a model's or a person's name."""
     thought: Text
-    """The thought; for grounding, the name of the element asked for; for a transition, what changed; for the other
+    """The thought; for grounding, the name of the element asked for; for a transition, the change; for the other
     perception kinds, the answer."""
     action: Text | None
-    """Canonical JSON; for grounding, the click on the element's centre; for inverse dynamics, what led from one screen
-    to the other; for perception, a click on the place that the question asks about."""
+    """Canonical JSON; for grounding, the click on the element's centre; for inverse dynamics, the action between the
+    two screens; for perception, a click on the place that the question asks about."""
     before: Text | None
     """For inverse dynamics and transitions, sha256 of the screenshot before the action; for `marks`, of the screenshot
     without them."""
     after: Text | None
-    """And of the one after it; for `marks`, of the picture with the marks drawn on it."""
+    """sha256 of the screenshot after the action; for `marks`, of the picture with the marks drawn on it."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
-    """Of a thought: which of `PATTERNS` it shows."""
+    """Of a thought: its patterns, out of `PATTERNS`."""
     version: Text | None = None
     """Of a thought: the policy version, model or rule that wrote it; null for a template and for a person."""
     question: Text | None = None
-    """Of `description`, `caption`, `question` and `marks`: what is asked; `{place}` stands for the place that `action`
-    clicks on, which every policy writes in its own way."""
+    """The question of `description`, `caption`, `question` and `marks`; `{place}` is replaced by the place that
+    `action` clicks on, which every policy writes in its own way."""
 
 
 TABLE = Table(

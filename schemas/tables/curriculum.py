@@ -25,7 +25,7 @@ class CurriculumChoice(Row):
 
     @property
     def trajectories(self) -> dict[str, int]:
-        """How many, by who acts."""
+        """Counts the trajectories by actor."""
         return {
             "explorer": self.explorer_trajectories,
             "policy": self.policy_trajectories,
@@ -41,7 +41,7 @@ TABLE = Table(
     expectations=(
         unique(("iteration", "task_id")),
         between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
-        *not_null("reason", because="a choice nobody can explain cannot be corrected"),
+        *not_null("reason", because="a choice without a reason cannot be corrected"),
         one_of(
             "pool",
             ("unseen", "hopeless", "learnable", "saturated", "uniform", "practice"),

@@ -20,9 +20,9 @@ class Evaluation(Row):
     n_steps: Int32
     failure_boundary: Boundary | None
     unparsable: Flag | None = None
-    """Whether its last reply held no action; null where nobody noted it."""
+    """Whether its last reply held no action; null if not recorded."""
     think_ms: Float32 | None = None
-    """From a screen to the reply, in the mean over its steps."""
+    """Mean milliseconds from a screen to the reply, over its steps."""
     final_phash: Text | None = None
     """Difference hash of the last screen, of tasks that are never collected (`curation/pictures.py`)."""
 
@@ -35,7 +35,7 @@ TABLE = Table(
     added={"unparsable": "NULL::BOOLEAN", "think_ms": "NULL::FLOAT", "final_phash": "NULL::VARCHAR"},
     expectations=(
         unique(("policy_version", "suite", "task_id", "seed")),
-        *not_null("policy_version", "task_id", because="a score of nobody on nothing is no score"),
+        *not_null("policy_version", "task_id", because="a score needs a policy and a task"),
         between("seed", 1_000_000, None, because="evaluation seeds are held out from training"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised"),
     ),

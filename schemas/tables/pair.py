@@ -20,8 +20,8 @@ class Pair(Row):
     seed: Int64
     kind: PairKind
     """`parting`: two trajectories of one task and seed that were the same up to here, and only one succeeded.
-    `correction`: what a reflection or a person put in the place of an error. `post_reflection`: what recovered from the
-    error of the step before, in the place of what was done there instead."""
+    `correction`: the replacement of an error by a reflection or a person. `post_reflection`: the recovery from the
+    error of the step before, in place of the recorded next action."""
     chosen: Text
     """The preferred reply: thought and action as text."""
     rejected: Text

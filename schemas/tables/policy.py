@@ -1,4 +1,4 @@
-"""A policy version, what it was made from, and how the training went that made it."""
+"""A policy version, its sources, and the course of the training that made it."""
 
 import json
 from typing import Literal, get_args
@@ -14,8 +14,8 @@ class PolicyVersion(Row):
 
     policy_version: Text
     kind: Kind
-    """What made it: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel retrain`,
-    `flywheel merge`, or nobody here: `flywheel adopt` brought it in."""
+    """The origin: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel retrain`,
+    `flywheel merge`, or elsewhere, imported by `flywheel adopt`."""
     parent: Text | None
     iteration: Int32
     """The iteration that trained it; of others the latest there was."""
@@ -37,11 +37,11 @@ class PolicyVersion(Row):
     repeats: Text | None = None
     """The policy whose making it repeats (`flywheel retrain --like`)."""
     training_set: Text | None = None
-    """Canonical JSON of digests of what it was trained on: `samples`, `pictures`; null where nobody noted it."""
+    """Canonical JSON of digests of its training data: `samples`, `pictures`; null if not recorded."""
 
     @property
     def pins(self) -> dict[str, int]:
-        """The table versions that it was made from."""
+        """Returns the table versions that it was made from."""
         return json.loads(self.data_versions or "{}")
 
 
@@ -68,18 +68,18 @@ TABLE = Table(
 
 
 class TrainingStep(Row):
-    """What was measured at one step of the training that made a policy, or since the step that was reported before: a
-    point of its curves. What is not known is null."""
+    """Measures at one step of a policy's training, or since the step reported before: a point of its curves. Unknown
+    measures are null."""
 
     policy_version: Text
-    """The policy that is made; one whose training did not end has no row in `policies`."""
+    """Version of the policy in training; one whose training did not end has no row in `policies`."""
     step: Int32
-    """How many optimiser steps were made."""
+    """Number of optimiser steps made."""
     iteration: Int32
     loss: Float64
-    """Of this step's batch."""
+    """Loss of this step's batch."""
     grad_norm: Float64 | None
-    """Of the whole gradient, before it is clipped."""
+    """Norm of the whole gradient, before it is clipped."""
     learning_rate: Float64 | None
     entropy: Float64 | None
     """Nats per token of the policy's distributions where it was trained."""
@@ -101,9 +101,10 @@ class TrainingStep(Row):
     tokens_per_s: Float64 | None
     """Tokens that the network read, of all processes together, by the time of the steps alone."""
     mfu: Float64 | None
-    """Model FLOP/s utilisation: the policy's operations by what the devices could make in bf16."""
+    """Model FLOP/s utilisation: the policy's operations by the devices' peak in bf16."""
     peak_memory_gb: Float64 | None
-    """Of the process that held most, in 1e9 bytes: on its GPU since the point before, else in memory since it began."""
+    """Peak of the process with the highest, in 1e9 bytes: on its GPU since the point before, else in memory since it
+    began."""
     staleness: Float64 | None
     """With a stream: mean age of the tokens, in updates between the weights that drew them and those they train."""
     mismatch: Float64 | None

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 from schemas.table import Float64, Instant, Int32, Row, Table, Text, not_null, one_of, unique
 
 Outcome = Literal["promote", "hold", "reject"]
-"""Of a challenger: it becomes champion; nothing is decided, the champion stays; it is turned away."""
+"""Result for a challenger: promoted to champion, undecided (the champion stays), or rejected."""
 
 
 class Promotion(Row):
@@ -23,9 +23,9 @@ class Promotion(Row):
     pairs: Int32
     """Trajectories of the same tasks and seeds that both finished."""
     wins: Int32
-    """Those that only the challenger won."""
+    """Pairs that only the challenger won."""
     losses: Int32
-    """Those that only the champion won."""
+    """Pairs that only the champion won."""
     difference: Float64 | None
     """Mean over tasks of challenger minus champion, in [-1, 1]."""
     low: Float64 | None

@@ -1,4 +1,4 @@
-"""A proposal: a task that somebody made of others, what was found out about it, and whether it is a task now."""
+"""A proposal: a task made of others, the evidence about it, and whether it is a task now."""
 
 from typing import Literal
 
@@ -11,17 +11,18 @@ class Proposal(Row):
     """A proposed task with its evidence; an accepted one has a row in `tasks`."""
 
     proposal_id: Text
-    """Of its environment, its words and its initial state."""
+    """Id from its environment, its words and its initial state."""
     iteration: Int32
-    """The one that it was made for, from what was known before."""
+    """Iteration that it was made for, with earlier data."""
     task_id: Text
     maker: Text
     maker_version: Text
     reward_maker: Text
-    """Who wrote the checks, with its version; it saw the words alone."""
+    """Author of the checks, with its version; it saw the words alone."""
     environment: Text
     world: Text
-    """What was there to make it of, such as the site's seed and size; in another one it is no task."""
+    """Properties of the environment that it was made of, such as the site's seed and size; in another one it is no
+    task."""
     instruction: Text
     parents: TextList
     """Ids of the tasks it was made from, and of the environment's own ones that its reward asks for."""
@@ -30,19 +31,19 @@ class Proposal(Row):
     golden: Text
     near_misses: Text
     goals: Text
-    """JSON of what it asks for, as its maker knows it; others are made from these."""
+    """JSON of its goals, as its maker knows them; other tasks are made from these."""
     checks: Text
-    """JSON of the reward: fields of the state and what they must be; the reward maker's, then the house's: fields that
+    """JSON of the reward: fields of the state and their required values; the reward maker's, then our own: fields that
     the task does not ask for stay as they were."""
     scores: Text
     """JSON: the reward of the golden and the initial state, of each near miss that its maker named, and of those that
-    the house derives: `left_out`, the golden state without one of its changes, and `side_effects`, with one more."""
+    we derive: `left_out`, the golden state without one of its changes, and `side_effects`, with one more."""
     solver: Text | None
-    """The version that tried it; null where it was not tried."""
+    """Version of the policy that tried it; null where it was not tried."""
     tries: Int32
     solved: Int32
     status: Status
-    """`retired`: taken out of the tasks by somebody."""
+    """`accepted`, `rejected`, or `retired`: removed from the tasks by a user."""
     reason: Text
     """Why it was turned away, in a word or two that can be counted; empty for an accepted one."""
     detail: Text
@@ -56,7 +57,7 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("proposal_id",)),
-        *not_null("task_id", "maker", "reason", because="what was turned away is kept with its reason"),
+        *not_null("task_id", "maker", "reason", because="a rejected proposal is kept with its reason"),
         one_of("status", ("accepted", "rejected", "retired"), because="a proposal is a task or it is not"),
         between("tries", 0, None, because="it is tried or it is not"),
     ),

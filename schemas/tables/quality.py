@@ -1,4 +1,4 @@
-"""A quality result: what one expectation observed in one table of one iteration."""
+"""A quality result: the observation of one expectation in one table of one iteration."""
 
 from schemas.table import (
     Flag,
@@ -33,7 +33,7 @@ class QualityResult(Row):
     error: Text | None
     because: Text
     value: Float64 | None = None
-    """Of an expectation of rows, the share of them that broke it, in [0, 1]; of a drift, its measure."""
+    """Share of the rows that broke an expectation of rows, in [0, 1]; measure of a drift."""
 
 
 TABLE = Table(
@@ -50,25 +50,25 @@ TABLE = Table(
 
 
 class QualityOverride(Row):
-    """One critical failure that somebody let pass, and why.
+    """One critical failure that a person let pass, and why.
 
-    Rows are only ever added. One covers as many unexpected rows as there were when it was written: what breaks after
-    it, or breaks more, blocks again.
+    Rows are only ever added. One covers as many unexpected rows as there were when it was written: another failure
+    after it, or breaks more, blocks again.
     """
 
     iteration: Int32
     table: Text
     expectation: Text
     unexpected: Int64
-    """How many rows broke it."""
+    """Number of rows that broke it."""
     broke: Flag
-    """Whether it was the check itself that broke."""
+    """Whether the check itself broke."""
     reason: Text
     person: Text
     created_at: Instant
 
     def covers(self, result: QualityResult) -> bool:
-        """Whether this failure is the one that was taken on, and no worse."""
+        """Checks whether this failure is the overridden one, and no worse."""
         same = (self.iteration, self.table, self.expectation) == (result.iteration, result.table, result.expectation)
         return same and self.unexpected >= result.unexpected and (self.broke or result.error is None)
 
@@ -80,7 +80,7 @@ OVERRIDES = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("iteration", "table", "expectation", "created_at")),
-        *not_null("reason", "person", because="what nobody stands for is not overridden"),
+        *not_null("reason", "person", because="an override needs a person and a reason"),
         matches("reason", r"\S", because="an override without a reason is a gate that is switched off"),
         between("unexpected", 0, None, because="a number of rows"),
     ),

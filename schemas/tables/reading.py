@@ -1,15 +1,15 @@
-"""A reading: what a reader saw on a screenshot whose environment lists no elements; no picture is read twice."""
+"""A reading: elements that a reader found on a screenshot without listed ones; no picture is read twice."""
 
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, matches, not_null, unique
 
 
 class ScreenReading(Row):
-    """What one reader, at one version, found on one screenshot."""
+    """Elements that one reader, at one version, found on one screenshot."""
 
     sha256: Text
-    """Of the screenshot."""
+    """Hash of the screenshot."""
     reader: Text
-    """Its name and version: another one reads the picture again."""
+    """Name and version of the reader; another one reads the picture again."""
     iteration: Int32
     """The iteration for which it was read."""
     elements: Text
@@ -25,7 +25,7 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("sha256", "reader")),
-        *not_null("elements", because="an empty list says that there is nothing; null would say nothing"),
+        *not_null("elements", because="a screen without elements has an empty list, not null"),
         matches("sha256", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
         between("read_ms", 0, None, because="time does not run backwards"),
     ),

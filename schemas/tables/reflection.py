@@ -1,4 +1,4 @@
-"""A reflection: what somebody found of one step, looking back at it (reflective filtering, OpenCUA, arXiv 2508.09123).
+"""A reflection: a judgement of one step in retrospect (reflective filtering, OpenCUA, arXiv 2508.09123).
 
 The fields have AgentNet's names. There `last_step` is the step that the reflection looks back at; here it is the row's
 own step: the flags are about the action of step `step`, as the screen after it shows it.
@@ -7,31 +7,31 @@ own step: the flags are about the action of step `step`, as the screen after it 
 from schemas.table import Flag, Instant, Int32, Row, Table, Text, between, not_null, unique
 
 RULES = "rules"
-"""The author of what the filter's gates find."""
+"""Author of the reflections of the filter's gates."""
 
 
 class Reflection(Row):
-    """What one author, at one version, found of one step; a second opinion is a second row."""
+    """Judgement of one step by one author, at one version; a second opinion is a second row."""
 
     trajectory_id: Text
     step: Int32
-    """The step whose action is looked back at."""
+    """Number of the judged step."""
     author: Text
     """`rules` for the filter's gates, else a judge's, a model's or a person's name."""
     version: Text
-    """Of the rules with their options, or of the model and its prompt; of a person, what they write to tell their own
-    opinions apart."""
+    """Version of the rules with their options, or of the model and its prompt; of a person, a text of theirs that
+    distinguishes their own opinions."""
     iteration: Int32
-    """The trajectory's."""
+    """Iteration of the trajectory."""
     last_step_correct: Flag | None
-    """Whether the action did what it had to; null where the author does not say."""
+    """Whether the action was the right one; null where the author gives no answer."""
     last_step_redundant: Flag | None
-    """Whether the trajectory gets on as well without it: it changed nothing, or what it changed was undone; null where
-    the author does not say."""
+    """Whether the step was superfluous: it changed nothing, or its change was undone; null where the author gives no
+    answer."""
     reflection: Text
     """Why, in a sentence or more."""
     created_at: Instant
-    """When it was found; of several by one author the newest holds."""
+    """Time of the reflection; of several by one author the newest holds."""
 
 
 TABLE = Table(

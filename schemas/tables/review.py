@@ -1,7 +1,7 @@
 """A review: one decision of one person on one trajectory or one step of it. Rows are only ever added; an undo is a row.
 
 `revision` counts the decisions on a trajectory. It is part of the key, so of two people who decided on the same state
-only the first has written anything, in whatever process they were; the second hears what the first decided.
+only the first has written anything, in whatever process they were; the second gets the first one's decision.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ class Review(Row):
     """How many decisions there were on this trajectory before: the state that the person saw."""
     iteration: Int32
     step: Int32 | None
-    """Null where the whole trajectory is meant."""
+    """Number of the step; null for the whole trajectory."""
     person: Text
     decision: Decision
-    """`accept`, `reject`: of the trajectory, or, with a step, of what a policy proposed in a live session. `correct`:
+    """`accept`, `reject`: of the trajectory, or, with a step, of a policy's proposal in a live session. `correct`:
     another reply for a recorded step. `override`: the person's reply was performed in place of the policy's, in a live
-    session. `error_step`: here it went wrong, so the trajectory is rejected. `note`: what the person thought or saw."""
+    session. `error_step`: here it went wrong, so the trajectory is rejected. `note`: an observation of the person."""
     action: Text | None
-    """Canonical JSON of what the person would have done, or did; else null."""
+    """Canonical JSON of the person's own action; else null."""
     thought: Text | None
     """The person's thought."""
     original_action: Text | None
-    """What it takes the place of: recorded, or proposed by a policy."""
+    """Replaced action: recorded, or proposed by a policy."""
     original_thought: Text | None
     note: Text
     seconds: Float32
@@ -44,7 +44,7 @@ class Review(Row):
 
 
 def review_id(trajectory_id: str, revision: int) -> str:
-    """A review's identity."""
+    """Builds a review's identity."""
     return hashlib.sha256(f"review|{trajectory_id}|{revision}".encode()).hexdigest()[:24]
 
 
@@ -55,8 +55,8 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "revision")),
-        *not_null("review_id", "person", because="a decision of nobody cannot be asked about"),
-        one_of("decision", DECISIONS, because="what a decision does is known for these"),
+        *not_null("review_id", "person", because="questions about a decision go to its person"),
+        one_of("decision", DECISIONS, because="these decisions have a defined effect"),
         between("step", 0, 1000, because="a step of a trajectory is meant"),
         between("seconds", 0.0, None, because="time does not run backwards"),
     ),

@@ -13,8 +13,8 @@ class Screenshot(Row):
     width: Int32
     height: Int32
     phash: Text
-    """512-bit difference hash in hex (`curation/pictures.py`): near-identical pictures differ in few bits. Of
-    pictures from before schema version 3, a 64-bit average hash, which is too coarse to tell a site's pages apart."""
+    """512-bit difference hash in hex (`curation/pictures.py`): near-identical pictures differ in few bits. Of pictures
+    from before schema version 3, a 64-bit average hash, which is too coarse to distinguish a site's pages."""
 
 
 TABLE = Table(

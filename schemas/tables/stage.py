@@ -15,23 +15,24 @@ begins with `import`, and an iteration with `synthesize` where tasks are made.""
 PREPARE = -1
 """The iteration number under which the lake's preparation is recorded."""
 IMPORTS = -2
-"""The iteration number of the first imported data set; those of further ones go down from it. The wheel counts up from
-0, so neither ever takes a number of the other's."""
+"""Iteration number of the first imported data set; those of further ones go down from it.
+
+Iterations count up from 0, so neither ever takes a number of the other's.
+"""
 
 
 def label_of(iteration: int) -> str:
-    """What people call an iteration: `iteration 3`, or `import 1` of the first imported data set."""
+    """Names an iteration for people: `iteration 3`, or `import 1` of the first imported data set."""
     return f"iteration {iteration}" if iteration > IMPORTS else f"import {1 + IMPORTS - iteration}"
 
 
 def turn(iteration: int) -> tuple[bool, int]:
-    """The order in which iterations are filtered and held against each other: imports, the oldest first, then the
-    wheel's own."""
+    """Returns the sort key of iterations for filtering and comparison: imports, the oldest first, then the others."""
     return (True, iteration) if iteration > IMPORTS else (False, -iteration)
 
 
 class Stage(Row):
-    """A finished stage: how long it took and what it returned."""
+    """A finished stage, with its duration and its result."""
 
     iteration: Int32
     stage: StageName

@@ -1,4 +1,4 @@
-"""A step: a screenshot, a thought, an action, and what is needed to learn from it."""
+"""A step: a screenshot, a thought, an action, and further data for learning from it."""
 
 from schemas.table import Float32, FloatList, Int32, IntList, Row, Table, Text, between, matches, not_null, unique
 
@@ -10,9 +10,9 @@ class Step(Row):
     step: Int32
     iteration: Int32
     screenshot: Text
-    """sha256 of what was seen before the action."""
+    """sha256 of the screenshot before the action."""
     next_screenshot: Text | None
-    """sha256 of what was seen after it; null if the sandbox was gone by then."""
+    """sha256 of the screenshot after it; null if the sandbox was gone by then."""
     screen_width: Int32
     screen_height: Int32
     thought: Text
@@ -25,9 +25,9 @@ class Step(Row):
     raw_text: Text
     action_error: Text | None
     actor: Text
-    """`policy`, `explorer`, `person` or `import`: who chose this step (a relay has both of the first two)."""
+    """`policy`, `explorer`, `person` or `import`: the actor of this step (a relay has both of the first two)."""
     policy_version: Text
-    """Who chose it; where training goes on meanwhile, the candidate's name, `+` and its updates so far."""
+    """Version of that actor; where training goes on meanwhile, the candidate's name, `+` and its updates so far."""
     token_ids: IntList | None
     logprobs: FloatList | None
     elements: Text
@@ -36,7 +36,7 @@ class Step(Row):
     think_ms: Float32
     act_ms: Float32
     extra: Text | None = None
-    """Of an imported one: JSON of what its record held that has no column here, by format."""
+    """Of an imported one: JSON of its record's data that has no column here, by format."""
     family: Text | None = None
     """The model family that the reply was read by (`policy.family`); null where no model replied."""
     unused_arguments: Text | None = None

@@ -1,4 +1,4 @@
-"""A task: what is asked, where it is done, who verifies it."""
+"""A task: its instruction, environment and verifier."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -12,24 +12,23 @@ from schemas.table import Flag, Float64, Int32, Row, Table, Text, TextList, betw
 JUDGED = "judge"
 """The verifier of a task whose environment has none: a judge scores its trajectories."""
 IMPORTED = "import"
-"""The environment of tasks that nobody here can roll out: each holds what one import brought."""
+"""Environment of imported tasks, which cannot be rolled out here: each holds one import."""
 Split = Literal["train", "held_out", "practice"]
 
 
 class TaskEntry(Section):
-    """What an environment says of a task in its catalog."""
+    """An environment's entry for a task in its catalog."""
 
     instruction: str
-    """The instruction as a template; `{}` stand for what the seed fills in."""
+    """The instruction as a template; the seed fills in each `{}`."""
     tags: tuple[str, ...] = ()
     max_steps: Count = 10
-    """About twice what a careful hand needs."""
+    """About twice the steps of a careful user."""
     verifier: str = ""
     """A built-in one, `package.module:Verifier`, or `judge`; the environment's own if not set."""
     lineage: str | None = None
     deterministic: bool = True
-    """Whether the same seed and the same actions always show the same; where not, no failed trajectory is gone back
-    to."""
+    """Whether the same seed and actions always show the same; if not, failed trajectories are not corrected."""
     threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """The reward from which on a trajectory is a success."""
     graded: bool = False
@@ -51,9 +50,9 @@ class GuiTask(Row):
     """`held_out` tasks are evaluated and never rolled out for data; `practice` tasks the other way round."""
     max_steps: Int32
     verifier: Text
-    """Who computes the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
+    """Source of the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
     lineage: Text | None = None
-    """Where the task comes from: a catalog and its version, or the task it was made from."""
+    """Origin of the task: a catalog and its version, or the task it was made from."""
     setup: Text | None = None
     """Of a made task: JSON of the state it starts from and of the checks that its reward is (`schemas.world.Setup`)."""
     deterministic: Flag = True
@@ -65,7 +64,7 @@ class GuiTask(Row):
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
-    """What people read for task ids: the template, or the whole id where two environments have one of that name."""
+    """Shortens task ids for people: the template, or the whole id where two environments have one of that name."""
     known = set(task_ids)
     counts = Counter(task_id.rpartition("/")[2] for task_id in known)
     return {task_id: short if counts[short := task_id.rpartition("/")[2]] == 1 else task_id for task_id in known}

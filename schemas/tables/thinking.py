@@ -1,6 +1,6 @@
-"""What asking a model for the thought of a step came to: kept or turned away, why, and what it cost.
+"""The result of asking a model for the thought of a step: kept or turned away, why, and its cost.
 
-The thought itself, where one was kept, is an annotation; what was asked in vain is not asked again.
+A kept thought itself is an annotation; a request without result is not repeated.
 """
 
 from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
@@ -15,10 +15,10 @@ class Thinking(Row):
     """`actre` where the model was shown the action, `bootstrap` where it was not, or the author that a thinker of yours
     names."""
     version: Text
-    """The policy version or model that was asked."""
+    """Policy version or model that was asked."""
     iteration: Int32
     tries: Int32
-    """How often it was asked."""
+    """Number of requests."""
     kept: Flag
     reason: Text
     """Why the last thought was turned away; empty if it was kept."""
@@ -36,7 +36,9 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "step", "author", "version")),
-        *not_null("author", "version", "reason", because="a kept rate is somebody's, and a refusal has a reason"),
+        *not_null(
+            "author", "version", "reason", because="a kept rate belongs to an author, and a refusal has a reason"
+        ),
         between("tries", 1, None, because="who was never asked has no row"),
         between("seconds", 0.0, None, because="time does not run backwards"),
     ),

@@ -27,18 +27,18 @@ class Trajectory(Row):
     """Trajectories of one group share task, seed and policy version."""
     attempt: Int32
     policy: Text
-    """Who acted: `explorer`, `policy`, `relay` (the policy first, then the explorer from the state it reached),
-    `correction` (what another trajectory did first, replayed, then a proposer from the state it reached), `person`
-    (at each step a person took what a policy proposed, or did something else), or `import`: nobody here."""
+    """The actor: `explorer`, `policy`, `relay` (the policy first, then the explorer from the state it reached),
+    `correction` (the first steps of another trajectory, replayed, then a proposer from the state it reached), `person`
+    (at each step a person accepted a policy's proposal, or acted otherwise), or `import`: an actor elsewhere."""
     policy_version: Text
-    """The version that began the iteration; weights that are renewed meanwhile stand with the step."""
+    """Version that began the iteration; steps name weights that are renewed meanwhile."""
     instruction: Text
     n_steps: Int32
     reward: Float32 | None
     """Raw reward of the verifier, or the judge's score in [0, 1]; null when an environment failure ended it."""
     success: Flag | None
     """The raw reward reaches the task's `threshold`, or the score `judge.threshold`; null when an environment failure
-    ended it, or, without a failure, where the record of an import does not say."""
+    ended it, or, without a failure, where the record of an import lacks it."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None
@@ -50,9 +50,9 @@ class Trajectory(Row):
     continues: Text | None = None
     """Of a correction: the trajectory whose first steps were replayed."""
     replayed: Int32 = 0
-    """How many steps were: they are the context of what follows, and are taught by nothing."""
+    """Number of replayed steps: they are the context of later steps and no training targets."""
     extra: Text | None = None
-    """Of an imported one: JSON of what its record held that has no column here, by format."""
+    """Of an imported one: JSON of its record's data that has no column here, by format."""
 
 
 TABLE = Table(
@@ -67,7 +67,7 @@ TABLE = Table(
             "trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"
         ),
         between("n_steps", 0, 1000, because="a trajectory ends"),
-        between("replayed", 0, 1000, because="what is replayed are steps of a trajectory"),
+        between("replayed", 0, 1000, because="replayed steps are steps of a trajectory"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
         one_of("failure_boundary", BOUNDARIES, because="a failure is blamed on exactly one boundary"),
         one_of("split", ("train", "validation", "test"), because="a seed outside the splits may leak into evaluation"),
@@ -83,7 +83,7 @@ SPLIT_STARTS: dict[str, int] = {"train": 0, "validation": 1_000_000, "test": 2_0
 
 
 def split_of(seed: int) -> SeedSplit:
-    """The split a seed belongs to."""
+    """Returns the split a seed belongs to."""
     if seed >= SPLIT_STARTS["test"]:
         return "test"
     return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
@@ -92,6 +92,6 @@ def split_of(seed: int) -> SeedSplit:
 def trajectory_id(
     lake_id: str, iteration: int, task_id: str, seed: int, policy: str, policy_version: str, attempt: int
 ) -> str:
-    """A trajectory's identity, derived from what is asked: rolling it out again writes the same key."""
+    """Derives a trajectory's identity from its request: rolling it out again writes the same key."""
     name = f"{lake_id}|{iteration}|{task_id}|{seed}|{policy}|{policy_version}|{attempt}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]

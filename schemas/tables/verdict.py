@@ -1,4 +1,4 @@
-"""A verdict: what one gate found of one trajectory, and the route its data takes."""
+"""A verdict: the finding of one gate on one trajectory, and the route of its data."""
 
 from typing import get_args
 
@@ -6,17 +6,20 @@ from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, betwe
 from schemas.tables.trajectory import Route
 
 ROUTES: tuple[str, ...] = get_args(Route)
-"""`sft`: imitated. `ct`: its screens are learnt from. `rl`: for groups alone. `quarantine`: held back from every
-training until a person has looked. `none`: it says nothing about the policy."""
+"""`sft`: imitated. `ct`: its screens are learnt from. `rl`: for groups alone. `quarantine`: excluded from every
+training until a person has reviewed it. `none`: no evidence about the policy."""
 DECISION = "route"
 """The gate of the rows that hold a filter's decision."""
 PERSON = "person"
-"""The gate of the rows that hold a person's word on a whole trajectory; `gate_version` is who, and which decision of
-theirs (`NAME#REVISION`). The newest decides over every gate but `environment`, whenever the filter runs."""
+"""Gate of the rows with a person's decision on a whole trajectory.
+
+`gate_version` names the person and the decision (`NAME#REVISION`). The newest decides over every gate but
+`environment`, whenever the filter runs.
+"""
 
 
 class Verdict(Row):
-    """One gate's word on one trajectory, at one version; the newest row of gate `route` is the decision."""
+    """One gate's verdict on one trajectory, at one version; the newest row of gate `route` is the decision."""
 
     trajectory_id: Text
     gate: Text
@@ -27,15 +30,15 @@ class Verdict(Row):
     passed: Flag
     score: Float32 | None
     error_step: Int32 | None
-    """The first step that went wrong, where a rule can tell."""
+    """The first step that went wrong, where a rule can find it."""
     reason: Text
     """Why; a decision's begins with the name of the gate that decided."""
     route: Route
-    """Where this gate alone sends the data; a decision's is where it goes."""
+    """Route of the data by this gate alone; of a decision, the route it takes."""
     valid_steps: Int32 | None = None
     """Of a decision that turned a trajectory away: how many of its first steps stay usable, those before the error
-    (prefix truncation, UI-TARS, arXiv 2501.12326, section 4.5); null where no step is known to be the error. Whether
-    they are imitated, `filter.prefixes` says."""
+    (prefix truncation, UI-TARS, arXiv 2501.12326, section 4.5); null where no step is known to be the error. The key
+    `filter.prefixes` sets whether they are imitated."""
     created_at: Instant
     """When the filter ran, or the judge answered; of several decisions the newest holds."""
 

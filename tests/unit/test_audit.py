@@ -53,7 +53,7 @@ FLAWED = {"name": "requests", "version": "2.19.0", "vulns": [FLAW]}
         ([{**FLAWED, "vulns": []}, CLEAN], ["2 of 2 packages were looked up for known vulnerabilities\n"], 0, 0),
         ([{**FLAWED, "vulns": []}, SKIPPED], ["1 of 2 packages", "not found on PyPI"], 0, 1),
         ([{**SKIPPED, "name": "requests"}, SKIPPED], ["0 of 2 packages", "not found on PyPI"], 0, 1),
-        ([CLEAN], ["1 of 2 packages", "it says nothing about requests"], 0, 1),
+        ([CLEAN], ["1 of 2 packages", "it does not list requests"], 0, 1),
         ([], ["0 of 2 packages"], 0, 1),
         (None, ["0 of 2 packages", "pip-audit ended with 3: no route to host"], 0, 1),
     ],

@@ -38,9 +38,9 @@ def require_peft(lora: LoraConfig) -> None:
 
 
 def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
-    """Freezes a model's weights and puts adapters beside its target layers; nothing if the rank is 0.
+    """Freezes a model's weights and adds adapters to its target layers; does nothing if the rank is 0.
 
-    Every rank must draw the same: `seed` decides.
+    `seed` makes all ranks draw the same numbers.
 
     Raises:
         FlywheelError: peft is not installed.
@@ -66,7 +66,7 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
 
 
 def _require_linear(model: Any, wanted: Any) -> None:
-    """Refuse a target that is no linear layer: an adapter's product of two matrices can be added to those alone."""
+    """Raises UsageError for a target that is no linear layer: only those can have an adapter's product added."""
     from peft.tuners.tuners_utils import check_target_module_exists
 
     for name, layer in model.named_modules():
@@ -78,7 +78,7 @@ def _require_linear(model: Any, wanted: Any) -> None:
 
 
 def _require_untied(model: Any) -> None:
-    """Refuse adapters beside a layer that shares its weight.
+    """Raises UsageError for a target layer that shares its weight with another.
 
     A head that is tied to the table of embeddings is written as that table, without the adapter's product.
     """
@@ -100,12 +100,12 @@ def _require_untied(model: Any) -> None:
 def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, rank: int) -> None:
     """Writes the adapters alone, in fp32, as peft and the servers that load adapters read them; all ranks call it.
 
-    None if some are in the vision tower: servers would leave those out and say nothing.
+    Writes nothing if some are in the vision tower: servers would ignore those without a message.
 
     Args:
         model: sharded.
         lora: as `add_adapters` was given it.
-        parent: the checkpoint whose weights they stand beside.
+        parent: the checkpoint that the adapters are applied to.
         folder: to make; rank 0 writes it.
     """
     from safetensors.torch import save_file
@@ -140,9 +140,9 @@ def _config(lora: LoraConfig) -> Any:
 
 
 def _draw(model: Any) -> None:
-    """Gives the adapters of a model without numbers theirs: peft leaves them without, as the layers they stand beside.
+    """Initialises adapters of a model on the meta device: peft creates them there, like their layers.
 
-    They are in fp32, whatever those are in.
+    They are in fp32, whatever the layers are in.
     """
     for layer in model.modules():
         if hasattr(layer, "reset_lora_parameters") and layer.lora_A[_NAME].weight.is_meta:
@@ -157,14 +157,16 @@ def is_adapter(name: str) -> bool:
 
 
 def unadapted(name: str) -> str:
-    """The name of a weight as it is without adapters beside it, and not in 4 bits."""
+    """Converts the name of a weight to its name without adapters and 4-bit packing."""
     name = name.replace(_BASE, ".")
     return f"{name.removesuffix(PACKED)}weight" if name.endswith(f".{PACKED}") else name
 
 
 def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights by their names without adapters, as this rank holds them: those that adapters change as they were,
-    those in 4 bits as bytes."""
+    """Yields the weights by their names without adapters, as this rank holds them.
+
+    Weights with adapters come unmerged, weights in 4 bits as bytes.
+    """
     for name, weight in model.named_parameters():
         if not is_adapter(name):
             yield unadapted(name), weight
@@ -172,7 +174,7 @@ def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 @torch.no_grad()
 def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The same with the adapters in them; all ranks go through them."""
+    """Yields the weights with adapters merged in; all ranks go through them."""
     for name, weight in model.named_parameters():
         before, base, kind = name.rpartition(_BASE)
         if base and kind in ("weight", PACKED):
@@ -187,11 +189,11 @@ def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def in_full(model: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """The same in a precision; of a model in 4 bits in the machine's memory, as a GPU may hold no more than those."""
+    """Yields the merged weights in a precision; those of a 4-bit model on the CPU, as a GPU may lack the memory."""
     four = any(is_packed(weight) for weight in model.parameters())
     return ((name, weight.to("cpu" if four else weight.device, dtype)) for name, weight in joined(model))
 
 
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """The weights by their `transformers` names, whole, with the adapters in them; all ranks go through them."""
+    """Yields the whole merged weights by their `transformers` names; all ranks go through them."""
     return ((name, whole(weight)) for name, weight in joined(model))

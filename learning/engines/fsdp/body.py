@@ -1,4 +1,4 @@
-"""The network of a critic that stands alone beside a policy of any `transformers` directory."""
+"""The network of a separate critic, for a policy of any `transformers` directory."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -21,7 +21,7 @@ from schemas.failure import CheckpointError
 
 
 class FsdpBody(Body):
-    """A model of a critic's own, sharded block by block over all ranks; adapters and all as the policy has them.
+    """A model of a separate critic, sharded block by block over all ranks, with the policy's adapter settings.
 
     Args:
         job: the parent and the training's settings.
@@ -51,57 +51,57 @@ class FsdpBody(Body):
         self._optimizer = optimizer_of(self._net, job.train)
 
     def hidden(self, piece: RankWork) -> Tensor:
-        """What it makes of the tokens before the work's targets, (m, width)."""
+        """Computes the hidden states of the tokens before the work's targets, (m, width)."""
         return self._net(piece.to(self._device))[1]
 
     def settle(self) -> None:
-        """Passes without gradient leave weights gathered that a step would not change."""
+        """Frees the weights that passes without gradient leave gathered and that a step would not change."""
         cast(FSDPModule, self._net).reshard()
 
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def norm(self) -> float:
-        """The norm over all ranks' shards; what is above `train.clip` is clipped here."""
+        """Computes the norm over all ranks' shards; clips the gradient to `train.clip`."""
         return clip(self._weights, self._clip)
 
     def step(self, rate: float) -> None:
-        """One step at a learning rate."""
+        """Makes one step at a learning rate."""
         for group in self._optimizer.param_groups:
             group["lr"] = rate
         self._optimizer.step()
 
     def snapshot(self) -> list[Tensor]:
-        """A copy of this rank's shards."""
+        """Copies this rank's shards."""
         return [weight.detach().clone() for weight in self._weights]
 
     @torch.no_grad()
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Goes back to a copy."""
+        """Restores a copy."""
         for weight, before in zip(self._weights, weights, strict=True):
             weight.copy_(before)
         self.restored(steps)
 
     def state(self) -> State:
-        """As the policy's."""
+        """Returns the state, as the policy's engine does."""
         return state_of(self._model, self._optimizer)
 
     def weights(self) -> State:
-        """As the policy's."""
+        """Returns the weights, as the policy's engine does."""
         return {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self._dtype}
 
     def masters(self) -> State:
-        """As the policy's."""
+        """Returns the master weights, as the policy's engine does."""
         return {f"model.{name}": weight for name, weight in in_full(self._model, self._dtype)}
 
     def restored(self, steps: int) -> None:
-        """Goes on after so many steps."""
+        """Resumes after so many steps."""
         for weight in self._weights:
             moments_of(self._optimizer, weight)["step"].fill_(steps)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The whole weights by name, with the adapters in them, on rank 0."""
+        """Returns the whole weights by name, with the adapters merged in, on rank 0."""
         found = ((name, full.detach()) for name, full in merged(self._model))
         return {name: full.to("cpu", torch.bfloat16) for name, full in found if self._rank == 0}
 

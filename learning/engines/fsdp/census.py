@@ -1,4 +1,4 @@
-"""The sizes of a model, counted on the model itself, as the memory model wants them (`learning.planning.memory`)."""
+"""Counts the sizes of a model on the model itself, for the memory model (`learning.planning.memory`)."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ from schemas.failure import CheckpointError
 
 
 def network_of(model: Any) -> Network:
-    """The sizes of a model, with or without numbers; adapters that are in it are counted.
+    """Counts the sizes of a model, with or without numbers, its adapters included.
 
     Raises:
-        CheckpointError: its config does not say what they are.
+        CheckpointError: its config lacks them.
     """
     text, vision, core = model.config.get_text_config(), model.config.vision_config, model.base_model
     layers, tower = _blocks(core.language_model), _blocks(core.visual)
@@ -36,7 +36,7 @@ def network_of(model: Any) -> Network:
             mergers=1 + len(getattr(vision, "deepstack_visual_indexes", None) or ()),
         )
     except AttributeError as error:
-        raise CheckpointError(f"config.json: {error}.", "What this model takes is not known.") from error
+        raise CheckpointError(f"config.json: {error}.", "The memory of this model is unknown.") from error
 
 
 def _language(text: Any, layers: Sequence[nn.Module]) -> Stack:
@@ -73,7 +73,7 @@ def _vision(vision: Any, tower: Sequence[nn.Module]) -> Stack:
 
 
 def sizes_at(directory: Path, lora: LoraConfig) -> tuple[Network, Shape]:
-    """The sizes of a directory's model with these adapters, and its operations; only `config.json` is read.
+    """Counts the sizes of a directory's model with these adapters, and its operations; reads only `config.json`.
 
     Raises:
         CheckpointError: there is no `config.json`, or not of a model that can be trained.
@@ -86,13 +86,13 @@ def sizes_at(directory: Path, lora: LoraConfig) -> tuple[Network, Shape]:
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
-    """Those that are sharded each for itself."""
+    """Lists the modules that are sharded one by one."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [one for one in module.modules() if isinstance(one, GradientCheckpointingLayer)]
 
 
 def _most(blocks: Sequence[nn.Module], adapters: bool) -> int:
-    """Weights, or those of adapters, of the largest block."""
+    """Counts the weights, or those of adapters, of the largest block."""
     named = (block.named_parameters() for block in blocks)
     return max(sum(one.numel() for name, one in part if is_adapter(name) == adapters) for part in named)

@@ -1,4 +1,4 @@
-"""From documents to the tokens of any model directory: the text that a policy meets as it acts, and its targets.
+"""Encodes documents as tokens of any model directory: the text that a policy sees as it acts, and its targets.
 
 The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
 template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the
@@ -36,16 +36,16 @@ _NO_TEXT = ("image_token_id", "video_token_id", "vision_start_token_id")
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What a plan must know of a document."""
+    """Lengths and screens of a document, for a plan."""
 
     item: SampleLengths
     """Its lengths; the last token of the reply is left out, as it is only a target."""
     targets: int
-    """Tokens of the reply."""
+    """Number of tokens of the reply."""
     digests: tuple[str, ...]
-    """Its screens."""
+    """SHA-256 of its screens."""
     thought: int | None = None
-    """Tokens of its thought, by itself; None for a document that is no reply to an instruction."""
+    """Tokens of its thought alone; None for a document that is no reply to an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ class Chat:
     ids: Tensor
     """(n,)."""
     targets: Tensor
-    """(n,) the token that is to follow each, or -1 where nothing is asked."""
+    """(n,) the token that is to follow each, or -1 where there is no target."""
     grids: Tensor
     """(screens, 3) patches of each screen in time, rows, columns."""
     kinds: Tensor
     """(n,) the processor's `mm_token_type_ids`: 0 text, 1 image."""
     temperature: float = 1.0
-    """What logits are divided by."""
+    """Divisor of the logits."""
 
 
 class Chats:
@@ -90,7 +90,7 @@ class Chats:
         self._begin, self._end = self._frame()
 
     def measure(self, document: Document) -> Measure:
-        """Counts; no pixel is looked at.
+        """Measures a document without decoding pixels.
 
         Raises:
             FlywheelError: as for `encode`.
@@ -112,7 +112,7 @@ class Chats:
         )
 
     def encode(self, document: Document) -> Chat:
-        """The chat and the reply.
+        """Encodes the chat and the reply.
 
         Raises:
             FlywheelError: nothing to learn from, a missing screenshot, or tokens that the model does not have.
@@ -124,7 +124,7 @@ class Chats:
         return self._chat(messages, sizes, [*self._written(text), self._end])
 
     def _given(self, rollout: Rollout, messages: list[Message], text: str, sizes: Sequence[tuple[int, int]]) -> Chat:
-        """A reply that was given: its tokens as drawn, or its text where no model of this kind drew it."""
+        """Encodes a given reply: its tokens as drawn, or its text if no model of this kind drew it."""
         drawn = list(rollout.token_ids)
         if not drawn:
             drawn = [*self._written(text), *([self._end] if rollout.ended else [])]
@@ -146,7 +146,7 @@ class Chats:
     def _chat(
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
     ) -> Chat:
-        """The chat that ends with a reply of these tokens; `sizes` are those of its screens."""
+        """Encodes the chat that ends with a reply of these tokens; `sizes` are those of its screens."""
         prompt = self._prompt_tokens(as_sent(messages, self._directory, self._policy))
         ids = [*prompt, *reply[:-1]]
         targets = [-1] * (len(prompt) - 1) + list(reply)
@@ -155,27 +155,27 @@ class Chats:
         return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), temperature)
 
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
-        """Width and height of its screens."""
+        """Lists width and height of its screens."""
         try:
             return [self._screenshots.size(digest) for digest in shown(document, self._history_images)]
         except KeyError as error:
             raise FlywheelError(
-                f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots beside it."
+                f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots too."
             ) from error
 
     def _written(self, reply: str) -> list[int]:
-        """A reply's tokens, from the prompt on; one that a model drew has its beginning already."""
+        """Encodes a reply's tokens, from the prompt on; one that a model drew has its beginning already."""
         whole = reply if self._begin.strip() in reply else self._begin + reply
         return self._tokenizer(whole, add_special_tokens=False)["input_ids"]
 
     def pixels(self, digest: str) -> tuple[Tensor, Tensor]:
-        """A screen as the vision tower takes it: patches (n, width of a patch) and its grid (3,)."""
+        """Converts a screen for the vision tower: patches (n, width of a patch) and its grid (3,)."""
         image = picture(self._screenshots.png(digest), self._family.limits)
         made = self.processor.image_processor(images=[image], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]
 
     def blank(self) -> tuple[Tensor, Tensor]:
-        """The smallest screen, for a rank that has none and still takes part in the vision tower's collectives."""
+        """Makes the smallest screen, for a rank that has none and still joins the vision tower's collectives."""
         side = self._merge * int(self.processor.image_processor.patch_size)
         made = self.processor.image_processor(images=[Image.new("RGB", (side, side))], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]
@@ -184,7 +184,7 @@ class Chats:
         return self.processor.apply_chat_template(messages, add_generation_prompt=prompt, tokenize=False)
 
     def _frame(self) -> tuple[str, int]:
-        """What the template writes between the prompt and a reply, and the token that ends a turn behind it."""
+        """Finds the template's text between the prompt and a reply, and the token that ends the turn."""
         chat: list[Message] = [{"role": "user", "content": [{"type": "text", "text": "?"}]}]
         before = self._template(chat, prompt=True)
         chat.append({"role": "assistant", "content": [{"type": "text", "text": "!"}]})

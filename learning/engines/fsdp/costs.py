@@ -1,4 +1,4 @@
-"""What samples cost a model, by operations: the lengths' only, so every rank and every machine counts the same.
+"""Computes samples' costs in operations from lengths alone: every rank and machine gets the same.
 
 Forward and backward of a token take 6 operations per weight that it meets (Kaplan et al., arXiv 2001.08361), and
 attention 12 per layer, width and pair of tokens, half of that where a token sees only those before it. Divided by 6.
@@ -16,25 +16,25 @@ from schemas.failure import CheckpointError, PlanError
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What counts of a model."""
+    """Sizes of a model that determine its costs."""
 
     vision: BalanceCost
-    """Of a screen, per patch."""
+    """Cost of a screen, per patch."""
     language: BalanceCost
-    """Of a sample, per token."""
+    """Cost of a sample, per token."""
     query_heads: int
     key_heads: int
     exchanged: int
     """Numbers per token that the all-to-alls of a step move, forward and backward, over all layers."""
     weights: int = 0
-    """All of them: every micro-batch gathers them twice and shares their gradients out once."""
+    """Number of all weights: every micro-batch gathers them twice and shares their gradients out once."""
     blocks: int = 0
-    """Layers of both phases."""
+    """Number of layers of both phases."""
     head: int = 0
-    """Weights of the output layer, which targets alone meet."""
+    """Number of weights of the output layer, which only targets use."""
 
     def operations(self, items: Iterable[SampleLengths], targets: int) -> float:
-        """Of forward and backward passes over these samples with so many targets, in floating point."""
+        """Counts the operations of forward and backward passes over these samples with so many targets."""
         read = sum(
             int(self.language.of(item.tokens)) + sum(int(self.vision.of(screen.patches)) for screen in item.screens)
             for item in items
@@ -44,25 +44,28 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Speeds:
-    """What a plan assumes of a cluster; only the ratio of computing to exchanging decides."""
+    """Assumed speeds of a cluster; only the ratio of computing to exchanging affects a plan."""
 
     operations: float
-    """Per second and rank."""
+    """Operations per second and rank."""
     near: float
     """All-to-all inside a node, GB/s."""
     far: float
     """All-to-all between nodes, GB/s."""
     bytes: int
-    """Per number exchanged."""
+    """Bytes per number exchanged."""
     block: float
-    """Seconds that every block of a micro-batch takes beside its operations: starting them, gathering its weights."""
+    """Overhead in seconds of every block of a micro-batch: launching kernels, gathering weights."""
 
 
 GPU = Speeds(operations=2.6e14, near=100.0, far=10.0, bytes=2, block=1e-3)
-"""An H100: operations and blocks as measured on one (docs/measurements.md); NVLink and 400 Gb InfiniBand by FlexSP's
-measured ratio (their release has 96 to 120 GB/s inside a node, 5 to 10 between nodes), assumed."""
+"""Speeds of an H100: operations and blocks as measured on one (docs/measurements.md).
+
+NVLink and 400 Gb InfiniBand follow FlexSP's measured ratio (their release has 96 to 120 GB/s inside a node, 5 to 10
+between nodes), assumed.
+"""
 CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
-"""One core and shared memory. Assumed, not measured here."""
+"""Speeds of one core and shared memory. Assumed, not measured here."""
 
 
 PEAKS = (
@@ -75,20 +78,22 @@ PEAKS = (
     ("B200", 2250e12),
     ("L40S", 362e12),
 )
-"""Dense bf16 operations per second at most by what the device's name holds, the first that fits; NVIDIA's data sheets,
-whose numbers with sparsity are twice these."""
+"""Peak dense bf16 operations per second by a substring of the device's name; the first match counts.
+
+Source: NVIDIA's data sheets, whose numbers with sparsity are twice these.
+"""
 
 
 def peak_of(device: str) -> float | None:
-    """What a device of this name could make in bf16, in operations per second; None for one that is not known here."""
+    """Looks up the peak bf16 operations per second of a device by its name; None for an unknown one."""
     return next((peak for name, peak in PEAKS if name in device and "MIG" not in device), None)
 
 
 def shape_of(model: Any) -> Shape:
-    """The costs of a model's phases.
+    """Computes the costs of a model's phases.
 
     Raises:
-        CheckpointError: its config does not say how many heads and layers it has.
+        CheckpointError: its config lacks the numbers of heads and layers.
     """
     text, vision = model.config.get_text_config(), model.config.vision_config
     try:
@@ -97,7 +102,7 @@ def shape_of(model: Any) -> Shape:
         depth = getattr(vision, "depth", None) or vision.num_hidden_layers
         seen = vision.hidden_size
     except AttributeError as error:
-        raise CheckpointError(f"config.json: {error}.", "The trainer cannot tell what this model costs.") from error
+        raise CheckpointError(f"config.json: {error}.", "The trainer cannot compute the cost of this model.") from error
     head = getattr(text, "head_dim", None) or width // heads
     experts = getattr(text, "num_experts", 0) or 0
     share = text.num_experts_per_tok / experts if experts else 1.0
@@ -117,7 +122,7 @@ def shape_of(model: Any) -> Shape:
 
 
 def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Speeds) -> ClusterCost:
-    """The cost model of sequence plans (FlexSP, eqs. 11 to 14): operations at assumed speeds, memory as tokens.
+    """Builds the cost model of sequence plans (FlexSP, eqs. 11 to 14): operations at assumed speeds, memory as tokens.
 
     Args:
         shape: of the model.
@@ -164,7 +169,7 @@ def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | No
 
 
 def _weights(module: Any, expert_share: float) -> int:
-    """Weights of the matrices that a token meets; tables are looked up and cost nothing."""
+    """Counts weights of the matrices that a token uses; tables are looked up and cost nothing."""
     total = 0.0
     for name, weight in module.named_parameters():
         if weight.ndim >= 2 and "embed" not in name.replace("patch_embed", ""):

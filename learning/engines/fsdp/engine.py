@@ -1,10 +1,11 @@
 """The engine of any `transformers` image-text-to-text directory, on one process or on many.
 
 Weights, gradients and moments are fp32 and sharded block by block over all ranks (FSDP2, `fully_shard`); a GPU computes
-in bf16 unless `train.precision` says otherwise. A step is planned from lengths alone (`learning.planning.step_plan`),
-one step ahead in a thread that also encodes what this rank will process (`learning.engines.fsdp.phases`). A loss is a
-function of all target tokens of the batch, whoever computes them, so it does not depend on the plan; the auxiliary
-loss of a mixture of experts (`train.experts.balance`) is a mean over documents for the same reason.
+in bf16 unless `train.precision` sets another type. A step is planned from lengths alone
+(`learning.planning.step_plan`), one step ahead, in a thread that also encodes this rank's part
+(`learning.engines.fsdp.phases`). A loss is a function of all target tokens of the batch on all ranks, so it does not
+depend on the plan; the auxiliary loss of a mixture of experts (`train.experts.balance`) is a mean over documents for
+the same reason.
 """
 
 import math
@@ -92,16 +93,14 @@ class FsdpEngine(Engine):
         freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
-        """What the model costs."""
+        """Costs of the model's phases."""
         self.rules = self._rules_of(job.train, self.shape)
         self._pool = GroupPool(self.rules.cluster.degrees) if self.rules.cluster is not None and world > 1 else None
         self._net = shard(self._model, self.device, world, dtype, job.train, exchange)
         if not fill_from(self._model, job.parent) and rank == 0:
             send(warning=f"{job.parent}: not every weight is stored as it is held, so each process reads all of them.")
         if job.train.memory.frozen == "nf4" and (job.parent / TRAINING).is_dir() and rank == 0:
-            send(
-                warning=f"{job.parent}: what a training made is rounded to 4 bits again, and smaller changes are lost."
-            )
+            send(warning=f"{job.parent}: trained weights are rounded to 4 bits again, and smaller changes are lost.")
         if self.device.type == "cuda" and in_half(job.train, self.device):
             self.peak_operations = peak_of(torch.cuda.get_device_name(self.device))
         self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
@@ -109,7 +108,7 @@ class FsdpEngine(Engine):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
-        """Measures the documents, and makes ready to encode them; their targets always have numbers.
+        """Measures the documents, and gets ready to encode them; their targets always have numbers.
 
         Raises:
             FlywheelError: one that cannot be encoded.
@@ -127,7 +126,7 @@ class FsdpEngine(Engine):
 
     @property
     def items(self) -> list[SampleLengths]:
-        """The lengths of all documents that can be drawn, by their number; others are empty."""
+        """Lists the lengths of all documents that can be drawn, by their number; others are empty."""
         return [measure.item if measure else SampleLengths(0, ()) for measure in self._measures]
 
     def prepare(self, chosen: Sequence[SampleRef]) -> "Future[PlannedBatch]":
@@ -135,7 +134,7 @@ class FsdpEngine(Engine):
         return self._thread.submit(self.prepared, [ref.sample for ref in chosen])
 
     def ready(self, prepared: "Future[PlannedBatch]") -> PlannedBatch:
-        """The prepared step, once every rank has it and all have the same plan; an error of one is raised on all."""
+        """Waits for the prepared step, until every rank has the same plan; raises a rank's error on all."""
         failure = prepared.exception()
         if failure is not None and not isinstance(failure, FlywheelError | OSError):
             raise failure
@@ -151,7 +150,7 @@ class FsdpEngine(Engine):
         return prepared.result()
 
     def prepared(self, chosen: Sequence[int], plan: list[MicroBatch] | None = None) -> PlannedBatch:
-        """This rank's work for a batch of these documents, by the plan that is made for them unless one is given.
+        """Makes this rank's work for a batch of these documents, by the given plan or a new one.
 
         Raises:
             PlanError: they fit on no rank and no group, or the given plan leaves one out or names an illegal group.
@@ -174,20 +173,22 @@ class FsdpEngine(Engine):
         return made
 
     def forward(self, piece: RankWork) -> Outputs:
-        """One forward pass of both phases; all ranks take part."""
+        """Runs one forward pass of both phases; all ranks take part."""
         work = piece.to(self.device)
         logprobs, hidden, entropy, auxiliary = self._net(work)
         return Outputs(logprobs, hidden, torch.ones_like(logprobs), work.tokens, work.rows, entropy, auxiliary)
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
-        """As the model's own tokenizer counts a thought."""
+        """Counts a thought with the model's own tokenizer."""
         found = self._measures[document]
         return (found.thought, found.targets) if found else (None, None)
 
     def sync(self, last: bool) -> None:
-        """Between rows of ranks gradients are summed after a step's last piece; within a row after each, or also then.
+        """Sets when gradients are summed: after a step's last piece between rows of ranks; within a row after each
+        piece.
 
-        What waits is a rank's shard of the gradient, or, with `train.memory.whole_gradients`, all of it.
+        With `train.memory.whole_gradients` also within a row after the last piece only. Until then a rank keeps its
+        shard of the gradient, or, with `whole_gradients`, all of it.
         """
         net, train = cast(FSDPModule, self._net), self._job.train
         if train.memory.whole_gradients:
@@ -196,11 +197,11 @@ class FsdpEngine(Engine):
             net.set_requires_all_reduce(last)
 
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
         self._optimizer.zero_grad(set_to_none=True)
 
     def update(self, rate: float) -> float:
-        """One step."""
+        """Makes one step."""
         norm = clip(self._weights, self._job.train.clip)
         if math.isfinite(norm):
             for group in self._optimizer.param_groups:
@@ -209,29 +210,29 @@ class FsdpEngine(Engine):
         return norm
 
     def body(self, weights: Mapping[str, Tensor]) -> FsdpBody:
-        """A model for a critic."""
+        """Makes a model for a critic."""
         return FsdpBody(self._job, self.rank, self.world, self.dtype, weights)
 
     def settle(self) -> None:
-        """Without a backward pass the root stays gathered: its weights are not those that `state` loads into."""
+        """Frees the root's weights, which stay gathered without a backward pass, apart from those `state` loads."""
         cast(FSDPModule, self._net).reshard()
 
     def gradients(self) -> dict[str, Tensor]:
-        """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
+        """Gathers the gradients by the weights' names, whole on every rank; all ranks call it."""
         return gradients_of(self._model)
 
     def state(self) -> State:
-        """The weights that are trained, by name, and AdamW's moments of them; every rank its shard."""
+        """Returns the trained weights by name, and AdamW's moments of them; every rank its shard."""
         return state_of(self._model, self._optimizer)
 
     def restored(self, step: int) -> None:
-        """The tensors are in place; what is left is how many steps they took."""
+        """Sets the number of steps; the tensors are loaded already."""
         for weight in self._weights:
             moments_of(self._optimizer, weight)["step"].fill_(step)
 
     @property
     def moments_kind(self) -> str:
-        """AdamW's, and what they are held in where that is not fp32."""
+        """Names AdamW, and the type of the moments if that is not fp32."""
         held = self._job.train.memory.moments
         return self.optimizer if held == "float32" else f"{self.optimizer} {held}"
 
@@ -241,7 +242,7 @@ class FsdpEngine(Engine):
         return self._job.train.lora.rank > 0
 
     def weights(self) -> State:
-        """As the state, but for adapters: they change in the course of a training, the weights beside them do not.
+        """Returns the weights as in the state, without adapters: those change during a training, the base does not.
 
         Frozen weights that are held in bf16 or 4 bits are left out: they come from the parent's files.
         """
@@ -251,29 +252,31 @@ class FsdpEngine(Engine):
         return {**held, **self._moments()}
 
     def masters(self) -> State:
-        """All weights in `dtype`, adapters merged in; every rank its shard."""
+        """Returns all weights in `dtype`, adapters merged in; every rank its shard."""
         held = {f"model.{name}": weight for name, weight in in_full(self._model, self.dtype)}
         return {**held, **self._moments()}
 
     def _moments(self) -> State:
-        """Those of the weights that are trained; none of adapters, which end with their training."""
+        """Returns the moments of the trained weights; none of adapters, which end with their training."""
         state = {} if self.adapted else self.state()
         return {name: part for name, part in state.items() if not name.startswith("model.")}
 
     def write(self, folder: Path) -> None:
-        """Writes the weights, in the parent's precision, as `transformers` names and shards them; and adapters by
-        themselves, if it is the parent's own weights that they stand beside."""
-        self.zero()  # the step that they were for is made
+        """Writes the weights, in the parent's precision, as `transformers` names and shards them.
+
+        Writes adapters by themselves too, if they apply to the parent's own weights.
+        """
+        self.zero()  # their step is made
         write_parts(self._model, self._written, folder, self.rank, 1 if self._job.store else self.world)
         if self.adapted and self._job.train.memory.frozen != "nf4":
             write_adapters(self._model, self._job.train.lora, self._job.parent, folder / ADAPTER, self.rank)
 
     def close(self) -> None:
-        """Ends the planning thread."""
+        """Stops the planning thread."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _measure(self, chats: Chats, samples: Sequence[Document]) -> list[Measure | None]:
-        """The lengths of all documents; each rank measures its share."""
+        """Measures the lengths of all documents; each rank measures its share."""
         share = samples[self.rank :: self.world]
         try:
             mine: Any = [chats.measure(sample) if sample.weight > 0 else None for sample in share]
@@ -285,7 +288,7 @@ class FsdpEngine(Engine):
         return [shares[index % self.world][index // self.world] for index in range(len(samples))]
 
     def _rules_of(self, train: TrainConfig, shape: Shape) -> Rules:
-        """What plans may do."""
+        """Builds the rules of plans from the config."""
         per_node = int(os.environ.get("LOCAL_WORLD_SIZE", self.world))
         cost = None
         if train.sequence_plans and train.token_cap is not None and self.world & (self.world - 1) == 0:

@@ -1,8 +1,8 @@
 """Mixtures of experts: expert parallelism, and the loss that spreads tokens over experts.
 
-Each rank has experts of its own (GShard, arXiv 2006.16668): a token's copies go to the ranks of the experts that its
-router chose, in one all-to-all, and what they make of it comes back in another. Weights are never gathered, and a
-rank's gradient of its experts is that of all ranks' tokens.
+Each rank has experts of its own (GShard, arXiv 2006.16668): one all-to-all sends a token's copies to the ranks of the
+experts that its router chose, and another returns the experts' outputs. Weights are never gathered, and a rank's
+gradient of its experts is that of all ranks' tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,12 +24,12 @@ PARALLEL = "flywheel_parallel"
 
 
 def experts_of(model: Any) -> Iterator[nn.Module]:
-    """The modules that hold a layer's experts, their weights as (experts, rows, columns)."""
+    """Yields the modules that hold a layer's experts, their weights as (experts, rows, columns)."""
     return (one for one in model.modules() if hasattr(one, "gate_up_proj") and hasattr(one, "num_experts"))
 
 
 def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
-    """Gives each rank its share of every layer's experts; those weights, which are not to be sharded once more.
+    """Gives each rank its share of every layer's experts; returns those weights, which must not be sharded again.
 
     Raises:
         UsageError: the ranks do not divide the experts, or there are none.
@@ -52,7 +52,7 @@ def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
 
 
 def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-    """The library's interface: what the experts make of each token, weighed and summed; all ranks call it.
+    """Computes the weighted sum of the experts' outputs for each token; all ranks call it. The library's interface.
 
     Args:
         module: a layer's experts, of which this rank holds a share.
@@ -76,7 +76,7 @@ def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
 
 
 def _local(module: Any, each: int, rows: Tensor, numbers: Tensor) -> Tensor:
-    """What this rank's experts make of rows, one expert each."""
+    """Computes the outputs of this rank's experts for rows, one expert each."""
     held = _LocalExperts(module, each, rows.dtype)
     if not len(rows):  # every weight still gets a gradient
         return rows + 0.0 * (held.gate_up_proj.sum() + held.down_proj.sum())
@@ -98,7 +98,7 @@ class _LocalExperts:
 def imbalance(
     logits: Sequence[Tensor], owners: Tensor, lengths: Tensor, chosen: int, group: dist.ProcessGroup | None
 ) -> Tensor:
-    """This rank's part of how unevenly documents use experts, summed over documents and averaged over layers.
+    """Computes this rank's part of how unevenly documents use experts, summed over documents, averaged over layers.
 
     Of a document and a layer it is E sum_e f_e P_e: f_e is the share of tokens that chose expert e, P_e the mean of its
     probability (Switch, eqs. 4 to 6; with `chosen` experts a token it is `chosen` at the least).

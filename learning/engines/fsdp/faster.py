@@ -1,9 +1,9 @@
-"""The same functions as a model's own modules compute, in fewer passes over memory.
+"""Computes functions of a model's own modules in fewer passes over memory.
 
 A patch embedding is a convolution whose kernel is the patch: one product of matrices does it, where a convolution's
 passes on a CPU take a sixth of a training step. A root-mean-square norm of `transformers` goes over its input six times
-forward and some fifteen times backward, and keeps a copy in fp32; here its input alone is kept, and what lies between
-stays in a processor's cache.
+forward and some fifteen times backward, and keeps a copy in fp32. Here only its input is kept, and intermediate values
+stay in a processor's cache.
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ AT_ONCE = 2**18
 
 
 def use_faster(model: Any, norms: bool) -> None:
-    """Changes how a model's patch embedding, and its norms if asked for, compute what they compute.
+    """Replaces the forward functions of a model's patch embedding, and of its norms if asked.
 
     Args:
-        model: any; what is not known to be the same function stays as it is.
+        model: any; a module that is not known to compute the same function stays as it is.
         norms: whether norms are changed too, which a compiler does itself.
     """
     for module in model.modules():
@@ -89,14 +89,14 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Rows of all of them; on a CPU few enough to stay in its cache from one operation to the next."""
+    """Yields rows of all tensors; on a CPU few enough to stay in its cache from one operation to the next."""
     rows, width = tensors[0].shape
     at_once = max(1, AT_ONCE // width if tensors[0].device.type == "cpu" else rows)
     return iter([one.split(at_once) for one in tensors])
 
 
 def _is_root_mean_square(module: Any) -> bool:
-    """Whether a module computes that. Its kind is tried on a few numbers: some scale by one more than their weight."""
+    """Checks whether a module computes that, on a few numbers: some kinds scale by one more than their weight."""
     kind = type(module)
     if getattr(getattr(module, "weight", None), "ndim", 0) != 1 or not hasattr(module, "variance_epsilon"):
         return False

@@ -1,7 +1,8 @@
-"""A directory's weights, read by every rank for its own shard: no rank ever holds the whole model.
+"""Loads a directory's weights, each rank its own shard: no rank ever holds the whole model.
 
-The model is made without numbers (`torch`'s meta device; what its modules compute of their own settings, such as rotary
-frequencies, is real), sharded so, given memory for the shards alone, and filled with ranges of the safetensors files.
+The model is made without numbers (`torch`'s meta device; buffers that modules compute from their own settings, such as
+rotary frequencies, are real), sharded, given memory for the shards alone, and filled with ranges of the safetensors
+files.
 Names in files are turned into the modules' by the rules of `transformers` itself. A directory in which a weight is not
 stored in its own shape, which those rules would turn first, is read whole by every rank, with a warning.
 """
@@ -27,7 +28,7 @@ _HINT = "Name an image-text-to-text model directory."
 
 
 def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """The model of a directory without its weights, with packed attention; `dtype` is what it will be trained in.
+    """Makes the model of a directory without its weights, with packed attention; `dtype` is its training type.
 
     Raises:
         CheckpointError: it is none that can be trained.
@@ -37,7 +38,7 @@ def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """The same of a directory that need hold nothing but `config.json`.
+    """Makes the same of a directory that may hold only `config.json`.
 
     Raises:
         CheckpointError: there is none, or it is of no model that can be trained.
@@ -53,15 +54,17 @@ def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
         with init_empty_weights(include_buffers=False):
             model: Any = AutoModelForImageTextToText.from_config(config, attn_implementation=NAME, **experts)
         model.tie_weights()
-    except Exception as error:  # whatever the library raises, the directory is what is wrong
+    except Exception as error:  # the library raises many types; the cause is the directory
         raise CheckpointError(f"{directory}: {error}.", _HINT) from error
     prepare_interface(model, directory)
     return model
 
 
 def prepare_interface(model: Any, directory: Path) -> None:
-    """Lets the vision tower ask for all screens at once; raises `CheckpointError` for a model that does not take
-    encoded screens or packed documents."""
+    """Lets the vision tower ask for all screens at once.
+
+    Raises `CheckpointError` for a model that does not take encoded screens or packed documents.
+    """
     core, text = model.base_model, model.config.get_text_config()
     lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
     if lacks:
@@ -91,7 +94,7 @@ def materialize(net: nn.Module, device: torch.device) -> None:
 
 @torch.no_grad()
 def fill_from(model: Any, directory: Path) -> bool:
-    """Fills this rank's shards from a directory's files; whether ranges of them were enough.
+    """Fills this rank's shards from a directory's files; returns whether ranges of them were enough.
 
     Raises:
         CheckpointError: a weight is missing or of another shape, or a file cannot be read.
@@ -102,7 +105,7 @@ def fill_from(model: Any, directory: Path) -> bool:
             stored = _stored(directory, model, files)
         except CheckpointError:
             raise
-        except Exception as error:  # whatever the library raises, the directory is what is wrong
+        except Exception as error:  # the library raises many types; the cause is the directory
             raise CheckpointError(f"{directory}: {error}.", _HINT) from error
         turned = any(
             list(stored[name].get_shape()) != list(shape_of(wanted[name])) for name in wanted.keys() & stored.keys()
@@ -143,7 +146,7 @@ def _put(weight: Tensor, numbers: Tensor) -> None:
 
 
 def _range(weight: Tensor) -> tuple[slice, ...]:
-    """What of the whole this rank holds."""
+    """Computes the slices of the whole weight that this rank holds."""
     shape = shape_of(weight)
     if not isinstance(weight, DTensor):
         return tuple(slice(0, size) for size in shape)
@@ -152,7 +155,7 @@ def _range(weight: Tensor) -> tuple[slice, ...]:
 
 
 def _stored(directory: Path, model: Any, files: ExitStack) -> dict[str, Any]:
-    """By the name of a weight, the place in an open file where it is stored."""
+    """Maps the name of a weight to the place in an open file where it is stored."""
     from safetensors import safe_open
     from transformers.conversion_mapping import get_model_conversion_mapping
     from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key

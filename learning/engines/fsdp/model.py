@@ -1,4 +1,4 @@
-"""A directory's model made ready to be trained: its device, its attention, its shards, its optimiser."""
+"""Prepares a directory's model for training: its device, attention, shards and optimiser."""
 
 import os
 import shutil
@@ -30,11 +30,11 @@ from schemas.failure import FlywheelError, UsageError
 
 BETAS = (0.9, 0.95)
 SHARD = 5 << 30
-"""Most bytes of one file of weights, as transformers itself writes them."""
+"""Maximum bytes of one file of weights, the default of transformers."""
 
 
 def device_of(train: TrainConfig) -> torch.device:
-    """Where this rank computes; raises `FlywheelError` if there is no such device."""
+    """Returns this rank's device; raises `FlywheelError` if there is no such device."""
     if train.device == "cuda" and not torch.cuda.is_available():
         raise FlywheelError("train.device is cuda and there is no GPU here.", "Set train.device to auto or cpu.")
     if train.device == "cpu" or not torch.cuda.is_available():
@@ -45,7 +45,7 @@ def device_of(train: TrainConfig) -> torch.device:
 
 
 def check_compiler(train: TrainConfig, device: torch.device) -> None:
-    """Raises `UsageError` if blocks are to be compiled and there is nothing to compile them with."""
+    """Raises `UsageError` if blocks are to be compiled and no compiler is available."""
     if (
         train.compiled
         and device.type == "cpu"
@@ -57,7 +57,7 @@ def check_compiler(train: TrainConfig, device: torch.device) -> None:
 
 
 def check_offload(train: TrainConfig, device: torch.device) -> None:
-    """Raises `UsageError` if weights are to lie beside a GPU and there is none."""
+    """Raises `UsageError` if weights are to be offloaded and there is no GPU."""
     if train.memory.offload and device.type == "cpu":
         raise UsageError(
             "`train.memory.offload`: this training runs on the CPU, which holds them anyway.", "Remove it."
@@ -65,7 +65,7 @@ def check_offload(train: TrainConfig, device: torch.device) -> None:
 
 
 def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """The model of a directory, on the CPU, with packed attention; `dtype` is what it will be trained in.
+    """Loads the model of a directory on the CPU, with packed attention; `dtype` is its training type.
 
     Raises:
         CheckpointError: it cannot be loaded, or does not take encoded screens or packed documents.
@@ -79,7 +79,7 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
 
 
 def freeze(model: Any, train: TrainConfig) -> None:
-    """Marks what `train.memory` says is not trained."""
+    """Freezes the weights that `train.memory` excludes from training."""
     if train.memory.freeze_vision:
         model.base_model.visual.requires_grad_(False)
 
@@ -92,10 +92,10 @@ def shard(
     train: TrainConfig,
     exchange: AllToAll = all_to_all,
 ) -> TwoPhases:
-    """The model, sharded block by block over all ranks, computing as `train.precision` says.
+    """Shards the model block by block over all ranks; it computes in the type of `train.precision`.
 
-    Trained weights are in `dtype`, frozen ones as `train.memory.frozen` says. Of a model without numbers the shards
-    have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
+    Trained weights are in `dtype`, frozen ones in the type of `train.memory.frozen`. Of a model without numbers the
+    shards have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -136,7 +136,7 @@ def _check_experts(model: Any, train: TrainConfig) -> None:
 
 
 def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
-    """All ranks in a row that shares out the weights, or several such rows, of neighbours each.
+    """Makes a mesh of one row of ranks that shares out the weights, or of several rows, of neighbours each.
 
     Raises:
         UsageError: the ranks do not make so many rows.
@@ -149,7 +149,7 @@ def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
 
 
 def in_half(train: TrainConfig, device: torch.device) -> bool:
-    """Whether forward and backward passes compute in bf16 on this device."""
+    """Checks whether forward and backward passes compute in bf16 on this device."""
     return train.precision == "bfloat16" or (train.precision == "auto" and device.type == "cuda")
 
 
@@ -160,7 +160,7 @@ def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None
 
 
 def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """AdamW, its moments as `train.memory.moments` says; vectors (norms, biases) do not decay."""
+    """Makes AdamW with moments in the type of `train.memory.moments`; vectors (norms, biases) do not decay."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
@@ -172,20 +172,20 @@ def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
 
 
 def start_group(world: int, device: torch.device) -> None:
-    """A process that was started alone is a group of one."""
+    """Starts a process group; a process that was started alone is a group of one."""
     if world == 1 and not dist.is_initialized():
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
 
 def gradients_of(model: Any) -> dict[str, Tensor]:
-    """The gathered gradients by the weights' names, whole on every rank; all ranks call it."""
+    """Gathers the gradients by the weights' names, whole on every rank; all ranks call it."""
     named = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
     return {name: whole(one) for name, one in named.items()}
 
 
 def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
-    """The weights of a model that are trained, by name, and AdamW's moments of them; every rank its shard."""
+    """Returns a model's trained weights by name, and AdamW's moments of them; every rank its shard."""
     found: dict[str, Part] = {}
     for name, weight in model.named_parameters():
         if weight.requires_grad:
@@ -199,7 +199,7 @@ def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = 
     """Writes weights as `transformers` names and shards them; other files stay.
 
     Args:
-        model: whose class knows the names; its own weights are not looked at.
+        model: whose class knows the names; its own weights are not used.
         state: the weights by the names of the model's modules.
         folder: a copy of the parent's other files.
         most: bytes of one file.

@@ -2,16 +2,16 @@
 
 A block's numbers are divided by the largest of them and rounded to one of 256 values that lie dense, relatively, over
 seven powers of ten. Every step reads the moments, takes AdamW's step in fp32 and rounds them again. Two things differ
-from the paper, both where a moment is near 0 beside the largest of its block:
+from the paper, both where a moment is near 0 compared with the largest of its block:
 
-- Of the second moment it is the root that is rounded, which is of the first one's range: of the moment itself all whose
-  gradients are below a thousandth of the block's largest would become 0.
+- The root of the second moment is rounded, which has the first one's range: of the moment itself all whose gradients
+  are below a thousandth of the block's largest would become 0.
 - A root that is not 0 is not rounded to 0: a first moment would then be divided by nothing (Li et al., arXiv
   2309.01507, section 4.1).
 
-A block lies within a row (what a weight has along its first dimension), so that ranks, which share rows out, never
-share a block: codes and scales are sharded as the weight is, and a checkpoint of them can be loaded by any number of
-ranks, bit for bit (docs/decisions/0015-own-eight-bit-moments.md).
+A block lies within a row (the weight's first dimension), so that ranks, which share rows out, never share a block:
+codes and scales are sharded as the weight is, and a checkpoint of them can be loaded by any number of ranks, bit for
+bit (docs/decisions/0015-own-eight-bit-moments.md).
 """
 
 import math
@@ -25,14 +25,14 @@ from torch.distributed.tensor import DTensor, Shard
 from learning.engines.fsdp.shards import local
 
 LEAST = 4096
-"""Weights of fewer numbers keep moments in fp32, as in the paper's release."""
+"""Minimum number of elements; smaller weights keep moments in fp32, as in the paper's release."""
 BLOCK, SHORTEST = 256, 16
-"""Numbers of a block at most, and at least: rows without such a divisor keep moments in fp32."""
+"""Maximum and minimum numbers of a block; rows without such a divisor keep moments in fp32."""
 AT_ONCE = {"cpu": 2**18, "cuda": 2**22}
-"""Numbers of a shard that are in fp32 at a time."""
+"""Numbers of a shard that are in fp32 at a time, by device."""
 KINDS = ("exp_avg", "exp_avg_sq")
 SCALE = "_scale"
-"""What the name of a moment's scales ends with."""
+"""Suffix of the name of a moment's scales."""
 
 
 @cache
@@ -59,12 +59,12 @@ def _tables(signed: bool, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def block_of(row: int) -> int:
-    """The largest divisor of a row's length that is a block; 0 if there is none."""
+    """Finds the largest divisor of a row's length that is a block; 0 if there is none."""
     return next((size for size in range(BLOCK, SHORTEST - 1, -1) if row % size == 0), 0)
 
 
 def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
-    """Codes and scales, (n, block) uint8 and (n, 1), of blocks, (n, block) fp32; roots if they have no sign."""
+    """Computes codes and scales, (n, block) uint8 and (n, 1), of fp32 blocks (n, block); of roots if unsigned."""
     _, edges = _tables(signed, numbers.device)
     scales = numbers.abs().amax(dim=1, keepdim=True)
     codes = torch.bucketize(numbers / scales.clamp(min=torch.finfo(torch.float32).tiny), edges, out_int32=True)
@@ -72,20 +72,20 @@ def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scales: Tensor, signed: bool) -> Tensor:
-    """The numbers that codes and scales stand for, as `quantize` made them."""
+    """Computes the numbers that codes and scales encode, as `quantize` made them."""
     book, _ = _tables(signed, codes.device)
     return book.index_select(0, codes.reshape(-1).int()).view(codes.shape) * scales
 
 
 class AdamW8bit(torch.optim.AdamW):
-    """AdamW with moments of a byte each, and for every block of up to 256 of them a scale in fp32.
+    """AdamW with moments of a byte each, and an fp32 scale for every block of up to 256.
 
-    A weight's state is `step`, and `exp_avg` and `exp_avg_sq`: codes of the weight's shape, with scales, (rows,
-    blocks of a row), beside them, named with `_scale`; or both in fp32 for a weight that is small or not cut by rows.
+    A weight's state is `step`, and `exp_avg` and `exp_avg_sq`: codes of the weight's shape, and scales, (rows, blocks
+    of a row), under the same names with `_scale`; or both in fp32 for a weight that is small or not cut by rows.
     """
 
     def begun(self, weight: Tensor) -> dict[str, Tensor]:
-        """The state of a weight before its first step."""
+        """Returns the state of a weight before its first step."""
         blocks = _blocks(weight)
         state = {"step": torch.zeros((), dtype=torch.float32)}
         for kind, zero in zip(KINDS, _zeros(), strict=True):
@@ -110,7 +110,7 @@ class AdamW8bit(torch.optim.AdamW):
                     self._move(weight, state, group)
 
     def _move(self, weight: Tensor, state: dict[str, Tensor], group: dict[str, Any]) -> None:
-        """The step of one weight, some rows at a time."""
+        """Makes the step of one weight, some rows at a time."""
         assert weight.grad is not None
         taken = float(state["step"])
         held = {name: local(one) for name, one in state.items() if name != "step"}
@@ -127,7 +127,7 @@ class AdamW8bit(torch.optim.AdamW):
 
 
 def _step(weight: Tensor, slope: Tensor, state: dict[str, Tensor], taken: float, group: dict[str, Any]) -> None:
-    """AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of `torch.optim.adamw`."""
+    """Computes AdamW (Loshchilov and Hutter, arXiv 1711.05101), in the order of `torch.optim.adamw`."""
     first, second = (_read(state, kind) for kind in KINDS)
     rate, (beta1, beta2) = group["lr"], group["betas"]
     first.lerp_(slope, 1 - beta1)
@@ -140,7 +140,7 @@ def _step(weight: Tensor, slope: Tensor, state: dict[str, Tensor], taken: float,
 
 
 def _read(state: dict[str, Tensor], kind: str) -> Tensor:
-    """A moment of some rows; where it is kept in fp32, the memory itself."""
+    """Reads a moment of some rows; where it is kept in fp32, the memory itself."""
     codes, scales = state[kind], state.get(kind + SCALE)
     if scales is None:
         return codes
@@ -159,12 +159,12 @@ def _write(state: dict[str, Tensor], kind: str, moment: Tensor) -> None:
 
 
 def _zeros() -> tuple[int, int]:
-    """The code of 0 in the two code books."""
+    """Finds the code of 0 in the two code books."""
     return tuple(int((code_book(signed) == 0).nonzero()) for signed in (True, False))  # type: ignore[return-value]
 
 
 def _blocks(weight: Tensor) -> int:
-    """Blocks of a row of a weight; 0 if its moments are kept in fp32."""
+    """Counts the blocks of a row of a weight; 0 if its moments are kept in fp32."""
     by_rows = all((isinstance(one, Shard) and one.dim == 0) or one.is_replicate() for one in _placements(weight))
     if weight.ndim < 2 or weight.numel() < LEAST or weight.dtype != torch.float32 or not by_rows:
         return 0
@@ -178,10 +178,10 @@ def _placements(weight: Tensor) -> tuple[Any, ...]:
 
 
 def _beside(weight: Tensor, blocks: int) -> Tensor:
-    """Scales of 0, (rows, blocks), sharded as the weight."""
+    """Makes scales of 0, (rows, blocks), sharded as the weight."""
     mine = torch.zeros(len(local(weight)), blocks, device=weight.device)
     if not isinstance(weight, DTensor):
         return mine
     mesh, shape = weight.device_mesh, torch.Size((weight.shape[0], blocks))
     made = DTensor.from_local(mine, mesh, weight.placements, run_check=False, shape=shape, stride=(blocks, 1))
-    return made.to(weight.device)  # offloaded weights lie beside the mesh's device
+    return made.to(weight.device)  # offloaded weights are not on the mesh's device

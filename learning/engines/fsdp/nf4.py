@@ -1,4 +1,4 @@
-"""Frozen linear layers in 4 bits (NF4 of QLoRA, Dettmers et al., arXiv 2305.14314), beside adapters.
+"""Frozen linear layers in 4 bits (NF4 of QLoRA, Dettmers et al., arXiv 2305.14314), for training with adapters.
 
 The numbers of a block of 64 are divided by the largest of them and rounded to one of 16 values, which are as likely as
 each other where the numbers are normal. A row of a weight is one row of bytes: two numbers a byte, the first in its
@@ -42,17 +42,17 @@ def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def shape_of(weight: Tensor) -> torch.Size:
-    """The shape of a weight, whole: of one in 4 bits that of the matrix, not of its bytes."""
+    """Returns the shape of a whole weight: of one in 4 bits that of the matrix, not of its bytes."""
     return torch.Size((weight.shape[0], _columns(weight.shape[1]))) if is_packed(weight) else weight.shape
 
 
 def is_packed(weight: Tensor) -> bool:
-    """Whether a weight is held in 4 bits."""
+    """Checks whether a weight is held in 4 bits."""
     return weight.dtype == torch.uint8
 
 
 def pack(numbers: Tensor) -> Tensor:
-    """The bytes, (rows, 9 / 16 columns), of a matrix whose columns are a multiple of 64; some rows at a time."""
+    """Packs a matrix into bytes, (rows, 9 / 16 columns), some rows at a time; columns are a multiple of 64."""
     rows, columns = numbers.shape
     made = numbers.new_empty(rows, width_of(columns), dtype=torch.uint8)
     for here in _parts(rows, columns, numbers.device):
@@ -67,7 +67,7 @@ def pack(numbers: Tensor) -> Tensor:
 
 
 def unpack(packed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """The matrix, (rows, columns), that bytes stand for, computed in fp32 and rounded to a precision."""
+    """Unpacks bytes into the matrix, (rows, columns), computed in fp32 and rounded to a precision."""
     rows, columns = packed.shape[0], _columns(packed.shape[1])
     made = packed.new_empty(rows, columns, dtype=dtype)
     _, values = _tables(packed.device)
@@ -80,7 +80,7 @@ def unpack(packed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def unpacked(weight: Tensor) -> Tensor:
-    """A weight as its numbers, fp32 if it is held in 4 bits; a shard stays one."""
+    """Returns a weight as its numbers, fp32 if it is held in 4 bits; a shard stays one."""
     if not is_packed(weight):
         return weight
     if not isinstance(weight, DTensor):
@@ -148,7 +148,7 @@ def hold_in_four_bits(model: Any) -> None:
 
 
 def width_of(columns: int) -> int:
-    """Bytes of a row."""
+    """Counts the bytes of a row."""
     return columns // 2 + 4 * columns // BLOCK
 
 
@@ -157,7 +157,7 @@ def _columns(width: int) -> int:
 
 
 def _parts(rows: int, columns: int, device: torch.device) -> list[slice]:
-    """Rows that are in fp32 at a time."""
+    """Lists slices of the rows that are in fp32 at a time."""
     each = max(1, AT_ONCE.get(device.type, AT_ONCE["cuda"]) // columns)
     return [slice(start, min(rows, start + each)) for start in range(0, rows, each)]
 

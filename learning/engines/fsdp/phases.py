@@ -1,7 +1,7 @@
-"""One micro-batch on one rank: what it is made of, and its two phases as one forward pass.
+"""One micro-batch on one rank: its input, and its two phases as one forward pass.
 
-The vision tower runs over the screens that the plan gave this rank; what it makes of them goes to the ranks that hold
-their tokens (`learning.parallel.dispatch`, DeepStack's features beside the last ones); the language model runs
+The vision tower runs over the screens that the plan gave this rank. Its outputs go to the ranks that hold their tokens
+(`learning.parallel.dispatch`), the features of DeepStack together with those of the last layer. The language model runs
 over packed documents (`learning.parallel.packed_attention`). A rank without screens encodes a blank one and a rank
 without samples reads one token of padding, with no target: both then take part in every collective, and give no
 gradient.
@@ -32,25 +32,25 @@ from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch
 
 @dataclass(slots=True)
 class RankWork:
-    """What one rank does in one micro-batch."""
+    """Input of one rank for one micro-batch."""
 
     pixels: Tensor
     """(patches, width of a patch) of the screens it encodes; a blank one's if it has none."""
     grids: Tensor
     """(screens, 3), on the CPU where the tower is known (`precomputed`)."""
     precomputed: Precomputed
-    """What the tower would work out of the grids."""
+    """Inputs of the tower that are computed from the grids beforehand."""
     seen: int
-    """Tokens that the vision tower makes of them; 0 for a blank one."""
+    """Number of tokens that the vision tower makes of the screens; 0 for a blank one."""
     way: Route
-    """How those go to the ranks that hold them."""
+    """Route of those tokens to the ranks that hold them."""
     ids: Tensor
-    """(1, n) the tokens it holds."""
+    """(1, n) the tokens that the rank holds."""
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: PackedDocuments
     documents: int
-    """Of the step."""
+    """Number of documents of the step."""
     owners: Tensor
     """(n,) the number of each token's document among those packed; of padding, how many they are."""
     lengths: Tensor
@@ -67,12 +67,12 @@ class RankWork:
     """(m,) that logits are divided by; None for 1."""
 
     def pinned(self) -> "RankWork":
-        """The same where a GPU fetches it from while it computes."""
+        """Returns the same in pinned memory, which a GPU can copy from while it computes."""
         self.pixels, self.ids, self.positions = (one.pin_memory() for one in (self.pixels, self.ids, self.positions))
         return self
 
     def to(self, device: torch.device) -> "RankWork":
-        """The same on a device."""
+        """Returns the same on a device."""
         for name in _TENSORS:
             held = getattr(self, name)
             setattr(self, name, None if held is None else held.to(device, non_blocking=True))
@@ -91,10 +91,10 @@ _TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "target
 
 
 class TwoPhases(nn.Module):
-    """A model that is called with `RankWork`: one forward pass, so that what its blocks share is gathered once.
+    """A model called with `RankWork` in one forward pass: weights shared by its blocks are gathered once.
 
     Args:
-        model: what computes.
+        model: the network.
         exchange: the all-to-all between the phases.
         chunk: targets whose logits are held at a time; None for all of them.
         balance: the weight of the auxiliary loss of a mixture of experts.
@@ -107,8 +107,11 @@ class TwoPhases(nn.Module):
         self.model, self._exchange, self._chunk, self._balance = model, exchange, chunk, balance
 
     def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-        """The log probability of each of this rank's targets, (m,), the hidden states behind it, (m, width), and, with
-        gradient, the entropy of the distribution that it is of, (m,), and this rank's part of the auxiliary loss."""
+        """Computes log probabilities, hidden states, entropies and the auxiliary loss of this rank's targets.
+
+        Returns the log probability of each target, (m,), the hidden states before it, (m, width), and, with gradient,
+        the entropy of its distribution, (m,), and this rank's part of the auxiliary loss.
+        """
         core = self.model.base_model
         seen = core.get_image_features(
             pixel_values=work.pixels, image_grid_thw=work.grids, return_dict=True, **work.precomputed
@@ -132,7 +135,7 @@ class TwoPhases(nn.Module):
         return logprobs, hidden, entropy, self._auxiliary(out, work)
 
     def _auxiliary(self, out: Any, work: RankWork) -> Tensor | None:
-        """The mean over the step's documents of how unevenly they use experts, weighed."""
+        """Computes the weighted mean over the step's documents of how unevenly they use experts."""
         if not self._balance or not torch.is_grad_enabled():
             return None
         chosen = self.model.config.get_text_config().num_experts_per_tok
@@ -140,9 +143,11 @@ class TwoPhases(nn.Module):
         return self._balance / work.documents * found
 
     def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Log probabilities and, with gradient, entropies, (m,) each; more targets than a chunk go through the head one
-        chunk after the other, and once more on the way back, so that the logits of one chunk are all that is ever held
-        (as in Cut Cross-Entropy, arXiv 2411.09009)."""
+        """Computes log probabilities and, with gradient, entropies, (m,) each.
+
+        More targets than a chunk go through the head one chunk after the other, and once more on the backward pass, so
+        that only the logits of one chunk are ever held (as in Cut Cross-Entropy, arXiv 2411.09009).
+        """
         head, measured = self.model.get_output_embeddings(), torch.is_grad_enabled()
 
         def made(part: Tensor, asked: Tensor, divisors: Tensor | None) -> tuple[Tensor, Tensor | None]:
@@ -163,14 +168,14 @@ def _split(values: Tensor | None, size: int) -> Iterable[Tensor | None]:
 
 
 MOST_DECODERS = 8
-"""Threads of a rank that decode screens, at most."""
+"""Maximum number of threads of a rank that decode screens."""
 
 
 class WorkMaker:
-    """Makes one rank's `RankWork` of a plan: it encodes the texts, and decodes the screens, of that work and no other.
+    """Makes one rank's `RankWork` of a plan: encodes the texts and decodes the screens of that work only.
 
     Args:
-        model: the model; only what it says of positions is asked.
+        model: the model, used only for its positions.
         chats: the encoder.
         samples: all documents.
         starts: the number of each document's first target among those of all.
@@ -194,7 +199,7 @@ class WorkMaker:
         self._decoders = ThreadPoolExecutor(max(1, min(MOST_DECODERS, share)), thread_name_prefix="decode")
 
     def make(self, batch: MicroBatch, chosen: Sequence[int], measures: Sequence[Measure]) -> RankWork:
-        """This rank's work.
+        """Makes this rank's work.
 
         Args:
             batch: the micro-batch.
@@ -209,7 +214,7 @@ class WorkMaker:
         return self._text(group, chosen, measures, (pixels, grids, precomputed, seen, way))
 
     def _screens(self, batch: MicroBatch, measures: Sequence[Measure]) -> tuple[Tensor, Tensor, int]:
-        """Patches, grids and tokens of the screens that this rank encodes."""
+        """Computes patches, grids and tokens of the screens that this rank encodes."""
         chosen = [measures[sample] for sample in batch.samples]
         shown = [screen for one in chosen for screen in zip(one.digests, one.item.screens, strict=True)]
         mine = [screen for screen, rank in zip(shown, batch.encoders, strict=True) if rank == self._rank]
@@ -224,7 +229,7 @@ class WorkMaker:
         measures: Sequence[Measure],
         seen: tuple[Tensor, Tensor, Precomputed, int, Route],
     ) -> RankWork:
-        """This rank's stretch of its group's documents."""
+        """Cuts this rank's stretch of its group's documents."""
         items = [measure.item for measure in measures]
         members = sorted(group.sequences)
         chats = [self._chats.encode(self._samples[chosen[sample]]) for sample in members]
@@ -251,7 +256,7 @@ class WorkMaker:
     def _named(
         self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Which targets these are, of which documents, and by what their logits are divided."""
+        """Lists the numbers of these targets, of their documents, and the divisors of their logits."""
         counts = torch.tensor([int((chat.targets >= 0).sum()) for chat in chats], dtype=torch.long)
         rows = torch.tensor(members, dtype=torch.long).repeat_interleave(counts)
         starts = torch.tensor([self._starts[chosen[member]] for member in members], dtype=torch.long)
@@ -265,7 +270,7 @@ class WorkMaker:
         return 3 if hasattr(self._core, "get_rope_index") else 1
 
     def _positions(self, chat: Chat) -> Tensor:
-        """(axes, n): time, row and column of every token where the model has them, else its place."""
+        """Computes (axes, n): time, row and column of every token where the model has them, else its position."""
         if not hasattr(self._core, "get_rope_index"):
             return torch.arange(len(chat.ids))[None]
         found, _ = self._core.get_rope_index(

@@ -1,8 +1,8 @@
-"""What a vision tower asks of the sizes of its screens, made beside the training and not within it.
+"""Computes a vision tower's inputs from the sizes of its screens, outside of the training step.
 
-Where each screen's windows lie, which patch stands where and between which learnt positions: `transformers` would work
-that out of the grids at every forward pass, with loops over numbers that a GPU has to hand back first. It takes what
-was worked out before, on the CPU, in the thread that also decodes the screens.
+`transformers` would compute the windows of each screen, the positions of patches, and the learnt positions between
+which each patch lies from the grids at every forward pass, with loops over numbers that a GPU has to hand back first.
+Here they are computed on the CPU, in the thread that also decodes the screens.
 """
 
 from typing import Any
@@ -10,14 +10,14 @@ from typing import Any
 from torch import Tensor
 
 Precomputed = dict[str, Tensor | int]
-"""By the names under which the model takes them."""
+"""Tensors by the names under which the model takes them."""
 
 
 def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
-    """What the tower would make of these grids itself; nothing for a tower that is not known here.
+    """Computes the tower's inputs from these grids; nothing for an unknown tower.
 
     Args:
-        tower: the vision tower of Qwen2.5-VL, Qwen3-VL or its mixture of experts; its weights are not looked at.
+        tower: the vision tower of Qwen2.5-VL, Qwen3-VL or its mixture of experts; its weights are not used.
         grids: (screens, 3) patches of each screen in time, rows, columns, on the CPU.
     """
     made = _MAKERS.get(tower.config.model_type)
@@ -25,7 +25,7 @@ def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
 
 
 def _each(tower: Any, grids: Tensor) -> Precomputed:
-    """Patches of a screen see those of their screen."""
+    """Computes the inputs of a tower whose patches attend within their screen."""
     from transformers.vision_utils import get_vision_cu_seqlens, get_vision_position_ids
 
     edges = get_vision_cu_seqlens(grids)
@@ -34,7 +34,7 @@ def _each(tower: Any, grids: Tensor) -> Precomputed:
 
 
 def _windowed(tower: Any, grids: Tensor) -> Precomputed:
-    """In most layers those of their window alone."""
+    """Computes the inputs of a tower whose patches, in most layers, attend within their window alone."""
     from transformers.vision_utils import get_vision_window_index
 
     order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
@@ -43,7 +43,7 @@ def _windowed(tower: Any, grids: Tensor) -> Precomputed:
 
 
 def _between(tower: Any, grids: Tensor) -> Precomputed:
-    """Learnt positions are of a square table, between whose entries a patch lies."""
+    """Computes the inputs of a tower with a square table of learnt positions, interpolated for each patch."""
     from transformers.vision_utils import get_vision_interpolation_indices_and_weights
 
     entries, weights = get_vision_interpolation_indices_and_weights(

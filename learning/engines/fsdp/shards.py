@@ -1,7 +1,7 @@
-"""A weight that ranks share: this rank's part of it, and all of it; what an optimiser does with the parts alone.
+"""Access to a weight that ranks share, in part and whole; norm and optimiser step on the parts alone.
 
-An optimiser's step needs no other rank, and the norm of a gradient one number of each. Asked of `DTensor`s, both would
-be planned anew for every operation and shape, which takes a second or more of a training's first step.
+An optimiser's step needs no other rank, and the norm of a gradient one number of each. With `DTensor`s, both would be
+planned anew for every operation and shape, which takes a second or more of a training's first step.
 """
 
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from torch.optim.adamw import adamw
 
 
 def local(weight: Tensor) -> Tensor:
-    """This rank's shard; the weight itself where it is not shared."""
+    """Returns this rank's shard; the weight itself where it is not shared."""
     return weight.to_local() if isinstance(weight, DTensor) else weight
 
 
 def whole(weight: Tensor) -> Tensor:
-    """The weight, gathered from all ranks; all call it."""
+    """Gathers the weight from all ranks; all call it."""
     return weight.full_tensor() if isinstance(weight, DTensor) else weight
 
 
 @torch.no_grad()
 def clip(weights: Sequence[Tensor], most: float) -> float:
-    """The norm of all gradients over all ranks, which all call it; what is above `most` is clipped."""
+    """Computes the norm of all gradients over all ranks, and clips them to `most`; all ranks call it."""
     alike: dict[Any, list[Tensor]] = {}
     for gradient in (weight.grad for weight in weights if weight.grad is not None):
         sharing = (gradient.device_mesh, gradient.placements) if isinstance(gradient, DTensor) else None
@@ -52,7 +52,7 @@ class ShardedAdamW(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step of every weight that has a gradient."""
+        """Makes one step of every weight that has a gradient."""
         from learning.engines.optimizer import moments_of
 
         assert closure is None

@@ -59,7 +59,7 @@ def write_parts(
 
 
 def _files(sizes: dict[str, int], writers: int, least: int, most: int) -> dict[str, int]:
-    """By the name of a weight the number of its file: one a writer, more of a large model, fewer of a small one."""
+    """Maps the name of a weight to its file's number: one a writer, more of a large model, fewer of a small one."""
     total = sum(sizes.values())
     count = max(1, min(writers, total // least))
     if total > most * count:

@@ -1,4 +1,4 @@
-"""Batches for the small policy: screens, one row of tokens per sample, and where the loss looks.
+"""Batches for the small policy: screens, one row of tokens per sample, and the targets of the loss.
 
 A row is the step's own prompt and reply, then questions about the same screen (which is encoded once); the packing
 keeps them from seeing each other. Screens are moved by a few pixels and every coordinate with them, in targets,
@@ -94,11 +94,11 @@ class Batcher:
     def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
     ) -> list[ForwardBatch]:
-        """This rank's part of the batch of these samples, each moved and questioned by its own seed.
+        """Makes this rank's part of the batch of these samples, each shifted and questioned by its own seed.
 
-        Rows are padded to the longest beside them, so the parts are made by `learning.planning.balance.padded`: long
-        rows together, fewer of them. A row is shown no more screens than it has, as when the policy acts: one batch
-        for each number of screens, none if there is nothing left for this rank.
+        Rows are padded to the longest of their part, so the parts are made by `learning.planning.balance.padded`: long
+        rows together, fewer of them. A row is shown no more screens than it has, as when the policy acts: one batch for
+        each number of screens, none if there is nothing left for this rank.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
         members = [index for index, (row, _) in enumerate(made) if row.supervised]
@@ -116,7 +116,7 @@ class Batcher:
         ]
 
     def tokens(self, sample: TrainSample, seed: tuple[int, ...]) -> int:
-        """What a sample costs in tokens of text, its screens among them, as `batches` balances it."""
+        """Counts a sample's cost in tokens of text, its screens included, as `batches` balances it."""
         return self._cost(*self._made(sample, seed))
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
@@ -130,7 +130,7 @@ class Batcher:
         return row or _BatchRow(), [(image, down, right) for image in images]
 
     def _cost(self, row: _BatchRow, shown: _Shown) -> int:
-        """What a row costs in tokens of text, its screens among them."""
+        """Counts a row's cost in tokens of text, its screens included."""
         grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
@@ -177,13 +177,13 @@ class Batcher:
         )
 
     def _block(self, place: tuple[float, float, list[int]], pixels: Pixels, grid: Grid) -> int:
-        """The block of the canvas that a place of the screen falls in."""
+        """Finds the block of the canvas that a place of the screen falls in."""
         size = self._patch * self._merge
         column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
         return row * (grid.columns // self._merge) + column
 
     def _row(self, sample: TrainSample, shift: tuple[float, float], draw: random.Random) -> _BatchRow | None:
-        """A sample's row, or None if the shift moves its target off the screen."""
+        """Makes a sample's row, or None if the shift moves its target off the screen."""
         row = _BatchRow()
         if sample.kind == "transition":
             row.add(self._ids(f"{WHAT_CHANGED}{START}"), self._plain(sample.thought), QUESTION_WEIGHT)
@@ -213,7 +213,7 @@ class Batcher:
         return row if row.questions else None
 
     def _perception(self, row: _BatchRow, sample: TrainSample, shift: tuple[float, float]) -> _BatchRow | None:
-        """A question about a screen; the place that it asks about moves with the screen."""
+        """Makes a question about a screen; the place in the question moves with the screen."""
         place = None if sample.asked_at is None else _moved(from_json(sample.asked_at), shift)
         if sample.asked_at is not None and place is None:
             return None
@@ -222,22 +222,22 @@ class Batcher:
         return row
 
     def _copy(self, row: _BatchRow, text: str) -> None:
-        """Copying: a quoted text, answered by typing it."""
+        """Adds copying: a quoted text, answered by typing it."""
         typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
     def _where(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
-        """Grounding: a name, answered by a place."""
+        """Adds grounding: a name, answered by a place."""
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
     def _what(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
-        """Reading: a place, answered by a name."""
+        """Adds reading: a place, answered by a name."""
         place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
 
     def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
-        """Instruction and history as `prompt_text` writes them; of two screens the question alone."""
+        """Encodes instruction and history as `prompt_text` writes them; of two screens the question alone."""
         if sample.kind == "inverse_dynamics":
             return self._ids(f"{WHAT_WAS_DONE}{START}")
         parts = [self._family.asked(sample.instruction, sample.thinks)]
@@ -255,7 +255,7 @@ class Batcher:
         return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
 
     def _written(self, action: Action) -> list[tuple[int, float]]:
-        """An action's tokens with the exact place, in bins, of each that is one of its coordinates."""
+        """Encodes an action's tokens with the exact place, in bins, of each that is one of its coordinates."""
         fields = action.model_dump()
         places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
         if self._policy.dialect == "bbox4":
@@ -266,7 +266,7 @@ class Batcher:
 
 
 QUESTION_WEIGHT = 1.0
-"""What one token of an answer to a question counts, next to 1 for a token of the reply."""
+"""Weight of one token of an answer to a question, next to 1 for a token of the reply."""
 
 
 SHORT = 2
@@ -274,7 +274,7 @@ SHORT = 2
 
 
 def _moved(action: Action, shift: tuple[float, float]) -> Action | None:
-    """The action on the moved screen, or None if it would fall off."""
+    """Shifts the action with the screen; None if it would fall off."""
     if shift == (0.0, 0.0):
         return action
     fields = action.model_dump()

@@ -1,4 +1,4 @@
-"""The network of a critic that stands alone beside the small policy."""
+"""The network of a separate critic, for the small policy."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +16,7 @@ from models.tiny.network import TinyNet
 
 
 class TinyBody(Body):
-    """A small network of a critic's own; all ranks hold the same.
+    """Small network of a separate critic; all ranks hold the same.
 
     Args:
         job: the parent and the training's settings.
@@ -30,40 +30,40 @@ class TinyBody(Body):
         self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
 
     def hidden(self, piece: ForwardBatch) -> Tensor:
-        """What it makes of the tokens before the piece's targets."""
+        """Computes the hidden states of the tokens before the piece's targets."""
         return read_piece(self.net, piece)[0]
 
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
         self._gradient.zero_()
 
     def norm(self) -> float:
-        """The norm of the sum over the ranks."""
+        """Computes the norm of the sum over the ranks."""
         if self._world > 1:
             dist.all_reduce(self._gradient)
         return float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
 
     def step(self, rate: float) -> None:
-        """One step at a learning rate."""
+        """Makes one step at a learning rate."""
         self._optimizer.step(self._gradient, rate)
 
     def snapshot(self) -> list[Tensor]:
-        """A copy of the weights, of the matrices this rank's stretch."""
+        """Copies the weights; of the matrices only this rank's stretch."""
         return [self._optimizer.master.clone()]
 
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Goes back to a copy."""
+        """Restores a copy."""
         self._optimizer.master.copy_(weights[0])
         self._optimizer.restored(steps)
 
     def state(self) -> State:
-        """As the optimiser's."""
+        """Returns the optimiser's state."""
         return self._optimizer.state()
 
     def restored(self, steps: int) -> None:
-        """Goes on after so many steps."""
+        """Resumes after so many steps."""
         self._optimizer.restored(steps)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The weights by name."""
+        """Returns the weights by name."""
         return dict(self.net.state())

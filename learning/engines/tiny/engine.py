@@ -89,7 +89,7 @@ class TinyEngine(Engine):
         return outputs_of(self.net, piece)
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
-        """By the small policy's tokenizer."""
+        """Counts by the small policy's tokenizer."""
         given = self._documents[document]
         thought = thought_of(given, self._family)
         if thought is None:

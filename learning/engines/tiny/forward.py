@@ -1,4 +1,4 @@
-"""What the small policy is handed in one forward pass, and what it makes of it."""
+"""Inputs and outputs of one forward pass of the small policy."""
 
 from dataclasses import dataclass
 
@@ -25,7 +25,7 @@ class Aims:
     words: Tensor
     """(m, 3) row, block of the current screen, and id of a token that is written there."""
     shares: Tensor
-    """(m,) what each counts."""
+    """(m,) weight of each word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class ForwardBatch:
     weights: Tensor
     """(n,)."""
     members: tuple[int, ...]
-    """Which of the documents handed in each row is."""
+    """Index of each row's document among those given."""
     tokens: Tensor
     """(n,) the number of each target among those of all documents, or -1."""
     documents: Tensor
@@ -56,7 +56,7 @@ class ForwardBatch:
 
 
 def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
-    """The normed hidden state before each target, (n, hidden), and the screens' tokens, (rows, tokens, hidden)."""
+    """Computes the normed hidden states before targets, (n, hidden), and the screens, (rows, tokens, hidden)."""
     seen = net.see(piece.patches, piece.grid)
     seen = seen.reshape(piece.packed.tokens.shape[0], -1, seen.shape[-1])
     x = torch.cat([seen, net.embed(piece.packed.tokens)], dim=1)
@@ -65,7 +65,7 @@ def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
 
 
 def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
-    """What the network makes of a piece; supervised targets come hard ones first, then places, then words."""
+    """Computes the outputs of a piece; supervised targets come hard ones first, then places, then words."""
     hidden, seen = read_piece(net, piece)
     if piece.aims is not None:
         return _aimed(net, piece, piece.aims, hidden, seen)
@@ -76,8 +76,11 @@ def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
 
 
 def _aimed(net: TinyNet, piece: ForwardBatch, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
-    """A place's log probability is the mean over the bins that it is spread over; the entropies are those of tokens of
-    text."""
+    """Computes the outputs of a piece with places and words.
+
+    A place's log probability is the mean over the bins that it is spread over; the entropies are those of tokens of
+    text.
+    """
     logits, soft = net.logits(hidden), aims.places >= 0
     bins = aims.first[piece.targets[soft]]
     found = [

@@ -43,7 +43,7 @@ class MatrixRows:
 
     @property
     def cost(self) -> int:
-        """Operations, up to a factor."""
+        """Computes the operations, up to a factor."""
         short, long = sorted((self.rows, self.columns))
         return short * short * long
 
@@ -52,7 +52,7 @@ class Adam:
     """AdamW of one weight: torch's own fused step, without `torch.optim`, whose first use imports torch's compiler.
 
     Args:
-        weight: what moves; its shape is its moments'.
+        weight: the weight to update; its moments have its shape.
         decay: of the weight, as a share of the learning rate.
     """
 
@@ -62,7 +62,7 @@ class Adam:
         self.steps = torch.zeros((), dtype=torch.float32, device=weight.device)
 
     def step(self, gradient: Tensor, rate: float) -> None:
-        """One step at a learning rate."""
+        """Makes one step at a learning rate."""
         self.steps += 1
         torch.ops.aten._fused_adamw_(
             [self.weight], [gradient], [self.mean], [self.square], [], [self.steps],
@@ -96,7 +96,7 @@ class FlatOptimizer:
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
-        """One step at a learning rate; returns the gradient's norm before clipping. An unsound one moves nothing."""
+        """Makes one step; returns the gradient's norm before clipping. An unsound gradient moves nothing."""
         norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float32))
         if not math.isfinite(norm):
             return norm
@@ -112,7 +112,7 @@ class FlatOptimizer:
         return norm
 
     def state(self) -> State:
-        """Weights, Muon's momentum and AdamW's moments by tensor: this rank's stretch of the matrices, all the rest."""
+        """Returns weights and moments by tensor: this rank's stretch of the matrices, all the rest."""
         found: dict[str, Part] = {}
         kinds = [("model", self._own.start, self._matrices), ("optimizer.momentum", self._own.start, self._momentum)]
         for adam, start in zip(self._adam, (self._tail, self._tail + len(self._rest[0])), strict=True):
@@ -126,14 +126,14 @@ class FlatOptimizer:
         return found
 
     def restored(self, step: int) -> None:
-        """Goes on from what was loaded into `state` after so many steps."""
+        """Resumes at this step, after `state` was loaded."""
         for adam in self._adam:
             adam.steps.fill_(step)
         with torch.no_grad():
             self._hand_on()
 
     def _hand_on(self) -> None:
-        """The network's weights from the fp32 ones, each rank's matrices from it."""
+        """Updates the network's weights from the fp32 ones, each rank's matrices from that rank."""
         self._flat[self._own].copy_(self._matrices.bfloat16())
         self._flat[self._tail :].copy_(self.master[self._tail :].bfloat16())
         if len(self._stretches) > 1:
@@ -141,7 +141,7 @@ class FlatOptimizer:
                 dist.broadcast(self._flat[start:end], owner)
 
     def _orthogonal(self, direction: Tensor) -> Tensor:
-        """The scaled orthogonal update of this rank's matrices, flat."""
+        """Computes the scaled orthogonal update of this rank's matrices, flat."""
         update = self._update
         for (rows, columns), starts in self._groups.items():
             size = rows * columns
@@ -153,7 +153,7 @@ class FlatOptimizer:
 
 
 def orthogonal(stack: Tensor) -> Tensor:
-    """Near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds.
+    """Computes near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds.
 
     They need no more than bf16, and are in fp32 where that is faster.
 
@@ -171,7 +171,7 @@ def orthogonal(stack: Tensor) -> Tensor:
 
 
 def _blocks(net: TinyNet) -> list[MatrixRows]:
-    """The blocks of all matrices, in flat order."""
+    """Lists the blocks of all matrices, in flat order."""
     blocks, start = [], 0
     for shape in net.matrix_shapes():
         rows, columns = shape[0], math.prod(shape[1:])
@@ -183,7 +183,7 @@ def _blocks(net: TinyNet) -> list[MatrixRows]:
 
 
 def stretches(blocks: list[MatrixRows], world: int) -> list[tuple[int, int]]:
-    """Each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
+    """Computes each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
     total, done, rank = sum(block.cost for block in blocks), 0, 0
     edges = [0]
     for block in blocks:
@@ -197,7 +197,7 @@ def stretches(blocks: list[MatrixRows], world: int) -> list[tuple[int, int]]:
 
 
 def _grouped(blocks: list[MatrixRows], offset: int) -> dict[tuple[int, int], list[int]]:
-    """Starts of the blocks, counted from `offset`, by their shape."""
+    """Groups the starts of the blocks, counted from `offset`, by their shape."""
     groups: dict[tuple[int, int], list[int]] = defaultdict(list)
     for block in blocks:
         groups[block.rows, block.columns].append(block.start - offset)

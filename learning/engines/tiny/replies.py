@@ -1,7 +1,7 @@
-"""Documents encoded for the small policy as it acts.
+"""Encodes documents for the small policy in the form that it sees when it acts.
 
-Screens are neither moved nor asked about: log probabilities must be those of what was generated, and the same whenever
-they are asked for.
+Screens are neither shifted nor questioned: log probabilities must be those of the generated tokens, and the same every
+time.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,11 +49,11 @@ class ReplyEncoder:
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
 
     def tokens(self, document: Document) -> tuple[int, ...]:
-        """The reply's tokens: as they were drawn, else encoded, with an end if it has one."""
+        """Returns the reply's tokens: as they were drawn, else encoded, with an end if it has one."""
         return self._encoded(document)[1]
 
     def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
-        """Prompt and reply."""
+        """Encodes prompt and reply."""
         sizes = [SCREEN] * len(shown(document, self._history_images))
         messages, reply = chat_of(document, self._family, sizes, self._seed)
         prompt = list(self._ids(prompt_text(as_sent(messages, self._checkpoint, self._policy))))
@@ -65,10 +65,10 @@ class ReplyEncoder:
     def encode(
         self, documents: Sequence[Document], numbers: Sequence[int], starts: Sequence[int]
     ) -> list[ForwardBatch]:
-        """One piece per grid and number of screens, as the policy batches its steps.
+        """Makes one piece per grid and number of screens, as the policy batches its steps.
 
         Args:
-            documents: what is encoded.
+            documents: the samples or rollouts to encode.
             numbers: the number of each in the step.
             starts: the number of its first token among those of all documents.
         """

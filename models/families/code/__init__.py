@@ -1,1 +1,1 @@
-"""Actions written as Python: the grammar of calls, and what a program of them does."""
+"""Actions written as Python: the grammar of calls, and the execution of a program of them."""

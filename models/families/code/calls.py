@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 MAX_TEXT = 100_000
-"""Characters of code that are read."""
+"""Maximum characters of code that are read."""
 MAX_CALLS = 100
-"""Calls, and actions, of one program."""
+"""Maximum calls, and actions, of one program."""
 MAX_CALL = 10_000
-"""Characters of one call in a text that is not Python."""
+"""Maximum characters of one call in a text that is not Python."""
 SIGNATURES: Mapping[str, str] = {
     "click": "x y clicks interval button duration tween logScreenshot _pause",
     **dict.fromkeys(("leftClick", "rightClick", "middleClick"), "x y interval duration tween logScreenshot _pause"),
@@ -77,7 +77,7 @@ _CONSTANTS = {name.upper(): name for name in ("left", "middle", "right", "primar
 
 
 class NoAction(ValueError):
-    """Code that stands for no action of ours."""
+    """Raised for code that matches no action of ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class Call:
     given: tuple[Any, ...]
     named: Mapping[str, Any]
     statement: int = 0
-    """Which statement of the program it belongs to; all calls of a `with` to one."""
+    """Number of its statement in the program; all calls of a `with` have one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class _Name:
 
 
 def parse(code: str, own: str = "") -> tuple[list[Call], str]:
-    """The calls of a program until the first statement that is none, and why it is none."""
+    """Lists the calls of a program up to a statement that is none, and the reason for that."""
     if len(code) > MAX_TEXT:
         return [], f"{len(code):,} characters of code, and at most {MAX_TEXT:,} are read"
     calls: list[Call] = []
@@ -122,7 +122,7 @@ def parse(code: str, own: str = "") -> tuple[list[Call], str]:
 
 
 def _parsed(text: str) -> list[ast.stmt]:
-    """The statements of a text; raises as `ast.parse`, and ValueError for what is nested too deep."""
+    """Parses the statements of a text; raises as `ast.parse`, and ValueError for too deep nesting."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SyntaxWarning)  # an escape that Python does not know stays as it is
@@ -132,7 +132,7 @@ def _parsed(text: str) -> list[ast.stmt]:
 
 
 def _body(code: str, own: str) -> Iterator[ast.stmt]:
-    """The statements of Python, or the calls in another text; raises NoAction where there is neither."""
+    """Yields the statements of Python, or the calls in another text; raises NoAction where there is neither."""
     problem, found = "no call", False
     try:
         statements = iter(_parsed(textwrap.dedent(code).strip()) or _loose(code, own))
@@ -166,7 +166,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 
 
 def _loose(text: str, own: str) -> Iterator[ast.stmt]:
-    """The calls that statements of a text begin with, each by itself, until one that begins a block.
+    """Yields the calls at the beginnings of statements, one by one, until a statement begins a block.
 
     They may lack the last bracket, and have quotes or line ends within a text as they are. Comments and quotes of
     several lines hold no statement."""
@@ -185,7 +185,7 @@ def _loose(text: str, own: str) -> Iterator[ast.stmt]:
 
 
 def _call_at(text: str, at: int, own: str) -> re.Match[str] | None:
-    """The beginning of a call of a known module, or of a known function without one."""
+    """Matches the beginning of a call of a known module, or of a known function without one."""
     found = _START.match(text, at)
     if found and (found[4] or found[2] in _MODULES or (own and found[2] == own) or (not found[2] and _known(found[3]))):
         return found
@@ -193,8 +193,10 @@ def _call_at(text: str, at: int, own: str) -> re.Match[str] | None:
 
 
 def _after_other(text: str, at: int, own: str) -> int:
-    """Where the statement after one that is no call begins; raises NoAction where it begins a block, whose body may
-    stand on its line."""
+    """Finds the start of the statement after one that is no call.
+
+    Raises NoAction if that statement begins a block, whose body may be on its line.
+    """
     block = _BLOCK.match(text, at)
     if block is None:
         return _next(text, at)
@@ -205,7 +207,7 @@ def _after_other(text: str, at: int, own: str) -> int:
 
 
 def _next(text: str, at: int) -> int:
-    """Where the next statement begins: behind the end of a line or a semicolon."""
+    """Finds the start of the next statement: after the end of a line or a semicolon."""
     while piece := _PIECE.match(text, at):
         at = piece.end()
         if piece[1]:
@@ -221,7 +223,7 @@ def _known(function: str) -> bool:
 
 
 def _one(text: str, begin: int, opened: int) -> tuple[ast.stmt, int]:
-    """The call that begins here, and where it ends; raises NoAction for what is none."""
+    """Parses the call that begins here, and finds its end; raises NoAction if there is none."""
     line_end = text.find("\n", begin)
     line_end = len(text) if line_end < 0 else line_end
     line = text[begin:line_end].strip()
@@ -245,8 +247,10 @@ def _one(text: str, begin: int, opened: int) -> tuple[ast.stmt, int]:
 
 
 def _closing(text: str, at: int) -> tuple[str, int] | None:
-    """What follows an open bracket up to the one that closes it, line ends within quotes written as Python's, and
-    where that ends; None where nothing closes it."""
+    """Finds the text from an open bracket to its closing one, and its end; None if nothing closes it.
+
+    Line ends within quotes are written as Python's.
+    """
     depth, pieces, last = 1, [], at + MAX_CALL
     while depth and (token := _TOKEN.match(text, at, last)):
         piece, at = token[0], token.end()
@@ -256,7 +260,7 @@ def _closing(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _calls(body: Iterable[ast.stmt], modules: dict[str, str]) -> Iterator[Call]:
-    """The calls of statements; `modules` fills with what an import calls a module."""
+    """Yields the calls of statements; `modules` fills with the names that imports give modules."""
     for node in body:
         if isinstance(node, ast.Import):
             modules |= {alias.asname: alias.name for alias in node.names if alias.asname}
@@ -276,7 +280,7 @@ def _calls(body: Iterable[ast.stmt], modules: dict[str, str]) -> Iterator[Call]:
 
 
 def _is_setting(node: ast.stmt) -> bool:
-    """Whether a statement only sets how fast or careful pyautogui is."""
+    """Checks whether a statement only sets how fast or careful pyautogui is."""
     return isinstance(node, ast.Assign) and all(
         isinstance(one, ast.Attribute) and one.attr in ("PAUSE", "FAILSAFE") for one in node.targets
     )
@@ -311,7 +315,7 @@ def _call(call: ast.Call, modules: Mapping[str, str]) -> Call:
 
 
 def _literal(node: ast.expr) -> Any:
-    """The value of an argument; one of pyautogui's constants by its value, other names as names."""
+    """Evaluates an argument; one of pyautogui's constants by its value, other names as names."""
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     if name:
         if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
@@ -328,7 +332,7 @@ def _literal(node: ast.expr) -> Any:
 
 
 def arguments(call: Call) -> dict[str, Any]:
-    """The arguments of a call by their names; raises NoAction for what the function does not take."""
+    """Binds the arguments of a call to their names; raises NoAction for arguments that the function lacks."""
     known = [table[call.function] for table in _MODULES.get(call.module, ()) if call.function in table]
     if not known:
         raise NoAction(f"no action of ours is {call.module + '.' if call.module else ''}{call.function}")
@@ -418,11 +422,11 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     "button": _is_button,
     "message": _is_text_or_texts,
 }
-"""What an argument must be."""
+"""Check of each argument's value."""
 
 
 def listed(keys: Any) -> list[Any]:
-    """One name, or several, as pyautogui takes either; also a list in an argument for several."""
+    """Lists one name, or several, as pyautogui takes either; also a list in an argument for several."""
     names = list(cast(Sequence[Any], keys)) if isinstance(keys, list | tuple) else [] if keys is None else [keys]
     inner = names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names
     if not all(isinstance(one, str) for one in cast(Sequence[Any], inner)):

@@ -1,8 +1,8 @@
 """Actions as calls in Python: pyautogui's, as OpenCUA and AgentNet have them, and ScaleCUA's, which need no module.
 
-A program is played on a pointer and a mouse button, so that a move and the call after it are one action. A call that
-our actions cannot say exactly, such as a click of the middle button, ends the program with a problem that names it. A
-scroll has no amount here, a wait no duration and a call for a person no words: these are reported.
+A program is played on a pointer and a mouse button, so that a move and the call after it are one action. A call without
+an exact equivalent among our actions, such as a click of the middle button, ends the program with a problem that names
+it. A scroll has no amount here, a wait no duration and a call for a person no words: these are reported.
 
 Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
 """
@@ -21,11 +21,11 @@ from schemas.problem import named_problem
 
 Point = tuple[float, float]
 ToFraction = Callable[[float, float], Point]
-"""From the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
+"""Converts the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
 SEPARATE_S = 0.5
-"""Clicks that are at least so far apart are single ones."""
+"""Minimum seconds between clicks that count as single ones."""
 FAILED = "failure"
-"""How a terminal action begins that was written as `terminate(status='failure')`, where it is read as `finished`."""
+"""Prefix of a terminal action written as `terminate(status='failure')`, where it is read as `finished`."""
 BUTTONS: Mapping[object, str] = {
     "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
     "secondary": "right", 3: "right",
@@ -57,17 +57,16 @@ class OutOfScreen(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """What a program does."""
+    """Result of a program."""
 
     actions: tuple[Action, ...] = ()
-    """Until the first call that is none."""
+    """Actions until the first call that is none."""
     parts: int = 1
-    """How many of them the first statement stands for: `press` of three keys for three, a key that it holds for all
-    until it is let go."""
+    """Number of actions of the first statement: three for `press` of three keys, all until a held key is released."""
     pointer: Point | None = None
-    """Where the pointer is in the end; None where nothing tells."""
+    """Final position of the pointer; None if unknown."""
     problem: str = ""
-    """Why there is no further action, if the program has more calls."""
+    """Reason why there is no further action, if the program has more calls."""
     outside: bool = False
     """Whether the problem is a point outside of the screen."""
     unused: tuple[str, ...] = ()
@@ -82,14 +81,14 @@ def play(
     failed: Literal["call_user", "finished"] = "call_user",
     own: str = "",
 ) -> Played:
-    """The actions of a program; never raises for what a model may write.
+    """Plays a program into actions; never raises for any text of a model.
 
     Args:
         code: Python, or a text that has calls on lines of their own.
         fraction: gives a point of the code's unit in fractions.
         pointer: where the pointer was before, for calls without a point.
-        scrolls_at: where a scroll is if neither it nor the pointer says where; nowhere if None.
-        failed: what a `terminate` with failure is.
+        scrolls_at: the place of a scroll if neither it nor the pointer has one; nowhere if None.
+        failed: the action type of a `terminate` with failure.
         own: a module whose functions are our actions by their names.
     """
     calls, problem = parse(code, own)
@@ -132,11 +131,11 @@ class _Player:
         self.unused: list[str] = []
         self.pointer, self.problem, self.outside = pointer, "", False
         self._moved = False
-        """Whether the pointer went where nothing was done since."""
+        """Whether the pointer moved and nothing was done there since."""
         self._down: tuple[str, Point] | None = None
-        """The button that is held, and where it went down."""
+        """Button that is held, and where it went down."""
         self._way: list[Point] = []
-        """Where the pointer went since."""
+        """Points of the pointer since."""
         self._waited = False
 
     def perform(self, call: Call) -> None:
@@ -223,7 +222,7 @@ class _Player:
             raise NoAction(f"no action of ours is a move of the pointer before {name}")
 
     def _point(self, given: Mapping[str, Any], x: str = "x", y: str = "y") -> Point | None:
-        """The point of a call; None where it names none. One coordinate alone keeps the other."""
+        """Reads the point of a call; None where it names none. One coordinate alone keeps the other."""
         across, down = given.get(x), given.get(y)
         if isinstance(across, list | tuple):
             if down is not None:
@@ -248,13 +247,13 @@ class _Player:
             raise OutOfScreen(str(error)) from error
 
     def _there(self, what: str) -> Point:
-        """Where the pointer is; raises NoAction where nothing tells."""
+        """Returns the pointer's position; raises NoAction if it is unknown."""
         if self.pointer is None:
             raise NoAction(f"{what} at no known place")
         return self.pointer
 
     def _offset(self, given: Mapping[str, Any], what: str) -> Point:
-        """The point at an offset from the pointer."""
+        """Computes the point at an offset from the pointer."""
         (x, y), self.pointer = self._there(what), None
         across, down = given.get("xOffset"), given.get("yOffset")
         if isinstance(across, list | tuple):
@@ -272,7 +271,7 @@ class _Player:
     def _wait(self) -> None:
         if self._down is not None:
             self._waited = True
-        elif not self._moved:  # else a pause on the way to what comes next
+        elif not self._moved:  # else a pause before the next action
             self._act(type="wait")
 
     def _move(self, name: str, given: Mapping[str, Any]) -> None:
@@ -319,7 +318,7 @@ class _Player:
         self._act(type="scroll", x=at[0], y=at[1], direction=ways[0 if amount > 0 else 1])
 
     def _button(self, name: str, given: Mapping[str, Any]) -> None:
-        """A button that goes down or up, or both at the ends of a drag."""
+        """Plays a button that goes down or up, or both at the ends of a drag."""
         button = _button(given.get("button"), "left")
         if name == "mouseDown":
             self.pointer = self._point(given) or self._there(name)
@@ -395,7 +394,7 @@ class _Player:
         self.pointer = end
 
     def _plain(self, name: str, given: Mapping[str, Any]) -> None:
-        """A call that has no point."""
+        """Plays a call that has no point."""
         self._report(given, "interval")
         if name in ("press", "hotkey", "shortcut"):
             self._keys(name, given)
@@ -433,7 +432,7 @@ class _Player:
                 self._act(type="hotkey", key=together([key]))
 
     def _write(self, message: Any) -> None:
-        """Text; of a list the characters are text and the names are keys, one after the other."""
+        """Types text; of a list the characters are text and the names are keys, one after the other."""
         if isinstance(message, str):
             self._act(type="type", content=message)
             return
@@ -472,7 +471,7 @@ def _needed(given: Mapping[str, Any], argument: str, name: str) -> Any:
 
 
 def _button(given: Any, usual: str) -> str:
-    """The button that an argument names, or the usual one."""
+    """Returns the button that an argument names, or the usual one."""
     if given is None:
         return usual
     button = BUTTONS.get(given.lower() if isinstance(given, str) else given)

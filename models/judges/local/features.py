@@ -1,8 +1,8 @@
-"""A case as the arrays that the local judge's network reads: pixels, words and actions, and nothing that only a page or
-a verifier knows.
+"""Converts a case into the arrays that the local judge's network reads: pixels, words and actions only.
 
-Close to where the last action pointed the screen is read in its own pixels, before and after it; the whole screen is
-looked at coarsely: the oldest one shown, the one before the last action, and the last.
+Data that only a page or a verifier has is left out. Around the last action's point the screen is read in its own
+pixels, before and after the action. Whole screens are read coarsely: the oldest one shown, the one before the last
+action, and the last.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from models.judges.judge import JudgeCase
 from schemas.picture import rgb_of
 
 CROP = (32, 80)
-"""Rows and columns of what is read around a point, in pixels of the screen."""
+"""Rows and columns of the crop around a point, in pixels of the screen."""
 CANVAS = (112, 88)
 """Rows and columns on which a whole screen is laid, scaled by at most a half."""
 WORDS, GRAMS, BUCKETS = 24, 48, 4096
 """Words of an instruction, parts of a word, and different parts."""
 LONGEST = 24
-"""Characters of a name that are read."""
+"""Maximum characters of a name that are read."""
 TYPES = ("click", "left_double", "right_single", "drag", "scroll", "type", "hotkey", "wait", "finished")
 RECENT = 3
-"""Last actions that are looked at one by one."""
+"""Number of last actions that are encoded one by one."""
 WAVES = 6
 Array = np.ndarray[Any, Any]
 
@@ -47,13 +47,13 @@ class Features:
     words: Array
     """(WORDS, GRAMS) int64: the parts of the instruction's words, 0 where there is none."""
     phrase: Array
-    """(GRAMS,) int64: the parts of what the instruction quotes."""
+    """(GRAMS,) int64: the parts of the instruction's quoted text."""
     numbers: Array
-    """(n,) float32: actions, counts, and what of the instruction was typed."""
+    """(n,) float32: actions, counts, and the typed parts of the instruction."""
 
 
 def features_of(case: JudgeCase) -> Features:
-    """The arrays of a case."""
+    """Computes the arrays of a case."""
     actions = [_parsed(action) for action in case.actions]
     screens = [grey_of(png) for png in case.screens] or [np.full(CANVAS, 255, np.uint8)]
     before, after = screens[-2:][0], screens[-1]
@@ -74,14 +74,14 @@ def features_of(case: JudgeCase) -> Features:
 
 
 def stacked(features: Sequence[Features]) -> dict[str, Array]:
-    """Several cases, array by array, for `network.JudgeNet`."""
+    """Stacks several cases, array by array, for `network.JudgeNet`."""
     names = ("crops", "screens", "point", "words", "phrase", "numbers")
     return {name: np.stack([getattr(one, name) for one in features]) for name in names}
 
 
 @lru_cache(maxsize=64)
 def grey_of(png: bytes) -> Array:
-    """A screen in grey, (rows, columns) uint8; white for a picture that is none."""
+    """Decodes a screen in grey, (rows, columns) uint8; white for a picture that is none."""
     try:
         return np.asarray(rgb_of(png).convert("L"))
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def grey_of(png: bytes) -> Array:
 
 
 def crop_of(screen: Array, x: float, y: float) -> Array:
-    """What lies around a point given in fractions of the screen; white beyond its edges."""
+    """Crops the screen around a point given in fractions of it; white beyond its edges."""
     rows, columns = CROP
     top, left = round(y * screen.shape[0]) - rows // 2, round(x * screen.shape[1]) - columns // 2
     crop = np.full(CROP, 255, np.uint8)
@@ -100,12 +100,12 @@ def crop_of(screen: Array, x: float, y: float) -> Array:
 
 
 def scale_of(screen: Array) -> float:
-    """By how much a screen is made smaller to fit the canvas."""
+    """Computes the factor by which a screen is made smaller to fit the canvas."""
     return min(0.5, CANVAS[0] / screen.shape[0], CANVAS[1] / screen.shape[1])
 
 
 def canvas_of(screen: Array) -> Array:
-    """The whole screen, made smaller, in the canvas's upper left corner."""
+    """Lays the whole screen, made smaller, in the canvas's upper left corner."""
     scale = scale_of(screen)
     rows, columns = (max(1, min(most, int(scale * size))) for size, most in zip(screen.shape, CANVAS, strict=True))
     canvas = np.full(CANVAS, 255, np.uint8)
@@ -114,13 +114,13 @@ def canvas_of(screen: Array) -> Array:
 
 
 def words_of(instruction: str) -> list[str]:
-    """The instruction's first words and signs, filled up with empty ones."""
+    """Lists the instruction's first words and signs, filled up with empty ones."""
     found = re.findall(r"-?\d+\w*|\w+|[^\w\s]", instruction.lower())[:WORDS]
     return found + [""] * (WORDS - len(found))
 
 
 def grams_of(name: str) -> Array:
-    """A name as hashed parts of one to three characters, its ends marked; (GRAMS,) int64, 0 where there is none."""
+    """Hashes the parts of one to three characters of a name, its ends marked; (GRAMS,) int64, 0 where there is none."""
     marked = f"^{' '.join(name.lower().split())[:LONGEST]}$" if name.strip() else ""
     grams = [marked[at : at + size] for size in (3, 2, 1) for at in range(len(marked) - size + 1)]
     ids = [_bucket(gram) for gram in dict.fromkeys(grams)][:GRAMS]
@@ -175,7 +175,7 @@ def _action(action: dict[str, Any]) -> Iterable[float]:
 
 
 def _waves(place: tuple[float, float]) -> Iterable[float]:
-    """Sines and cosines of a place, so that a small network can tell neighbouring ones apart."""
+    """Yields sines and cosines of a place, so that a small network can distinguish neighbouring ones."""
     for axis in place:
         for wave in range(WAVES):
             yield float(np.sin(np.pi * 2 ** (wave / 1.5) * axis))

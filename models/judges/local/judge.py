@@ -1,4 +1,4 @@
-"""A judge of our own: a small network that learnt from verified trajectories, and runs in this process."""
+"""The local judge: a small network trained on verified trajectories that runs in this process."""
 
 import hashlib
 from collections.abc import Sequence
@@ -19,12 +19,12 @@ TOGETHER = 64
 
 
 class LocalConfig(BaseModel):
-    """What stands beside the weights."""
+    """Config file in the folder of the weights."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kinds: list[str]
-    """The kinds of elements that its reader tells apart."""
+    """Kinds of elements that its reader distinguishes."""
     numbers: int
     """How many numbers describe a case."""
     scale: float
@@ -64,7 +64,7 @@ class LocalJudge(Judge[LocalOptions]):
         self._learned = set(self.config.learned)
 
     def knows(self, task_id: str, seed: int) -> bool:
-        """Whether it learnt from that page."""
+        """Checks whether it learnt from that page."""
         return page_of(task_id, seed) in self._learned
 
     def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
@@ -81,7 +81,7 @@ class LocalJudge(Judge[LocalOptions]):
 
 
 def page_of(task_id: str, seed: int) -> str:
-    """A task with a seed, as `learned` names it."""
+    """Names a task with a seed, as `learned` does."""
     return f"{task_id} {seed}"
 
 
@@ -91,5 +91,5 @@ def _read(folder: Path) -> tuple[bytes, bytes]:
     except OSError as error:
         raise FlywheelError(
             f"`judge.options.checkpoint`: {folder} holds no judge: {error.strerror}.",
-            "Train one with `flywheel judge --train NAME`, which says where it is.",
+            "Train one with `flywheel judge --train NAME`, which prints its folder.",
         ) from error

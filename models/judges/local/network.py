@@ -1,7 +1,7 @@
 """The local judge's network: 1.3 million weights that look at a point, at the screens and at the words.
 
-Its reader turns the pixels around a point into the same space as names, so that what was pointed at can be compared
-with what the instruction asks for; names are read by their parts, so that names never seen in training can be, too.
+Its reader maps the pixels around a point into the same space as names, so that the element at the point can be compared
+with the instruction; names are read by their parts, so that names never seen in training can be, too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ PART = 64
 SHADE = 60.0
 """Grey levels per unit, white is 0."""
 SPOT = 0.04
-"""How far around its place the last point is marked on the canvas, in fractions of its rows."""
+"""Radius of the mark of the last point on the canvas, in fractions of its rows."""
 Batch = Mapping[str, Tensor]
 
 
@@ -43,26 +43,26 @@ class PointNetwork(nn.Module):
         self.sharpness = nn.Parameter(torch.tensor(2.5))
 
     def seen(self, crops: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """(B, *CROP) grey levels to what was seen (B, 2 * WIDTH), its unit vector (B, WIDTH) and logits of its kind."""
+        """Maps grey levels (B, *CROP) to features (B, 2 * WIDTH), unit vectors (B, WIDTH) and kind logits."""
         found = self.look(shade(crops)[:, None])
         return found, F.normalize(self.place(found), dim=-1), self.kind(found)
 
     def named(self, grams: Tensor) -> Tensor:
-        """(..., GRAMS) parts to unit vectors (..., WIDTH); an empty name is 0."""
+        """Maps (..., GRAMS) parts to unit vectors (..., WIDTH); an empty name is 0."""
         there = (grams > 0).sum(-1, keepdim=True)
         mean = self.parts(grams).sum(-2) / there.clamp(min=1) ** 0.5
         return F.normalize(self.name(mean), dim=-1) * (there > 0)
 
     def match(self, seen: Tensor, named: Tensor) -> Tensor:
-        """Logits of (B, WIDTH) against (N, WIDTH), (B, N)."""
+        """Computes logits of (B, WIDTH) against (N, WIDTH), (B, N)."""
         return seen @ named.T * self.sharpness.exp()
 
 
 class JudgeNet(nn.Module):
-    """The logit that a case is a success.
+    """Computes the logit that a case is a success.
 
     Args:
-        kinds: the names of the kinds of elements that the reader tells apart; empty for none at all.
+        kinds: the names of the kinds of elements that the reader distinguishes; empty for none at all.
         numbers: how many numbers a case has.
     """
 
@@ -91,7 +91,7 @@ class JudgeNet(nn.Module):
         )
 
     def forward(self, batch: Batch) -> Tensor:
-        """Logits (B,)."""
+        """Computes logits (B,)."""
         words = self.reader.named(batch["words"])
         text = self._text(words, batch["words"])
         before, read, kind = self.reader.seen(batch["crops"][:, 0])
@@ -106,7 +106,7 @@ class JudgeNet(nn.Module):
         return self.end(torch.cat([*parts, *bound, text, matches], -1)).squeeze(-1)
 
     def _text(self, words: Tensor, grams: Tensor) -> Tensor:
-        """The instruction, (B, WIDTH): what has been read at its last word."""
+        """Encodes the instruction, (B, WIDTH): the state at its last word."""
         last = (grams[..., 0] > 0).sum(1).clamp(min=1) - 1
         return self.order(words * words.shape[-1] ** 0.5)[0][torch.arange(len(words)), last]
 
@@ -115,19 +115,19 @@ MATCHES = 3 * 3
 
 
 def _matches(seen: Tensor, words: Tensor, phrase: Tensor) -> Tensor:
-    """How alike what was seen is to the quoted phrase and to the words: the best one and the two best; (B, 3)."""
+    """Compares seen features with the quoted phrase and the words: the phrase, and the two best words; (B, 3)."""
     alike = (words @ seen[:, :, None]).squeeze(-1)
     best = alike.topk(2, dim=1).values
     return 4 * torch.stack([(seen * phrase).sum(-1), best[:, 0], best[:, 1]], -1)
 
 
 def shade(grey: Tensor) -> Tensor:
-    """Grey levels as the network sees them."""
+    """Scales grey levels for the network."""
     return (grey.float() - 255) / SHADE
 
 
 def _spot(point: Tensor) -> Tensor:
-    """A mark at a point of the canvas, (B, *CANVAS)."""
+    """Draws a mark at a point of the canvas, (B, *CANVAS)."""
     rows, columns = CANVAS
     down = (torch.arange(rows) + 0.5)[None, :, None] / rows - point[:, 1, None, None]
     right = ((torch.arange(columns) + 0.5)[None, None] / columns - point[:, 0, None, None]) * (columns / rows)
@@ -135,10 +135,10 @@ def _spot(point: Tensor) -> Tensor:
 
 
 def reading_loss(reader: PointNetwork, crops: Tensor, names: Tensor, which: Tensor, kinds: Tensor) -> Tensor:
-    """Contrastive loss of crops (B, *CROP) against different names (N, GRAMS), plus that of their kinds.
+    """Computes the contrastive loss of crops (B, *CROP) against different names (N, GRAMS), plus that of their kinds.
 
     Args:
-        reader: what learns to read.
+        reader: the network that learns to read.
         crops: pixels around points.
         names: the different names among them.
         which: (B,) the name of each crop; -1 for an element without one.
@@ -153,5 +153,5 @@ def reading_loss(reader: PointNetwork, crops: Tensor, names: Tensor, which: Tens
 
 
 def numbered(arrays: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Arrays of `features.stacked` as tensors."""
+    """Converts arrays of `features.stacked` to tensors."""
     return {name: torch.from_numpy(array) for name, array in arrays.items()}

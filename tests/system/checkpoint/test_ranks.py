@@ -203,7 +203,7 @@ if rank == 0:
 dist.barrier()
 found = state()
 found["w"].flat.zero_()
-refused(lambda: checkpoints.load(found), str(shards[0]), "`w` is not what was saved")
+refused(lambda: checkpoints.load(found), str(shards[0]), "`w` differs from the saved data")
 assert not found["w"].flat.any()
 checkpoints.load(found, step=3)
 assert torch.equal(found["w"].flat, state()["w"].flat)

@@ -53,7 +53,7 @@ def test_what_ranks_save_on_s3_one_process_loads_and_damage_is_found(endpoint: s
     content[5_000_000] ^= 1
     files.pipe_file(shard, bytes(content))
     assert verify(checkpoints.store).damaged == {shard.rpartition("/")[2]: ["w"]}
-    with pytest.raises(CheckpointError, match=r"s3://.*-00001\.distcp: `w` is not what was saved"):
+    with pytest.raises(CheckpointError, match=r"s3://.*-00001\.distcp: `w` differs from the saved data"):
         checkpoints.load(found)
     with pytest.raises(CheckpointError, match="step-00000002 is already there"):
         checkpoints.save(found, 2)

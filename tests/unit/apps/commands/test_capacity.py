@@ -62,7 +62,7 @@ def test_what_does_not_fit_says_what_would_and_writes_nothing(flywheel: Call, mo
     file = tmp_path / "seven.toml"
     plan = found(flywheel, model, "--gpus", "1x16", "--lora", "--write", str(file))
     assert plan["status"] == 1 and not plan["fits"] and not file.exists()
-    assert list(plan["would_fit"]) == ["--gpus 2x16", "train.memory.frozen=nf4: adapters beside 4 bits"]
+    assert list(plan["would_fit"]) == ["--gpus 2x16", "train.memory.frozen=nf4: adapters on 4-bit weights"]
     status, out, _ = flywheel("plan", "--model", model, "--gpus", "1x16", "--lora")
     assert status == 1 and "does not fit" in out and "would fit: --gpus 2x16" in out
 

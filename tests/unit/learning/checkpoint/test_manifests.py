@@ -32,7 +32,7 @@ def test_a_manifest_of_an_earlier_version_loads(tmp_path: Path):
 @pytest.mark.parametrize(
     ("lose", "problem"),
     [
-        (lambda content: content["pieces"].pop(), r"says where 0 of the 1 numbers of `optimizer\.step` are"),
+        (lambda content: content["pieces"].pop(), r"locates 0 of the 1 numbers of `optimizer\.step`"),
         (lambda content: content["tensors"].pop("model.b"), r"a piece of `model\.b` at \(0,\) does not fit"),
         (lambda content: content["pieces"][1].update(sizes=[16]), r"a piece of `model\.b` at \(0,\) does not fit"),
         (lambda content: content["files"].clear(), r"does not name .*distcp, which holds `"),
@@ -53,7 +53,7 @@ def test_a_changed_byte_of_the_manifest_is_found(tmp_path: Path):
     checkpoints = saved(tmp_path)
     path = tmp_path / "step-00000001" / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2'))
-    with pytest.raises(DamagedError, match=rf"{path} is not what was saved \(sha256\)"):
+    with pytest.raises(DamagedError, match=rf"{path} differs from the saved file \(sha256\)"):
         checkpoints.load(zeros(numbers()))
 
 

@@ -100,7 +100,7 @@ def test_a_damaged_source_leaves_nothing_at_the_target(place: Path, tmp_path: Pa
     content = bytearray(path.read_bytes())
     content[3000] ^= 1
     path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=f"{path}: `a` is not what was saved"):
+    with pytest.raises(CheckpointError, match=f"{path}: `a` differs from the saved data"):
         reshard(open_store(place), open_store(tmp_path / "cut"), 2)
     assert not list((tmp_path / "cut").rglob("*.*"))
 
