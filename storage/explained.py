@@ -1,4 +1,4 @@
-"""Errors of a storage that a person can put right, apart from others: every client has its own classes of them."""
+"""Separate storage errors that the user can fix from others: every client has its own classes of errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +24,9 @@ _BUSY_WORDS = (
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged.
+    """Turn storage errors that the user can fix into a `LakeError`; others pass unchanged.
 
-    Every client has its own classes of errors, so it is their text that tells.
+    Every client has its own classes of errors, so the text of an error decides.
     """
     try:
         yield
