@@ -1,5 +1,5 @@
-"""A trainer that does not wait for the filter needs a judge that is trusted: all that one on probation accepts is held
-back, so groups of judged trajectories would be rolled out for nothing."""
+"""Refuse streamed training with a judge on probation: all trajectories that it accepts are held back, so groups would
+be rolled out for nothing."""
 
 from curation.agreement import probation
 from environments.catalog import catalog
@@ -12,11 +12,11 @@ from tasks.shared.paths import lake_if_any
 
 
 def require_trusted(config: Config, version: str) -> None:
-    """Raises UsageError where trajectories are judged while they are trained on, by a judge on probation.
+    """Raise UsageError where trajectories are trained on while a judge on probation judges them.
 
     Args:
         config: the run's.
-        version: of the judge's verdicts under it.
+        version: version of the judge's verdicts under it.
     """
     if not config.train.stream.on or GATE not in config.filter.gates:
         return
