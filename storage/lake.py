@@ -114,8 +114,9 @@ class Lake:
         return Blobs(self._place.store("blobs"))
 
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
-        """Add the rows whose key does not exist yet, and return their number. Other rows stay as they are; rows of
-        forgotten trajectories are not written.
+        """Add the rows whose key does not exist yet, and return their number.
+
+        Other rows stay as they are; rows of forgotten trajectories are not written.
 
         Raises:
             LakeError: unknown table, full disk, unreachable storage.

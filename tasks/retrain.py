@@ -70,8 +70,7 @@ def _today(config: Config, lake: Lake) -> Pinned:
 
 
 def trained_row(lake: Lake, version: str) -> tuple[PolicyVersion, str]:
-    """Return the row of a policy whose training can be repeated, and its parent; raise UsageError for one that was not
-    trained from data."""
+    """Return the row and the parent of a policy that was trained from data; raise UsageError for another."""
     row = policy_row(lake, version)
     if row.parent is None or not row.pins:
         raise UsageError(f"{version} was not trained from data ({row.method}).", "Name a policy that was trained.")

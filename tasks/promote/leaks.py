@@ -17,8 +17,7 @@ SHARE = 0.5
 
 
 def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
-    """Return why a candidate's evaluation cannot be trusted, with names; None where its training data has no held-out
-    data."""
+    """Return why a candidate's evaluation cannot be trusted; None where it was not trained on held-out data."""
     try:
         require_held_out(config, lake)
     except UsageError as error:

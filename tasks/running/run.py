@@ -55,7 +55,8 @@ _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
-    """Open the run that the stages within belong to and publish its status (`tasks.running.run_status`).
+    """Open the run of the enclosed stages, and publish its status (`tasks.running.run_status`).
+
     Servers that it starts end with it.
 
     Args:

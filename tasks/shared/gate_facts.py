@@ -77,8 +77,7 @@ class Known:
         return self._details[name]
 
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
-        """Return the steps of each of these trajectories, with one screenshot for all screens that differ only in the
-        self-changing regions of its task."""
+        """Return the steps of each trajectory, with one screenshot for screens equal outside self-changing regions."""
         changing = [steps for one, steps in stored if one.task_id in self._still]
         names = {name for steps in changing for step in steps for name in _shown(step)}
         pngs = pngs_of(self._lake, sorted(names)) if names else {}

@@ -77,8 +77,7 @@ def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
 
 
 def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: int | None) -> None:
-    """Write screenshots, at a version of their table, to a file that the trainer reads; raises as `pngs_trained_on`
-    does."""
+    """Write screenshots, at a version of their table, to the trainer's file; raises as `pngs_trained_on` does."""
     found = lake.batches("screenshots", SCREENSHOT_COLUMNS, {"sha256": list(digests)}, version)
     write_screenshot_batches(path, map(_as_named, found))
     _require_all(digests, read_screenshots(path))

@@ -19,8 +19,9 @@ from tasks.synthesize.synthesize import Made, synthesize
 
 @boundary("synthesize")
 def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[int, Made]:
-    """Make tasks for the next iteration, and return its number; a repeated call makes no more unless
-    `synthesis.proposals` is raised.
+    """Make tasks for the next iteration, and return its number.
+
+    A repeated call makes no more unless `synthesis.proposals` is raised.
 
     Args:
         config: the resolved config.
