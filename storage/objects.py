@@ -73,7 +73,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put_once(self, name: str, data: bytes) -> bool:
-        """Write a small file whole unless it exists; of concurrent writers of different bytes, exactly one gets True."""
+        """Write a small file whole unless it exists; of concurrent writers of other bytes, exactly one gets True."""
 
     def put_or_get(self, name: str, data: bytes) -> bytes:
         """Write a small file whole unless it exists, and return its content: `data`, or another writer's bytes.
