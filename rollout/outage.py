@@ -56,8 +56,8 @@ class Outage:
         (boundary, reason), _ = Counter((str(where), short(why)) for _, where, why in self._since).most_common(1)[0]
         raise EnvironmentDown(
             f"The last {len(self._since)} trajectories of `{self._environment}` all failed, not for the policy's fault "
-            f"({boundary}), so this stage stops; most said: {reason}. By task: {self._counts()}.",
-            f"{_HINTS.get(boundary, '`flywheel doctor` looks at what is needed.')} The same command then goes on.",
+            f"({boundary}), so this stage stops; most frequent reason: {reason}. By task: {self._counts()}.",
+            f"{_HINTS.get(boundary, '`flywheel doctor` checks the requirements.')} The same command then goes on.",
         )
 
     def _counts(self) -> str:

@@ -202,5 +202,5 @@ def _no_server(address: Address) -> LakeError:
     place = address.delta_options.get("AWS_ENDPOINT_URL", "The S3 endpoint")
     return LakeError(
         f"{place} answers, but this is no S3 server (`lake.endpoint`).",
-        "Name the port on which the server speaks S3, such as 8333 of `weed server -s3` and 9000 of MinIO.",
+        "Name the server's S3 port, such as 8333 of `weed server -s3` and 9000 of MinIO.",
     )

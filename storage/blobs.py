@@ -153,7 +153,7 @@ class Blobs:
                 if at not in sizes:
                     raise _wrong(f"{self.store.path(at)} is missing.")
                 if _copy(self.store, at, sizes[at], copy, file) != expected:
-                    raise _wrong(f"{self.store.path(at)} is not what was stored (sha256).")
+                    raise _wrong(f"{self.store.path(at)} differs from the stored file (sha256).")
             (part / MANIFEST).write_bytes(_manifest(sums, part))
             try:
                 part.rename(target)
@@ -195,7 +195,7 @@ def _check(folder: Path, sums: Mapping[str, str], seen: Mapping[str, Any], addre
             continue
         with path.open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != expected:
-                raise _wrong(f"{address}/{file} is not what was stored (sha256).")
+                raise _wrong(f"{address}/{file} differs from the stored file (sha256).")
 
 
 def _seen(path: Path) -> list[int]:

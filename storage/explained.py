@@ -42,7 +42,7 @@ def explained(place: str) -> Iterator[None]:
 def _explain(place: str, error: Exception) -> LakeError | None:
     text = str(error)
     if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_WORDS):
-        return LakeError(f"No space is left at {place}.", "Free some space and go on; what was committed is safe.")
+        return LakeError(f"No space is left at {place}.", "Free some space and continue; committed data is safe.")
     if place.startswith("s3://"):
         if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
             return LakeError(

@@ -74,7 +74,7 @@ def _require_inside(paths: Iterable[str], place: str) -> None:
 
 def _outside(path: str, place: str) -> LakeError:
     problem = f"The log of {place} names the file {path[:200]!r}, which does not lie there."
-    return LakeError(problem, "Somebody else wrote it: nothing is read. Restore the table, or copy the file into it.")
+    return LakeError(problem, "Another program wrote it: nothing is read. Restore the table, or copy the file into it.")
 
 
 def _committed(handle: DeltaTable) -> datetime:

@@ -82,7 +82,7 @@ def _repeated(lake: Lake, like: str) -> Pinned:
     if gone := lake.missing(row.pins):
         listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
         raise LakeError(
-            f"{like} cannot be made again: of what it was trained from, {listed} is not there any more.",
+            f"{like} cannot be made again: of its training data, {listed} does not exist any more.",
             "Retrain from today's data without `--like`.",
         )
     made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, parent)) == "muon"

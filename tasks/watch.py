@@ -154,7 +154,7 @@ def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
         return asked
     if not asked.counts or not (answer.over or answer.abandoned):
         return asked
-    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` tells why")
+    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
     return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)
 
 

@@ -39,7 +39,7 @@ def fault_of(step: Step) -> str:
     try:
         from_json(step.action)
     except ValidationError as error:
-        return "points outside the screen" if _outside(error.errors()) else "holds an action that nobody can read"
+        return "points outside the screen" if _outside(error.errors()) else "holds an unreadable action"
     return ""
 
 

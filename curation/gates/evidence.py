@@ -39,7 +39,7 @@ class EvidenceGate(Gate[EvidenceOptions]):
         ends = sum(step.action_type == "finished" for step in steps)
         idle = all(step.action_type in (*TERMINAL, "wait", None) for step in steps)
         if ends <= 1 and idle and context.judged is None and steps and _answers(steps[-1]):
-            return GateResult(True, "what was asked was answered")
+            return GateResult(True, "the question was answered")
         if idle:
             return GateResult(False, "a success in which nothing was done")
         if ends > 1:

@@ -9,9 +9,9 @@ from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import IMPORT, Route, Trajectory
 
-CLAIMED = "imported as done: its own data says so, and no verifier here has looked"
-UNSEEN = "imported as done: its own data says so, but its task has no verifier, so a judge or a person has to look"
-DENIED = "imported as not done: its own data says so, and no verifier here has looked"
+CLAIMED = "imported as done by its own data, and no verifier here has checked it"
+UNSEEN = "imported as done by its own data, but its task has no verifier, so a judge or a person has to check it"
+DENIED = "imported as not done by its own data, and no verifier here has checked it"
 
 
 class VerifierGate(Gate[Section]):

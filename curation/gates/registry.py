@@ -55,7 +55,7 @@ def gates_of(config: FilterConfig) -> list[Gate[Any]]:
     if len({DECISION, *names}) <= len(names):
         raise UsageError(f"`filter.gates`: {', '.join(names)} are not {len(names)} names.", "Name each gate once.")
     if names[0] != FIRST:
-        hint = f"Put `{FIRST}` first: what the environment ended says nothing about the policy and must teach nothing."
+        hint = f"Put `{FIRST}` first: trajectories that the environment ended must not be trained on."
         raise UsageError(f"`filter.gates`: begins with {names[0]}.", hint)
     for name in config.options.keys() - set(names):
         raise UsageError(f"`filter.options.{name}`: no gate of that name filters.", f"They are {', '.join(names)}.")
@@ -79,7 +79,7 @@ def verdicts_of(
         now: time of the filter run.
     """
     verdicts: list[Verdict] = []
-    decided, route, by = GateResult(True, "nothing to say"), "sft", "no gate"
+    decided, route, by = GateResult(True, "none applied"), "sft", "no gate"
     for gate in gates:
         result = gate.check(trajectory, steps, context)
         if result is None:

@@ -40,7 +40,7 @@ class ThoughtsGate(Gate[ThoughtOptions]):
         """Return the first such step."""
         endless = next((step.step for step in steps if repeats_itself(step.thought, self.options.max_phrases)), None)
         if endless is not None:
-            return GateResult(False, f"step {endless} says the same again and again", error_step=endless)
+            return GateResult(False, f"step {endless} repeats the same text", error_step=endless)
         acting = next((step.step for step in steps if holds_call(step.thought)), None)
         if acting is not None:
             return GateResult(False, f"an action is written in the thought of step {acting}", error_step=acting)

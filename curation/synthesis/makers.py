@@ -19,7 +19,7 @@ def makers_of(config: SynthesisConfig) -> tuple[list[TaskMaker[Any]], RewardMake
     """
     for name in config.options.keys() - {*config.makers, REWARD}:
         raise UsageError(
-            f"`synthesis.options.{name}`: nobody of that name makes tasks.",
+            f"`synthesis.options.{name}`: no maker has this name.",
             f"They are {', '.join(config.makers)}, and `{REWARD}`.",
         )
     if len(set(config.makers)) < len(config.makers):

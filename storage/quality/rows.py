@@ -37,7 +37,7 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
         Expectation(
             kind="ExpectColumnValuesToBeInSet",
             arguments={"column": "named_by_content", "value_set": [True]},
-            because="a picture in another's place is not what the policy saw, and no training set shows it",
+            because="a picture under another's name is not the policy's screen, and no training set shows it",
         ),
     ),
 }

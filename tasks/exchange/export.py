@@ -100,7 +100,7 @@ def export_trajectories(
         raise UsageError(f"`--images-at`: {form.name} does not name pictures by their address.", "Leave it out.")
     if redactor is not None and form.comes_home:
         raise UsageError(
-            f"`--redact`: {form.name} comes home, and what is redacted would be read as a correction.",
+            f"`--redact`: {form.name} comes home, and a redaction would be read as a correction.",
             "Leave it out, and keep the export in the house.",
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)

@@ -125,7 +125,7 @@ def claim_import(config: Config, request: Request, name: str) -> int:
         if there != claim:
             was = "" if there.demonstrations else "out"
             problem = f"{request.path} is {label_of(IMPORTS - number)} already, with{was} --demonstrations."
-            raise UsageError(problem, "Give the same option; people and judges can still say how they ended.")
+            raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
         return IMPORTS - number
     raise AssertionError
 

@@ -41,7 +41,7 @@ class Stored:
             blobs.put_directory(job.parent, PARENT)
         inputs = {job.samples.name, job.screenshots.name}
         if job.samples.parent != job.screenshots.parent:
-            raise CheckpointError(f"{job.samples} and {job.screenshots} are not beside each other.", "Put them so.")
+            raise CheckpointError(f"{job.samples} and {job.screenshots} are not in one folder.", "Put them into one.")
         blobs.put_directory(job.samples.parent, INPUTS, inputs)
         self._store.put(JOB, job.model_copy(update={"store": self.place}).model_dump_json().encode())
 

@@ -28,7 +28,7 @@ def compare_packages(lock: Path = LOCK) -> str:
         FlywheelError: some are not; the message has their names.
     """
     if not lock.is_file():
-        return "no requirements.lock beside the code: not compared"
+        return "no requirements.lock next to the code: not compared"
     pins = dict(re.findall(r"^([^\s=#]+)==(\S+)", lock.read_text(), re.MULTILINE))
     wrong = [
         f"{name} {found or 'missing'} (pinned {pin})"

@@ -192,7 +192,7 @@ def _policy(config: Config) -> str:
         )
     if base == "tiny":
         return "the small policy, made new"
-    how = "as its architecture says" if config.policy.family == "auto" else "as `policy.family` says"
+    how = "by its architecture" if config.policy.family == "auto" else "by `policy.family`"
     return f"{base}, asked as {name}, {how}"
 
 
@@ -206,7 +206,7 @@ def _processor(config: Config) -> str:
     limits = family_of(config.policy).limits
     read_processor(Path(config.policy.base))
     if limits is None:
-        return "it says no limits: screens go to the model as they are"
+        return "it has no limits: screens go to the model unchanged"
     return f"screens are shown in multiples of {limits.factor}, of {limits.least:,} to {limits.most:,} pixels"
 
 
@@ -275,11 +275,11 @@ def _log(config: Config) -> str:
         return "none yet"
     if found := unreadable(lake):
         raise LakeError(
-            f"{sum(found.values())} files of {', '.join(found)} are not as the Delta log says, since a `forget` of an "
+            f"{sum(found.values())} files of {', '.join(found)} differ from the Delta log, since a `forget` of an "
             "earlier release: flywheel reads them, other readers of Delta do not.",
-            "`flywheel upgrade` puts that right.",
+            "`flywheel upgrade` fixes that.",
         )
-    return "the files that are there are as it says"
+    return "the existing files match it"
 
 
 def _device(config: Config, asks: bool) -> str:
@@ -316,7 +316,7 @@ def _named_server(config: Config) -> str:
         return "none: the policy acts in this process"
     if method_of(config.train).streams and not server.logprobs:
         raise UsageError(
-            f"`policy.server.logprobs` is not set, and {config.train.method} trains on what tokens were drawn with.",
+            f"`policy.server.logprobs` is not set, and {config.train.method} trains on the tokens' log probabilities.",
             "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
         )
     from models.serving.server import require_described
@@ -347,7 +347,7 @@ def _thinkers(config: Config, asks: bool) -> str:
 def _reader(config: Config) -> str:
     """Check that the configured reader of screens without elements can be made."""
     found = reader_class(config.annotate.reader)
-    return f"{found.name} is there" if found else "none: elements are what pages list"
+    return f"{found.name} is there" if found else "none: only pages list elements"
 
 
 def _storage(config: Config, write: bool) -> str:

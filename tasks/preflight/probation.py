@@ -28,8 +28,8 @@ def require_trusted(config: Config, version: str) -> None:
     because = Standing(lake, config.judge).probation(version) if lake else probation([], config.judge)
     if because:
         raise UsageError(
-            f"`train.stream.on`: the judge of {', '.join(judged)} is on probation ({because}), and what it accepts "
-            "would be in no batch.",
+            f"`train.stream.on`: the judge of {', '.join(judged)} is on probation ({because}), and trajectories that "
+            "it accepts would be in no batch.",
             "Let it earn trust first: `flywheel judge` on trajectories with a verifier, or iterations without "
             "`train.stream.on`. Or leave these tasks out, or trust it unseen with judge.evidence_min=0.",
         )

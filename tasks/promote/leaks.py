@@ -36,7 +36,7 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
     if config.promote.same_screens == "hold" and (copies := _copies(lake, candidate)):
         named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
         return (
-            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take what is the same task "
+            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take the same task "
             "out of `suite.held_out` or of `suite.tasks`; if they only look alike, set `promote.same_screens=ignore`"
         )
     return None

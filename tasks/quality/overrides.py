@@ -20,13 +20,13 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
         UsageError: no reason, or nothing to override.
     """
     if not reason.strip() or not person.strip():
-        raise UsageError("An override needs a reason, and somebody who gives it.", "Write `--reason` and `--by`.")
+        raise UsageError("An override needs a reason, and a person who gives it.", "Write `--reason` and `--by`.")
     rows = lake.rows(QualityResult, {"iteration": iteration, "severity": "critical", "success": False})
     open_ones = not_overridden(lake, iteration, rows)
     if not open_ones:
         raise UsageError(
-            f"No critical expectation of {label_of(iteration)} failed that nobody took on.",
-            "`flywheel quality` lists what failed; warnings stop nothing.",
+            f"No critical expectation of {label_of(iteration)} failed without an override.",
+            "`flywheel quality` lists the failures; warnings stop nothing.",
         )
     now = utc_now()
     written = [

@@ -106,7 +106,7 @@ def sentence(row: Account, iterations: int) -> str:
     if not iterations:
         return text
     if row.ahead is None:
-        return f"{text}; no finished iteration tells what {counted(iterations, 'more iteration')} will take"
+        return f"{text}; the cost of {counted(iterations, 'more iteration')} is unknown before the first finished one"
     over = row.spent + row.ahead > row.allowed
     end = ": the run will end early, between two stages" if over else ""
     return f"{text}; {counted(iterations, 'more iteration')} about {short(row.ahead)}{end}"

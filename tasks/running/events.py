@@ -23,7 +23,7 @@ DUE = {
     "flywheel.steps.enough": "on enough new accepted steps",
     "flywheel.decisions.enough": "on enough decisions of people",
     "flywheel.success.dropped": "on a drop of success",
-    "flywheel.retraining.wanted": "when somebody wants it",
+    "flywheel.retraining.wanted": "on request",
 }
 """Events that start a retraining, with their descriptions; other programs emit the last one."""
 

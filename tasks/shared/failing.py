@@ -18,7 +18,7 @@ def require_any(lake: Lake, iteration: int) -> None:
         raise EnvironmentDown(
             f"Nothing of iteration {iteration} worked: all {len(ended)} trajectories failed, not for the policy's "
             f"fault. {found[0].text}.",
-            "`flywheel doctor` looks at what is needed; the next iteration rolls out anew.",
+            "`flywheel doctor` checks the requirements; the next iteration rolls out anew.",
         )
 
 

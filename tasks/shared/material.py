@@ -101,7 +101,7 @@ def _as_named(batch: pa.RecordBatch) -> pa.RecordBatch:
     for name, png in zip(batch["sha256"].to_pylist(), batch["png"], strict=True):
         if hashlib.sha256(png.as_buffer()).hexdigest() != name:
             raise LakeError(
-                f"The screenshot {name} is another picture than its name, the sha256 of its bytes, says.",
+                f"The screenshot {name} does not match its name, the sha256 of its bytes.",
                 "Restore it in table `screenshots`, or delete the trajectories that show it (`flywheel forget`).",
             )
     return batch

@@ -65,7 +65,7 @@ class Conflict(FlywheelError):
         self.others = list(others)
         self.revision = max((one.revision + 1 for one in self.others), default=0)
         decided = "; ".join(f"{one.person}: {one.decision}" for one in self.others)
-        problem = f"This was decided on meanwhile ({decided})." if decided else "This is not what is shown now."
+        problem = f"This was decided on meanwhile ({decided})." if decided else "The page is out of date."
         super().__init__(problem, "Look at it again, then decide.")
 
 
@@ -116,7 +116,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
             f"`thought`: {draft.decision} takes none.", "Why it is so is a `note`; of a step, `correct` it."
         )
     if draft.decision == "note" and not (draft.note.strip() or (draft.thought or "").strip()):
-        raise UsageError("`note`: it is empty.", "Write what you saw, or a thought.")
+        raise UsageError("`note`: it is empty.", "Write an observation, or a thought.")
     if draft.decision == "undo" and draft.undoes is None:
         raise UsageError("`undoes`: undo needs the `review_id` of the decision that it takes back.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
@@ -134,9 +134,9 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
         if found:
             raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
     if draft.thought and holds_action(draft.thought):
-        raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought says why.")
+        raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought has the reason.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
-        raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
+        raise UsageError("`decision`: its environment failed, so it is not used in training.")
 
 
 def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:

@@ -143,7 +143,7 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
     from tasks.running.run import run_of
 
     if not config.think.thinkers:
-        raise UsageError("`think.thinkers` names nobody.", "Name some, such as think.thinkers='[\"rules\"]'.")
+        raise UsageError("`think.thinkers` is empty.", "Name some, such as think.thinkers='[\"rules\"]'.")
     THINKERS.require(config.think.thinkers, config.think.options)
     counts = Counter(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())
     chosen = [one for one in sorted(counts) if iterations is None or iterations[0] <= one < iterations[1]]
