@@ -343,8 +343,8 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     """Check a record, and return it.
 
     Raises:
-        Refused: no step with a screenshot, more steps or longer texts than a lake stores, an invalid text, a seed that
-        measures policies, a trajectory that continues itself.
+        RecordRefused: no step with a screenshot, more steps or longer texts than a lake stores, an invalid text, a seed
+            that measures policies, a trajectory that continues itself.
     """
     about, seed = record.about, record.about.seed
     if not record.steps:
@@ -403,7 +403,7 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace)
     """Return the record with its object at `flywheel`; the format's own outcome takes precedence.
 
     Raises:
-        Refused: the object has more or fewer steps than the record.
+        RecordRefused: the object has more or fewer steps than the record.
     """
     if known is None:
         return record

@@ -142,7 +142,7 @@ class ImportSource:
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
         """Return the picture of this name.
 
-        Raises Refused as `picture_of` does, or if the name is empty, or leads out of the folder or nowhere.
+        Raises RecordRefused as `picture_of` does, or if the name is empty, or leads out of the folder or nowhere.
         """
         if not name:
             raise RecordRefused(place, field, "no screenshot: the name of the picture is empty")
@@ -184,7 +184,7 @@ def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
     """Return the bytes of a data URL; None for the name of a file.
 
     Raises:
-        Refused: another URL, which no import fetches, or one without base64.
+        RecordRefused: another URL, which no import fetches, or one without base64.
     """
     scheme, colon, rest = name.partition(":")
     if scheme.lower() == "data" and colon:
@@ -202,7 +202,7 @@ def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
 
 
 def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -> Picture:
-    """Return the picture in a named file; raise Refused if it is none, is cut, or is larger than a lake stores."""
+    """Return the picture in a named file; raise RecordRefused if it is none, cut, or too large."""
     where = f" in {name[:200]!r}" if name else ""
     try:
         with warnings.catch_warnings():
@@ -225,7 +225,7 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
 
 
 def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
-    """Parse a record into its columns; raise Refused with the field that is invalid, or that no lake stores."""
+    """Parse a record into its columns; raise RecordRefused with the field that is invalid, or that no lake stores."""
     if isinstance(value, RecordRefused):
         raise value
     if flaw := flaw_of(value):

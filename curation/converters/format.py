@@ -77,7 +77,7 @@ class Format(ABC):
         """Return the unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
 
         Raises:
-            Refused: none of them is given, or the record's is unknown.
+            RecordRefused: none of them is given, or the record's is unknown.
         """
         unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:

@@ -220,7 +220,7 @@ class LabelStudio(Format):
 
 
 def _check_whole(task: object, place: RecordPlace) -> None:
-    """Check that a task is one of the export `JSON`; raise Refused for one of `JSON_MIN`, which is flat."""
+    """Check that a task is one of the export `JSON`; raise RecordRefused for one of `JSON_MIN`, which is flat."""
     fields = fields_of(task)
     if fields and "data" not in fields:
         problem = "it is missing, as in JSON_MIN, which leaves out what a step is known by: export the answers as JSON"
@@ -228,7 +228,7 @@ def _check_whole(task: object, place: RecordPlace) -> None:
 
 
 def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
-    """Check that no answer has only regions without an action; raise Refused for the first one."""
+    """Check that no answer has only regions without an action; raise RecordRefused for the first one."""
     for at, answer in enumerate(answers):
         for number, region in enumerate(answer.result):
             if region.type in REGIONS:
@@ -284,7 +284,7 @@ def _decided(
         place: place of the task.
 
     Raises:
-        Refused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
+        RecordRefused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
     """
     person, note = _person(answer), _text(answer.result, "note") or ""
     thought = _text(answer.result, "thought")
@@ -345,8 +345,8 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
     """Return the points of an answer: key points, and the centres of rectangles.
 
     Raises:
-        Refused: a point outside of the picture, a region without a place, or one of a turned picture: neither Label
-        Studio's documentation nor its converter defines whether its place counts before or after the turn.
+        RecordRefused: a point outside of the picture, a region without a place, or one of a turned picture: neither
+            Label Studio's documentation nor its converter defines whether its place counts before or after the turn.
     """
     labels = {one.id: one.value.labels for one in answer.result if one.type == "labels"}
     marks: list[Mark] = []
@@ -391,7 +391,7 @@ def _near(one: Mark, other: Mark) -> bool:
 
 
 def _pointed(marks: Sequence[Mark], action: Action | None, place: RecordPlace) -> Action:
-    """Return an action with its points moved; raise Refused where the result is invalid."""
+    """Return an action with its points moved; raise RecordRefused where the result is invalid."""
     fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
     for label, x, y in sorted(marks, key=lambda mark: mark[0] == END):
         if label == END:

@@ -101,7 +101,7 @@ def name_of(cell: Any) -> str | None:
 
 
 def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) -> Picture:
-    """Return the picture of a cell: bytes, or a name below the source's folder; raise Refused where there is none."""
+    """Return a cell's picture, from bytes or a name below the source's folder; raise RecordRefused if there is none."""
     content = cell.get("bytes") if isinstance(cell, dict) else None
     name = name_of(cell)
     if isinstance(content, bytes):

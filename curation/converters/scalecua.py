@@ -175,7 +175,7 @@ class ScaleCua(Format):
 def _one_of_each(row: _ScaleCuaRow, place: RecordPlace) -> tuple[str, str, str]:
     """Return the picture's name, the question and the answer of a row.
 
-    Raises Refused where there are more, or a placeholder without a picture: all but the first would be left out.
+    Raises RecordRefused where there are more, or a placeholder without a picture: all but the first would be left out.
     """
     names = [row.image] if isinstance(row.image, str) else row.image
     if len(names) != 1:

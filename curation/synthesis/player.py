@@ -60,7 +60,7 @@ class Player:
         """Yield steps, and receive the screen's items after each; the first received items are the initial screen's.
 
         Raises:
-            Lost: the target of a sentence is not found.
+            PlayerLost: the target of a sentence is not found.
         """
         self._look((yield ("look", 0)))
         for ask in sentences:

@@ -87,7 +87,7 @@ def steps_of(
         max_steps: maximum number of steps.
 
     Raises:
-        Lost: it finds no way on, or takes more steps.
+        PlayerLost: it finds no way on, or takes more steps.
     """
     moves = player.play(sentences)
     next(moves)

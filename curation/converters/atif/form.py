@@ -119,7 +119,7 @@ def _reward(document: Document, source: ImportSource, file: Path) -> float | Non
     The result file is in the same folder or one up.
 
     Raises:
-        Refused: a result that is not valid JSON.
+        RecordRefused: a result that is not valid JSON.
     """
     own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
     beside = [file.with_name(RESULT), file.parent.parent / RESULT]

@@ -45,7 +45,7 @@ class DocumentPictures:
     file: Path
 
     def of(self, path: str, where: str) -> Picture:
-        """Return the picture of a path; raises Refused as `ImportSource.picture` does."""
+        """Return the picture of a path; raises RecordRefused as `ImportSource.picture` does."""
         folder = self.file.parent
         if folder != self.source.folder and folder.is_relative_to(self.source.folder):
             beside = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
@@ -64,7 +64,7 @@ class DocumentPictures:
         """Return the pictures of a step, each with the id of the call whose result it is.
 
         Raises:
-            Refused: one without a file name, or several for no call or for the same call.
+            RecordRefused: one without a file name, or several for no call or for the same call.
         """
         found = list[tuple[str | None, Picture]]()
         for name, call, part in parts_of(step):
@@ -106,7 +106,7 @@ class DocumentReader:
         return self.agent != OURS
 
     def take(self, step: AtifStep, where: str) -> None:
-        """Parse a step; raises Refused as `Atif` does."""
+        """Parse a step; raises RecordRefused as `Atif` does."""
         shown = self.pictures.shown(step, where)
         if step.source == "agent":
             self._act(step, dict(shown), where)
