@@ -40,7 +40,7 @@ def check_quality(run: Run, iteration: int) -> Metrics:
 
     Raises:
         GateRefused: a critical expectation failed, or the gate itself broke; the message has the table, the rule and
-        the rows.
+            the rows.
     """
     versions = run.lake.versions()
     return {**asdict(passed(run, iteration, examine(run, iteration))), "versions": versions}
