@@ -1,7 +1,7 @@
-"""How far a judge can be trusted: its agreement with those who know, and whether it is on probation.
+"""Measure a judge's agreement with verifiers and people, and decide whether it is on probation.
 
-A judge on probation may only veto. What it turns away is turned away, what it accepts is held back: a success that only
-an untrusted judge saw must teach nobody.
+A judge on probation may only veto. Its rejections hold; a trajectory that it accepts is held back, so that no policy
+learns from a success that only an untrusted judge saw.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,13 @@ from schemas.config.judging import JudgeConfig
 from schemas.tables.agreement import Against, Agreement
 
 FAILURES = 0.2
-"""The least share of `judge.evidence_min` that must be failures: of 20, one that accepts 35 % takes two or fewer
+"""Minimum share of `judge.evidence_min` that must be failures: of 20, one that accepts 35 % takes two or fewer
 in one case of ten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """Counts of what a judge found against what was so; a positive is a success."""
+    """Counts of a judge's decisions against the truth; a positive is a success."""
 
     true_positives: int = 0
     false_positives: int = 0
@@ -36,38 +36,42 @@ class Confusion:
 
     @property
     def n(self) -> int:
-        """How many were compared."""
+        """Number of compared trajectories."""
         return self.true_positives + self.false_positives + self.false_negatives + self.true_negatives
 
     @property
     def failures(self) -> int:
-        """How many of them were failures."""
+        """Number of failures among them."""
         return self.false_positives + self.true_negatives
 
     @property
     def precision(self) -> float | None:
-        """The share of accepted trajectories that were successes; None where none was accepted."""
+        """Share of accepted trajectories that were successes; None where none was accepted."""
         return _share(self.true_positives, self.true_positives + self.false_positives)
 
     @property
     def recall(self) -> float | None:
-        """The share of successes that were accepted; None where there was none."""
+        """Share of successes that were accepted; None where there was none."""
         return _share(self.true_positives, self.true_positives + self.false_negatives)
 
     @property
     def f1(self) -> float | None:
-        """The harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN); None where there is no positive."""
+        """Harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN); None where there is no positive."""
         return _share(2 * self.true_positives, 2 * self.true_positives + self.false_positives + self.false_negatives)
 
     @property
     def false_accept_rate(self) -> float | None:
-        """The share of failures that were accepted; None where there was none."""
+        """Share of failures that were accepted; None where there was none."""
         return _share(self.false_positives, self.false_positives + self.true_negatives)
 
     @property
     def kappa(self) -> float | None:
-        """Cohen's kappa, (p_o - p_e) / (1 - p_e): agreement beyond that of chance with the same shares (Cohen, "A
-        coefficient of agreement for nominal scales", 1960). None where chance alone would agree always."""
+        """Cohen's kappa, (p_o - p_e) / (1 - p_e): agreement beyond chance with the same shares.
+
+        None where chance alone would always agree.
+
+        Source: Cohen, "A coefficient of agreement for nominal scales", 1960.
+        """
         if self.n == 0:
             return None
         accepted, successes = self.true_positives + self.false_positives, self.true_positives + self.false_negatives
@@ -77,7 +81,7 @@ class Confusion:
 
 
 def confusion_of(accepted: Iterable[bool], truth: Iterable[bool]) -> Confusion:
-    """The counts of two lists of equal length."""
+    """Count the cases of two lists of equal length."""
     pairs = list(zip(accepted, truth, strict=True))
     return Confusion(
         pairs.count((True, True)), pairs.count((True, False)), pairs.count((False, True)), pairs.count((False, False))
@@ -85,7 +89,7 @@ def confusion_of(accepted: Iterable[bool], truth: Iterable[bool]) -> Confusion:
 
 
 def agreement_of(version: str, against: Against, iteration: int, found: Confusion, now: datetime) -> Agreement:
-    """The counts as a row."""
+    """Convert the counts to a row."""
     return Agreement(
         judge_version=version,
         against=against,
@@ -102,7 +106,7 @@ def agreement_of(version: str, against: Against, iteration: int, found: Confusio
 
 
 def totals(rows: Sequence[Agreement]) -> dict[Against, Confusion]:
-    """The counts of all iterations together, by who knew."""
+    """Add up the counts of all iterations, by the source of the truth."""
     found: dict[Against, Confusion] = {}
     for row in rows:
         counts = (row.true_positives, row.false_positives, row.false_negatives, row.true_negatives)
@@ -111,15 +115,16 @@ def totals(rows: Sequence[Agreement]) -> dict[Against, Confusion]:
 
 
 def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
-    """Why a judge is on probation; empty if it is not.
+    """Return why a judge is on probation; empty if it is not.
 
-    Verifiers and people are asked apart. It must have been compared with one of them `evidence_min` times, a fifth of
-    them failures, and must agree with whomever it was compared with so often. With whom it was compared seldom it may
-    not disagree beyond chance: a false accept rate whose 95 % interval lies above the bar speaks against it, too.
+    Verifiers and people are compared apart. The judge needs `evidence_min` comparisons with one of them, a fifth of
+    them failures, and sufficient agreement with each that it was compared with so often. With the other it must not
+    disagree beyond chance: a false accept rate whose 95 % interval lies above the limit also puts the judge on
+    probation.
 
     Args:
         rows: all agreements of one judge's version.
-        config: the bars.
+        config: the limits.
     """
     found = totals(rows)
     if config.evidence_min == 0 and not found:

@@ -1,4 +1,4 @@
-"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): speech, put to the steps it was about."""
+"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): assign speech to the steps that it is about."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,14 +11,14 @@ _LINE = re.compile(r"\s*(?:(\d{1,3}):)?(\d{1,4}(?:\.\d+)?)\s+(\S.*?)\s*")
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """A phrase, in seconds from the begin of the recording."""
+    """A phrase, in seconds from the start of the recording."""
 
     start_s: float
     text: str
 
 
 def read_notes(text: str) -> list[Phrase]:
-    """The notes in lines of `minutes:seconds words` or `seconds words`; raises UsageError, naming the line."""
+    """Parse notes in lines of `minutes:seconds words` or `seconds words`; raise UsageError with the line's number."""
     notes: list[Phrase] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -33,15 +33,15 @@ def read_notes(text: str) -> list[Phrase]:
 
 
 def align(phrases: Iterable[Phrase], starts_s: Sequence[float], offset_s: float = 0.0) -> dict[int, str]:
-    """What was heard at each step: while it was looked at, thought about and performed.
+    """Assign phrases to steps: each step gets the speech from its start to the next step's start.
 
     Args:
         phrases: in any order.
-        starts_s: when each step began, in seconds from the trajectory's begin; not decreasing.
-        offset_s: when the recording began, on the same clock.
+        starts_s: start of each step in seconds from the trajectory's start; not decreasing.
+        offset_s: start of the recording, on the same clock.
 
     Returns:
-        The words by the step's place in `starts_s`; what was heard before the first step belongs to that one.
+        Words by the step's index in `starts_s`; speech before the first step belongs to the first step.
     """
     words: dict[int, list[str]] = {}
     for one in sorted(phrases, key=lambda one: one.start_s):

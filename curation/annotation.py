@@ -1,9 +1,9 @@
-"""The machine part of annotation: grounding targets from the page's elements, what failed trajectories still show.
+"""Annotate by machine: grounding targets from the page's elements, and facts that failed trajectories still show.
 
-Grounding (UI-TARS's perception data) asks where an element is that stands on the very screen of the step, and answers
-with a click on its centre. Only what has one answer is asked for: names that stand for one element of the page, kinds
-of which there is one, and nothing that others stand in. Of failures it also keeps what is true whatever they were meant
-for: the action between two screens, and what changed.
+Grounding (UI-TARS's perception data) asks for the place of an element that is visible on the step's screen, and answers
+with a click on its centre. It asks only questions with one answer: names that one element of the page has, kinds that
+one element has, and no element that contains others. Of failures the annotations also keep facts that hold whatever
+the purpose was: the action between two screens, and the change.
 """
 
 import hashlib
@@ -25,43 +25,44 @@ from schemas.tables.trajectory import Route
 from schemas.tables.verdict import Verdict
 
 MAX_NAME = 40
-"""Longer element texts are paragraphs, not names."""
+"""Maximum length of a name, in characters; longer element texts are paragraphs."""
 MOST_TARGETS = 12
-"""Grounding targets kept per screen; the trainer draws from them."""
+"""Grounding targets kept per screen; the trainer samples from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryRoute:
-    """What holds for a trajectory's data: the word of the filter, or a person's in its place."""
+    """Decision on the use of a trajectory's data, by the filter or by a person instead."""
 
     passed: bool
     route: Route
     reason: str
     error_step: int | None
     valid_steps: int | None = None
-    """How many of the first steps of one that was turned away stay usable."""
+    """Number of first steps of a rejected trajectory that stay usable."""
 
     @classmethod
     def of(cls, verdict: Verdict) -> "TrajectoryRoute":
-        """The same as a gate gave it."""
+        """Convert a gate's verdict."""
         return cls(verdict.passed, verdict.route, verdict.reason, verdict.error_step, verdict.valid_steps)
 
     @property
     def decided_by(self) -> str:
-        """The gate whose word it was."""
+        """Name of the gate that decided."""
         return self.reason.partition(": ")[0]
 
 
 def annotations_of(
     decisions: Mapping[str, TrajectoryRoute], trajectories: Iterable[Sequence[Step]], now: datetime
 ) -> Iterator[Annotation]:
-    """Grounding for accepted and for failed steps; of failed ones also what was done and changed from screen to screen,
-    and the error step where a rule can tell.
+    """Annotate accepted and failed steps with grounding targets.
+
+    Failed trajectories also get the action and the change between screens, and the error step where a rule finds it.
 
     Args:
         decisions: by trajectory; those of route `quarantine` or `none`, and trajectories without one, are left out.
         trajectories: the steps of each, in order.
-        now: when they are made.
+        now: creation time of the annotations.
     """
     asked: set[str] = set()
     for steps in trajectories:
@@ -79,12 +80,12 @@ def annotations_of(
 
 
 def name_of(element: Element) -> str:
-    """What an element is called in a grounding question: its text, else its kind."""
+    """Return an element's name in a grounding question: its text, else its kind."""
     return element.name if element.name else element.kind
 
 
 def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
-    """The elements that can be asked for with one answer, the interactive ones first; at most `most`."""
+    """Return at most `most` elements that a question with one answer can ask for, the interactive ones first."""
     names, kinds = Counter(name_of(one).casefold() for one in elements), Counter(one.kind for one in elements)
     sole = [
         one
@@ -100,7 +101,7 @@ def grounding_targets(elements: Sequence[Element], most: int) -> list[Element]:
 def grounding_annotations(
     step: Step, elements: Sequence[Element], most: int, now: datetime, author: str = "page"
 ) -> list[Annotation]:
-    """One grounding target per element that can be asked for; `author` knows where they are."""
+    """Make one grounding target per element that can be asked for; `author` is the source of the elements."""
     rows: list[Annotation] = []
     for number, element in enumerate(grounding_targets(elements, most)):
         x, y = (min(1.0, max(0.0, part)) for part in element.centre)
@@ -110,7 +111,7 @@ def grounding_annotations(
 
 
 def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
-    """The action that led from the step's screen to the next, where one was performed and the screen shows it."""
+    """Annotate the action that led from the step's screen to the next, if one was performed and the screen shows it."""
     if not step.action or fault_of(step) or step.next_screenshot in (None, step.screenshot):
         return None
     if from_json(step.action).type in TERMINAL:
@@ -121,11 +122,11 @@ def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
 def transition_annotation(
     step: Step, before: Sequence[Element], after: Sequence[Element] | None, now: datetime
 ) -> Annotation | None:
-    """What the step's action changed, by the elements before and after; None where a rule cannot tell.
+    """Annotate the change by the step's action, from the elements before and after; None where no rule finds it.
 
     Args:
         step: screenshot and next_screenshot are read.
-        before, after: the elements of the two screens; `after` is None where nobody recorded them.
+        before, after: the elements of the two screens; `after` is None where they were not recorded.
     """
     if fault_of(step) or step.next_screenshot is None:
         return None
@@ -135,18 +136,18 @@ def transition_annotation(
 
 
 def error_annotation(step: Step, reason: str, now: datetime) -> Annotation:
-    """The step at which a failed trajectory went wrong, where a rule can tell."""
+    """Annotate the step at which a failed trajectory went wrong, where a rule finds it."""
     return annotation(step, "error_step", "rules", reason, None, now, 0)
 
 
 def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:
-    """What a failed trajectory's screens tell of each other: the elements after a step are those the next recorded."""
+    """Annotate actions and changes between a failed trajectory's screens; the next step has the elements after one."""
     for step, following in zip_longest(steps, steps[1:]):
         yield from (one for one in (inverse_annotation(step, now), changed(step, following, now)) if one)
 
 
 def changed(step: Step, following: Step | None, now: datetime) -> Annotation | None:
-    """What changed from a step's screen to the next, of what is known of both; also where only time passed."""
+    """Annotate the change from a step's screen to the next, from the recorded elements; also where only time passed."""
     after = None
     if following is not None and following.screenshot == step.next_screenshot:
         after = listed_elements(following)
@@ -160,7 +161,7 @@ def _compared(step: Step, made: Annotation) -> Annotation:
 def annotation(
     step: Step, kind: Kind, author: str, thought: str, action: str | None, now: datetime, number: int
 ) -> Annotation:
-    """An annotation of a step, the `number`th of its kind by its author; who makes it again makes the same key."""
+    """Make the `number`th annotation of its kind of a step by its author; the same arguments give the same key."""
     name = f"{step.trajectory_id}|{step.step}|{kind}|{author}|{number}"
     return Annotation(
         annotation_id=hashlib.sha256(name.encode()).hexdigest()[:24],

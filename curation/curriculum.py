@@ -1,7 +1,7 @@
-"""Turns curriculum weights into trajectories: how many of which kind for which task, and on which seeds.
+"""Turn curriculum weights into trajectories: the number of each kind for each task, and their seeds.
 
-Kinds: the explorer alone, the policy alone, and the relay (the policy begins, the explorer goes on from the state
-it reached). Counts are exact: they add up to the budget whatever the weights.
+Kinds: the explorer alone, the policy alone, and the relay (the policy begins, the explorer continues from the state it
+reached). Counts are exact: they add up to the budget for any weights.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from schemas.tables.trajectory import SPLIT_STARTS
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """Trajectories of one task by kind."""
+    """Number of one task's trajectories by kind."""
 
     explorer: int
     policy: int
@@ -21,7 +21,7 @@ class Mix:
 
 
 def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
-    """Whole numbers that add up to `total`, as near to the weights as can be (largest remainder).
+    """Return whole numbers that add up to `total`, as near to the weights as possible (largest remainder).
 
     Raises:
         ValueError: no weights, or weights that do not add up to more than 0.
@@ -38,10 +38,10 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
 
 
 def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless_share: float) -> Mix:
-    """Shares one task's trajectories out over the kinds.
+    """Divide one task's trajectories among the kinds.
 
-    Where the policy is hopeless or unseen its own would only repeat failure, so there it and the relay get only the
-    hopeless share of their shares, and the explorer, who has to show it first, gets the rest.
+    Where the policy is hopeless or unseen, its trajectories would only repeat failure. There it and the relay get only
+    the hopeless share of their shares, and the explorer gets the rest.
     """
     damp = hopeless_share if pool in ("hopeless", "unseen") else 1.0
     parts = {"policy": policy_share * damp, "relay": relay_share * damp}
@@ -51,14 +51,14 @@ def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless
 
 
 def seeds(seed: int, iteration: int, task_id: str, kind: str, count: int) -> list[int]:
-    """Training seeds for these trajectories: distinct, below the held-out ones, the same for the same arguments.
+    """Return training seeds for these trajectories: distinct, below the held-out ones, the same for the same arguments.
 
     Args:
         seed: `seed` of the config, so that two lakes of one config do the same.
-        iteration: whose trajectories.
+        iteration: iteration of the trajectories.
         task_id: the task.
-        kind: who acts: `explorer`, `policy`, `relay` or `group`.
-        count: how many.
+        kind: kind of actor: `explorer`, `policy`, `relay` or `group`.
+        count: number of seeds.
     """
     found: list[int] = []
     taken: set[int] = set()

@@ -1,4 +1,4 @@
-"""Drift: whether what was collected looks like what was collected before.
+"""Measure drift: the difference between new and earlier collected data.
 
 The measure is the population stability index, the symmetrised Kullback-Leibler divergence of two histograms (Siddiqi,
 Credit Risk Scorecards, 2006, chapter 6: below 0.1 no change, above 0.25 a shift):
@@ -7,7 +7,8 @@ Credit Risk Scorecards, 2006, chapter 6: below 0.1 no change, above 0.25 a shift
 
 With n and m observations of k categories and no shift at all, PSI / (1 / n + 1 / m) follows a chi-squared distribution
 of k - 1 degrees of freedom (Yurdakul and Naranjo, Statistical properties of the population stability index, Journal of
-Risk Model Validation 14(4), 2020). Small iterations differ by chance alone: what chance reaches is no drift.
+Risk Model Validation 14(4), 2020). Small iterations differ by chance alone; a difference that chance can reach is no
+drift.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,34 +16,34 @@ from dataclasses import dataclass
 from math import log, sqrt
 
 HALF = 0.5
-"""Added to every count (Jeffreys), so that an empty category is no division by zero."""
+"""Added to every count (Jeffreys), so that an empty category does not divide by zero."""
 ONE_IN_THOUSAND = 3.0902
 """The normal quantile of 0.999."""
 SHOWN = 3
-"""Categories that a sentence names."""
+"""Maximum number of categories named in a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistogramDrift:
-    """What two histograms differ by."""
+    """Difference of two histograms."""
 
     psi: float
-    """The index, 0 and up."""
+    """Population stability index, 0 or more."""
     chance: float
-    """What histograms of the same population stay below 999 times in a thousand."""
+    """Upper limit of the index for 999 of 1000 pairs of histograms of one population."""
     now: int
-    """Observations."""
+    """Number of new observations."""
     before: int
     moved: tuple[str, ...]
-    """The categories that moved most, with their shares before and now."""
+    """The categories with the largest changes, with their shares before and now."""
 
     def beyond(self, limit: float) -> bool:
-        """Whether it is more than a limit, and more than chance."""
+        """Whether the index exceeds both a limit and chance."""
         return self.psi > max(limit, self.chance)
 
 
 def drift(now: Mapping[str, int], before: Mapping[str, int]) -> HistogramDrift | None:
-    """The drift from one histogram to another, by category; None where one of them is empty."""
+    """Measure the drift from one histogram to another, by category; None where one of them is empty."""
     names = sorted({*now, *before})
     new, old = [now.get(name, 0) for name in names], [before.get(name, 0) for name in names]
     n, m = sum(new), sum(old)
@@ -56,15 +57,17 @@ def drift(now: Mapping[str, int], before: Mapping[str, int]) -> HistogramDrift |
 
 
 def psi(now: Sequence[int], before: Sequence[int]) -> float:
-    """The population stability index of two histograms over the same categories."""
+    """Compute the population stability index of two histograms over the same categories."""
     k, n, m = len(now), sum(now), sum(before)
     pairs = [((a + HALF) / (n + HALF * k), (b + HALF) / (m + HALF * k)) for a, b in zip(now, before, strict=True)]
     return sum((p - q) * log(p / q) for p, q in pairs)
 
 
 def chance(categories: int, n: int, m: int, z: float = ONE_IN_THOUSAND) -> float:
-    """The index that no shift stays below with the probability of `z`; the chi-squared quantile is Wilson and
-    Hilferty's (1931)."""
+    """Return the index that stays unexceeded with the probability of `z` if there is no shift.
+
+    The chi-squared quantile is Wilson and Hilferty's (1931).
+    """
     freedom = categories - 1
     if freedom < 1:
         return 0.0

@@ -1,8 +1,8 @@
-"""The forms that keys, passwords and personal data have: a table of kinds, what each looks like, and what of it counts.
+"""Patterns of keys, passwords and personal data: kinds, regular expressions, and counts of the secret characters.
 
-Every pattern is bounded and most begin at the beginning of a word, so that a text of any length and content takes a
-time in proportion to its length. What its form leaves open (any sixteen digits may be a card's) is settled by a check:
-issuers, lengths, check digits, area codes, or whether a word looks like a secret at all.
+Every pattern is bounded and most begin at the start of a word, so that the time is linear in the length of any text.
+Where a pattern is ambiguous (any sixteen digits may be a card's), a check decides: issuers, lengths, check digits, area
+codes, or whether a word looks like a secret at all.
 """
 
 import base64
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 _START, _END = r"(?<![A-Za-z0-9])", r"(?![A-Za-z0-9])"
 _NUMBER = r"(?<![\w.-])"
-"""Before a number that is not part of another one, of a name or of a version."""
+"""Start of a number that is not part of another number, of a name or of a version."""
 
 CARDS: dict[str, range | tuple[int, ...]] = {
     "4": (13, 16, 19),  # Visa
@@ -27,9 +27,9 @@ CARDS: dict[str, range | tuple[int, ...]] = {
     "220[0-4]": range(16, 20),  # Mir
     "60|82": (16,),  # RuPay
 }
-"""How many digits an issuer's cards have, by what they begin with."""
+"""Numbers of digits of an issuer's cards, by a pattern of their first digits."""
 GROUPS = ((4, 4, 4, 4, 3), (4, 4, 4, 4), (4, 6, 5), (4, 6, 4))
-"""How cards write their digits."""
+"""Groups of digits in written card numbers."""
 ACCOUNTS = {
     country: int(length)
     for length, countries in {
@@ -41,12 +41,14 @@ ACCOUNTS = {
     }.items()
     for country in countries.split()
 }  # fmt: skip
-"""How many letters and digits an account number of a country has (the IBAN registry of SWIFT)."""
+"""Number of letters and digits in an account number, by country (the IBAN registry of SWIFT)."""
 
 
 def card(text: str) -> int:
-    """All of it, where an issuer has such cards and the check digit is right (ISO/IEC 7812-1); not one digit over and
-    over."""
+    """Return the text's length if an issuer has such cards and the check digit is right (ISO/IEC 7812-1), else 0.
+
+    One repeated digit is not a card.
+    """
     digits = re.sub(r"\D", "", text)
     if len(set(digits)) == 1 or not any(
         len(digits) in lengths and re.match(begins, digits) for begins, lengths in CARDS.items()
@@ -57,7 +59,7 @@ def card(text: str) -> int:
 
 
 def account(text: str) -> int:
-    """As much of it as an account number of its country has, where the check digits are right (ISO 13616: mod 97)."""
+    """Return the length of the account number at the start if its check digits are right (ISO 13616, mod 97)."""
     places = [at for at, one in enumerate(text) if one.isalnum()]
     length = ACCOUNTS.get(text[:2].upper(), 99)
     if len(places) < length or text[(end := places[length - 1] + 1) : end + 1].isalnum():
@@ -67,7 +69,7 @@ def account(text: str) -> int:
 
 
 def domestic(text: str) -> int:
-    """Its longest beginning that has the ten or eleven digits of a telephone number with its leading zero."""
+    """Return the length of the longest start with the 10 or 11 digits of a telephone number with its leading zero."""
     ends = (len(text), *(at for at in range(len(text) - 1, 8, -1) if text[at] in " -"))
     return next((end for end in ends if 10 <= sum(one.isdigit() for one in text[:end]) <= 11), 0)
 
@@ -75,22 +77,22 @@ def domestic(text: str) -> int:
 _NO_SECRET = re.compile(
     r"[*•●·.xX_…-]+|<.*|\$?\{.*|\$[A-Z_]+|%\w+%|\[redacted.*|(?i:null|none|nil|true|false|undefined)"
 )
-"""What stands in the place of a secret."""
+"""Placeholders that stand where a secret would."""
 
 
 def given(word: str) -> int:
-    """A password that stands right after its name: any word that is not one's placeholder."""
+    """Count a password that directly follows its name: any word that is no placeholder."""
     return 0 if _NO_SECRET.fullmatch(word.rstrip(".,;:!?)]}")) or _NO_SECRET.fullmatch(word) else len(word)
 
 
 def in_sentence(word: str) -> int:
-    """A password in a sentence: a word in small letters is none, since `the password is required` names none."""
+    """Count a password in a sentence; a lower-case word is none, since `the password is required` has none."""
     plain = word.rstrip(".!?)")
     return 0 if plain.isalpha() and plain.islower() else given(word)
 
 
 def odd(word: str) -> int:
-    """A password further off: digits, or a word with a digit or a sign in it that sentences do not have."""
+    """Count a password further from its name: digits, or a word with a digit or a sign that sentences do not have."""
     plain = word.rstrip(".!?):")
     signed = any(one.isdigit() or one in "!@#$%^&*+=~|_" for one in plain)
     return given(word) if plain.isdigit() or (signed and any(one.isalpha() for one in plain)) else 0
@@ -100,7 +102,7 @@ _NO_TOKEN = re.compile(r"[^\w.~+/=:%|-]")
 
 
 def token(word: str) -> int:
-    """A key or token, as far as one goes: letters and digits, or long and not in small letters alone; no call."""
+    """Count the key or token at the start: letters and digits, or long and of mixed case, and no function call."""
     plain = _NO_TOKEN.split(word, maxsplit=1)[0]
     letters, digits = any(one.isalpha() for one in plain), any(one.isdigit() for one in plain)
     mixed = plain.lower() != plain and len(plain) >= 20
@@ -109,7 +111,7 @@ def token(word: str) -> int:
 
 
 def basic(word: str) -> int:
-    """All of it, where it stands for a name and a password (RFC 7617)."""
+    """Return the word's length if it encodes a name and a password (RFC 7617), else 0."""
     try:
         plain = base64.b64decode(word, validate=True)
     except binascii.Error:
@@ -118,15 +120,17 @@ def basic(word: str) -> int:
 
 
 def cookie(text: str) -> int:
-    """All of a cookie's value, or of several, where one is a token or a number."""
+    """Return the length of a cookie's value, or of several, if one of them is a token or a number, else 0."""
     values = (pair.rpartition("=")[2] for pair in text.split(";"))
     return len(text) if any(token(one) or (one.isdigit() and len(one) >= 6) for one in values) else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of a kind: the pattern, in which group `secret`, if there is one, is what is meant; and how many of its
-    characters count, none where it only looks like one."""
+    """A pattern of a kind, with the secret in its group `secret` if there is one, and a count of the secret characters.
+
+    The count is 0 where the text only looks like a secret.
+    """
 
     kind: str
     pattern: re.Pattern[str]
@@ -138,7 +142,7 @@ def _form(kind: str, pattern: str, counts: Callable[[str], int] = len) -> Form:
 
 
 def _everywhere(pattern: str) -> str:
-    """Found at every place, also within what was no secret after all."""
+    """Match a secret at every position, also within text that was no secret after all."""
     return f"(?=(?P<secret>{pattern}))"
 
 
@@ -149,19 +153,19 @@ def _cards(groups: tuple[int, ...]) -> Form:
 
 
 _AREA = r"[2-9](?!11)\d\d"
-"""An area or an exchange of the North American plan."""
+"""Area or exchange code of the North American plan."""
 _GAP = r"[ \xa0./-]?"
 _ABROAD = (
     rf"(?:1{_GAP}\(?{_AREA}\)?{_GAP}{_AREA}{_GAP}\d{{4}}"
     rf"|[2-9]\d{{0,2}}{_GAP}(?:\(\d{{1,4}}\){_GAP}\d|[1-9])(?:{_GAP}\d){{6,12}})"
 )
-"""After a plus or two zeros."""
+"""Digits after a plus or two zeros."""
 _VERSIONS = ("v", "ver", "vers", "version", "build", "release", "rev", "revision", "firmware")
 _NO_VERSION = "".join(
     rf"(?<!\b(?i:{word}){after})" for word in _VERSIONS for after in ("[ :=/#]", "[.:=#] ", " [:=#v]", " [:=] ")
 )
-"""Not right after a word that calls a dotted number a version: three, three and four digits are a telephone number
-where nothing does, and where no digit, dot or letter goes on from them."""
+"""Excludes numbers directly after a word for a version. Other dotted groups of three, three and four digits are a
+telephone number, if no digit, dot or letter follows them."""
 _NO_PRERELEASE = r"(?!(?i:[-+.]?(?:a|b|rc|alpha|beta|dev|pre|post|build|snapshot|final)\.?\d{0,4})(?![A-Za-z]))"
 _CALLED = (
     r"(?i:(?<![a-z])(?:(?:tele|cell|smart)?phone|tel|fax|mobile|mob|cell|call|dial|sms|whatsapp|ring)s?|手机号?码?|电话)\.?"
@@ -169,13 +173,13 @@ _CALLED = (
 )
 
 _NAME = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
-"""Before a name that is a word of a longer one: `DB_PASSWORD`, `userPassword`."""
+"""Start of a name, also within a longer one: `DB_PASSWORD`, `userPassword`."""
 _PASSWORD = r"(?i:pass(?:word|wd|phrase|code|wort)|pwd|secret|kennwort|mot de passe|contraseña|senha|密码)"
 _PASS = (
     r"(?i:pgpassword|(?:rabbitmq[_-]default|db|database|mysql|postgres|mongo|redis|mqtt|ldap|smtp|imap|[eg]?mail|ftp|ssh"
     r"|sudo|become|root|admin)[_-]pass)"
 )
-"""Names of passwords that are no words for one: only what is assigned to them is."""
+"""Names of passwords that contain no full word for password; only assigned values count."""
 _KEY = (
     r"(?i:(?:api|access|secret|account|private|auth|signing|encryption|client|shared)[ _-]?(?:access[ _-]?)?"
     r"(?:key|token)|token)"
@@ -186,28 +190,28 @@ _SAID = r"(?i: is| to be) "
 _REST = r"(?:[^\s\"'”,;\\]|\\(?![nrt\"']))"
 _COOKIE, _VALUE = r"[^\s=;,\"'\\]{1,100}", r"[^\s;\"'\\]{1,2000}"
 _LETTER = r"A-Za-zÀ-ÖØ-öø-ɏ\u0300-\u036fͰ-ӿ"
-"""Of addresses: Latin, Greek and Cyrillic, with their accents; words of other scripts stand before an address without a
-space."""
+"""Letters of addresses: Latin, Greek and Cyrillic, with their accents; words of other scripts precede an address
+without a space."""
 _WORD = rf"(?P<quote>{_MARK}|“)?(?P<secret>(?(quote)(?:[^\"'”\n\\]|\\(?![\"'])){{3,500}}|{_REST}{{4,2000}}))"
-"""A word, or all between quotation marks."""
+"""A word, or all text between quotation marks."""
 
 _NO_VARIABLE = r"(?!\\{0,3}\"?\$)"
-"""Not before what a shell puts something else in the place of."""
+"""Excludes a shell variable, which the shell replaces."""
 _AND = r"(?:&(?:amp;)?|\\u0026)"
 _PARAMETERS = rf"(?:{_AND}[a-z]{{1,5}}=[^\s&\"'<>\\]{{0,200}}){{0,12}}?{_AND}"
-"""Between two parameters of an address."""
+"""Parameters between two others of an address."""
 _SIGNATURE = r"(?P<secret>(?:[A-Za-z0-9+/_-]|%[0-9A-Fa-f]{2}){43,88}={0,2})"
 _ARGUMENT = r"(?:\"[^\"\n]{0,100}\"|'[^'\n]{0,100}'|[^\s|;&\"'-][^\s|;&]{0,100})"
 _OPTIONS = (
     rf"(?:[ \t]{{1,3}}{_ARGUMENT})?(?:[ \t]{{1,3}}-[^\s|;&]{{1,100}}(?:[ \t]{{1,3}}{_ARGUMENT})?){{0,12}}?[ \t]{{1,3}}"
 )
-"""Of a command: a word of its own, and options with a value or none."""
+"""Arguments of a command: one word, and options with or without a value."""
 
 _CALLS = ((re.compile(_NAME + _KEY + r"$"), token), (re.compile(_NAME + f"(?:{_PASSWORD}|{_PASS})$"), given))
 
 
 def called(field: str, text: str) -> int:
-    """How much of a field's text is a secret because of what the field is called: `password`, `apiKey`."""
+    """Return how much of a field's text is secret because of the field's name, such as `password` or `apiKey`."""
     return max((counts(text) for name, counts in _CALLS if name.search(field)), default=0)
 
 
@@ -249,7 +253,7 @@ KEYS = (
     r"dt0[a-z]\d\d\.[A-Za-z0-9]{8,24}\.[A-Za-z0-9]{64}",  # Dynatrace
     r"sbp_(?:[a-z0-9]{2,8}_)?[a-f0-9]{40}",  # Supabase
 )
-"""Keys that say whose they are."""
+"""Keys that identify their issuer."""
 LIKELY_KEYS = (
     r"sk-[A-Za-z0-9_-]{16,250}",
     r"(?:npm|hf|gsk|r8)_[A-Za-z0-9]{16,250}|nvapi-[A-Za-z0-9_-]{16,250}|xai-[A-Za-z0-9]{16,250}",
@@ -261,7 +265,7 @@ LIKELY_KEYS = (
     r"fig(?:[dp]|[ou][hr]?)_[A-Za-z0-9_-]{36,60}|sb_secret_[A-Za-z0-9_-]{20,60}",  # Figma, Supabase
     r"tvly-[A-Za-z0-9_-]{20,100}",  # Tavily
 )
-"""Beginnings that names have as well."""
+"""Prefixes that names have as well."""
 
 FORMS: tuple[Form, ...] = (
     _form(
@@ -351,4 +355,4 @@ FORMS: tuple[Form, ...] = (
         r"(?!\d|[ .-]\d)",
     ),
 )
-"""The first that finds a stretch names it."""
+"""The first form that matches some text gives its kind."""

@@ -1,7 +1,7 @@
-"""How sure a success rate is: 95 % intervals for rates, for means over tasks, and for paired differences.
+"""Compute 95 % intervals of success rates, of means over tasks, and of paired differences.
 
-Counts are small (20 seeds per task) and rates sit near 0 and 1, so every variance is smoothed: half a success and
-half a failure are added where a plain estimate would call zero successes out of twenty certain.
+Counts are small (20 seeds per task) and rates lie near 0 and 1, so every variance is smoothed with half a success and
+half a failure: a plain estimate would call zero successes out of twenty certain.
 """
 
 import math
@@ -15,7 +15,7 @@ Z = 1.959963984540054
 
 
 class Interval(NamedTuple):
-    """An estimate, its 95 % interval, and how many trials it rests on; NaN throughout if there are none."""
+    """An estimate, its 95 % interval, and its number of trials; NaN throughout if there are none."""
 
     mean: float
     low: float
@@ -27,7 +27,7 @@ NOTHING = Interval(math.nan, math.nan, math.nan, 0)
 
 
 def wilson(successes: int, trials: int) -> Interval:
-    """A rate's interval after Wilson (JASA 22, 1927): (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)."""
+    """Return a rate's interval by Wilson (JASA 22, 1927): (p + z²/2n ± z sqrt(p(1-p)/n + z²/4n²)) / (1 + z²/n)."""
     if trials == 0:
         return NOTHING
     rate, scale = successes / trials, 1 + Z**2 / trials
@@ -37,7 +37,7 @@ def wilson(successes: int, trials: int) -> Interval:
 
 
 def mean_interval(successes: Sequence[int], trials: Sequence[int]) -> Interval:
-    """The mean of per-task rates; tasks are strata: SE² = sum of p(1-p)/n over tasks, by the number of tasks squared.
+    """Return the mean of per-task rates; tasks are strata: SE² = (sum of p(1-p)/n over tasks) / (number of tasks)².
 
     Args:
         successes: per task.
@@ -53,7 +53,7 @@ def mean_interval(successes: Sequence[int], trials: Sequence[int]) -> Interval:
 
 
 def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]) -> Interval:
-    """How much higher the candidate's mean over tasks is, from trajectories of the same task and seed by both.
+    """Return the candidate's mean over tasks minus the champion's, from trajectories of the same tasks and seeds.
 
     Args:
         candidate: success by (task, seed).
@@ -64,17 +64,17 @@ def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mappi
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Trajectories of the same tasks and seeds by two policies."""
+    """Comparison of two policies on trajectories of the same tasks and seeds."""
 
     n: int
     wins: int
-    """Those that only the candidate won."""
+    """Number of pairs that only the candidate won."""
     losses: int
-    """Those that only the champion won."""
+    """Number of pairs that only the champion won."""
     mean: float
-    """Of the candidate's mean over tasks minus the champion's, in [-1, 1]; NaN without trajectories."""
+    """Candidate's mean over tasks minus the champion's, in [-1, 1]; NaN without trajectories."""
     variance: float
-    """Of that mean."""
+    """Variance of that mean."""
 
     @property
     def interval(self) -> Interval:
@@ -86,12 +86,12 @@ class Paired:
 
 
 def paired(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[str, int], bool]) -> Paired:
-    """What two policies did on the same tasks and seeds; tasks are strata.
+    """Compare two policies on the same tasks and seeds; tasks are strata.
 
     Within a task, with b trajectories that only the candidate won and c that only the champion won among n, the
     difference is (b - c)/n with variance (b + c - (b - c)²/n)/(n(n - 1)); half a win each is added over all tasks
-    together. One pair tells no variance: the task of a single one has that of all pairs together, which is no smaller
-    on average ("collapsed strata", Cochran, Sampling Techniques, 1977, 5A.12).
+    together. One pair has no variance: a task with a single pair gets the variance of all pairs together, which is no
+    smaller on average ("collapsed strata", Cochran, Sampling Techniques, 1977, 5A.12).
 
     Args:
         candidate: success by (task, seed).
@@ -115,6 +115,6 @@ def _smoothed(successes: int, trials: int) -> float:
 
 
 def _change_variance(changes: list[int], added: float) -> float:
-    """Of one change, with Bessel's correction; of a single change the greatest there is, 1."""
+    """Return the variance of one change, with Bessel's correction; for a single change the maximum, 1."""
     n, total = len(changes), sum(changes)
     return (sum(map(abs, changes)) + added - total**2 / n) / (n - 1) if n > 1 else 1.0

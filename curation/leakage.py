@@ -1,4 +1,4 @@
-"""Whether what is held out was seen in training: seeds that are both, and screens of both that are the same picture."""
+"""Detect held-out data in training: shared seeds, and screens of both sides that are the same picture."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,23 +6,23 @@ from dataclasses import dataclass
 from curation.pictures import bits_of
 
 NEAR = 8
-"""Hashes that differ in at most so many of 512 bits are of one picture: what noise or a cursor flips. Of 16 tasks of
-MiniWoB++ no two ever ended on screens that near."""
+"""Maximum number of differing bits, of 512, between hashes of one picture: noise or a cursor flips so many. No two of
+16 tasks of MiniWoB++ ended on screens that near."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A held-out task that ends as trained trajectories of another one did."""
+    """A held-out task that ends like trained trajectories of another task."""
 
     held_out: str
     trained: str
     screens: int
-    """So many of the held-out task's last screens are in the other's."""
+    """Number of the held-out task's last screens that the other task shares."""
     of: int
 
 
 def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[str, str]], share: float) -> list[Leak]:
-    """Held-out tasks of whose distinct last screens at least a share is among those of one trained task.
+    """Return held-out tasks that share at least a given part of their distinct last screens with one trained task.
 
     Args:
         held_out: difference hashes of last screens by task.
@@ -46,6 +46,6 @@ def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[
 
 
 def _telling(phash: str) -> int | None:
-    """The bits of a hash; None for one of another kind, and for a plain picture such as a blank page."""
+    """Return the bits of a hash; None for one of another kind, and for a plain picture such as a blank page."""
     bits = bits_of(phash)
     return None if bits is None or bits.bit_count() <= NEAR else bits

@@ -1,11 +1,10 @@
-"""Preferences from trajectories that were the same up to one step, of which one succeeded and the other did not
-(Agent DPO).
+"""Make preferences from trajectories that part at one step, of which one succeeded and the other failed (Agent DPO).
 
-Trajectories of one task and seed start from the same screen. As long as screen and action agree they are one; where the
-actions part, the reply of the one that succeeded is preferred to that of the one that failed. An action that from the
-same context led to both is on neither side: it did not decide. A success that a gate turned away is on neither side
-either: it is no example, and no failure. Each reply is used once. The texts of a pair are for people to read; what is
-trained on, the policy's family writes from the actions of the two steps.
+Trajectories of one task and seed start from the same screen. They are one as long as screen and action agree. Where the
+actions part, the reply of the successful one is preferred to that of the failed one. An action that led to both ends
+from the same context is on neither side: it did not decide. A success that a gate rejected is on neither side either:
+it is no example, and no failure. Each reply is used once. The texts of a pair are for people to read; the policy's
+family formats the training text from the actions of the two steps.
 """
 
 import hashlib
@@ -29,7 +28,7 @@ class PartingStep:
     accepted: bool
     """Whether the newest decision sends it to supervised training."""
     verified: bool
-    """Whether a verifier, not a judge, decided how it ended."""
+    """Whether a verifier, not a judge, decided the outcome."""
     step: int
     screenshot: str
     raw_text: str
@@ -39,14 +38,14 @@ class PartingStep:
 
 @dataclass(slots=True)
 class _Crossing:
-    """What was done from one context: a step by action, apart by how its trajectory ended."""
+    """Steps from one context by action, separated by the trajectory's outcome."""
 
     chosen: dict[str, PartingStep] = field(default_factory=dict[str, PartingStep])
     succeeded: set[str] = field(default_factory=set[str])
     failed: dict[str, PartingStep] = field(default_factory=dict[str, PartingStep])
 
     def add(self, action: str, step: PartingStep) -> None:
-        """Notes a step by its action; only what was accepted can be chosen."""
+        """Record a step by its action; only accepted steps can be chosen."""
         if not step.success:
             self.failed.setdefault(action, step)
             return
@@ -55,18 +54,18 @@ class _Crossing:
             self.chosen.setdefault(action, step)
 
     def decided(self) -> Iterator[tuple[PartingStep, PartingStep]]:
-        """Chosen and rejected steps, without actions that led to both ends; each step once."""
+        """Pair chosen with rejected steps, without actions that led to both ends; each step once."""
         chosen = [step for action, step in self.chosen.items() if action not in self.failed]
         rejected = [step for action, step in self.failed.items() if action not in self.succeeded]
         return zip(chosen, rejected, strict=False)
 
 
 def pairs_of(rows: Sequence[PartingStep], iteration: int) -> list[Pair]:
-    """The pairs in rows of `storage/queries/parting_trajectories.sql`, in their order.
+    """Return the pairs in rows of `storage/queries/parting_trajectories.sql`, in their order.
 
     Args:
-        rows: steps in order, trajectory by trajectory, task and seed by task and seed.
-        iteration: the one that finds them.
+        rows: steps in order, grouped by task and seed, then by trajectory.
+        iteration: the current iteration.
     """
     found: dict[str, Pair] = {}
     for _, steps in groupby(rows, key=lambda row: (row.task_id, row.seed)):
@@ -78,14 +77,14 @@ def pairs_of(rows: Sequence[PartingStep], iteration: int) -> list[Pair]:
 
 
 def reply_of(row: PartingStep) -> str:
-    """A step's reply in thousandths of the screen; where it held no action, its text as it was."""
+    """Return a step's reply in thousandths of the screen; the recorded text where it has no action."""
     if row.action is None:
         return row.raw_text
     return format_reply(row.thought, format_action(from_json(row.action)))
 
 
 def _crossings(rows: Iterable[PartingStep]) -> dict[tuple[str, ...], _Crossing]:
-    """Contexts (screens and actions up to a screen) with what was done from them."""
+    """Group the steps by context (screens and actions up to a screen)."""
     crossings: dict[tuple[str, ...], _Crossing] = {}
     for _, steps in groupby(rows, key=lambda row: row.trajectory_id):
         context: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a picture looks like, in a few hundred bits: near-identical pictures differ in few of them."""
+"""Reduce a picture to a few hundred bits, so that near-identical pictures differ in few of them."""
 
 from itertools import pairwise
 from typing import NamedTuple
@@ -9,23 +9,23 @@ from PIL import Image
 from schemas.picture import rgb_of
 
 CELLS = 16
-"""Cells of the picture in each direction that are compared with their neighbours."""
+"""Number of cells in each direction that are compared with their neighbours."""
 CONTRAST = 8
-"""Of 255 levels of grey: less is noise, so that a plain surface is the same whatever the encoder did to it."""
+"""Minimum difference of 255 grey levels; less is noise, so that a plain surface is the same with any encoder."""
 BITS = 2 * CELLS * CELLS
 FINE = 12
-"""Pixels of a side of the cells in which a large picture is looked at closely: about the size that they have in the
-difference hash of a MiniWoB++ page, so that what a cursor or a line of text flips is the same on every screen."""
+"""Side of a cell in pixels for the finer hash of a large picture: about the cell size of the difference hash of a
+MiniWoB++ page, so that a cursor or a line of text flips the same number of bits on every screen."""
 
 
 class Detail(NamedTuple):
     """A difference hash whose cells do not grow with the picture."""
 
     size: tuple[int, int]
-    """Of the picture, in pixels."""
+    """Size of the picture, in pixels."""
     bits: int
     spread: int
-    """Cells along the longer side of the smallest box that holds all edges; 0 for a plain picture."""
+    """Number of cells along the longer side of the smallest box that holds all edges; 0 for a plain picture."""
 
     @property
     def finer(self) -> bool:
@@ -33,22 +33,22 @@ class Detail(NamedTuple):
         return min(self.size) // FINE > CELLS
 
     def like(self, other: "Detail", most_bits: int) -> bool:
-        """Whether two pictures of one size differ in at most so many bits."""
+        """Whether two pictures of one size differ in at most `most_bits` bits."""
         return self.size == other.size and (self.bits ^ other.bits).bit_count() <= most_bits
 
 
 def difference_hash(png: bytes) -> str:
-    """The 512-bit difference hash of a PNG, in hex: a bit per pair of neighbouring cells, first of 17 x 16 from left to
-    right, then of 16 x 17 from top to bottom, set where the second is brighter by more than `CONTRAST`.
+    """Return the 512-bit difference hash of a PNG, in hex, with a bit per pair of neighbouring cells.
 
-    Noise, another encoder or a cursor flip up to 8 bits of a MiniWoB++ page; another text or a button moved by a few
-    pixels flips tens.
+    The bits are first of 17 x 16 cells from left to right, then of 16 x 17 from top to bottom. A bit is set where the
+    second cell is brighter by more than `CONTRAST`. Noise, another encoder or a cursor flip up to 8 bits of a MiniWoB++
+    page; another text or a button moved by a few pixels flips tens.
     """
     return f"{edges(rgb_of(png)):0{BITS // 4}x}"
 
 
 def edges(picture: Image.Image) -> int:
-    """The bits of a picture's difference hash."""
+    """Return the bits of a picture's difference hash."""
     grey = picture.convert("L")
     across = grey.resize((CELLS + 1, CELLS), Image.Resampling.BOX).tobytes()
     down = grey.resize((CELLS, CELLS + 1), Image.Resampling.BOX).transpose(Image.Transpose.TRANSPOSE).tobytes()
@@ -62,13 +62,15 @@ def edges(picture: Image.Image) -> int:
 
 
 def bits_of(phash: str) -> int | None:
-    """The bits of a difference hash; None for one of another kind, such as earlier versions stored."""
+    """Return the bits of a difference hash; None for one of another kind, such as earlier versions stored."""
     return int(phash, 16) if len(phash) == BITS // 4 else None
 
 
 def detail(picture: Image.Image) -> Detail:
-    """A picture's difference hash with cells of `FINE` pixels, or of a 16th of its side where that is less: on large
-    screens the 512 bits see neither lines of text nor thin frames."""
+    """Return a picture's difference hash with cells of `FINE` pixels, or of a 16th of its side where that is less.
+
+    On large screens the 512 bits show neither lines of text nor thin frames.
+    """
     grey = picture.convert("L")
     across, down = (max(CELLS, side // FINE) for side in grey.size)
     found: list[np.ndarray] = []

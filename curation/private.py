@@ -1,7 +1,7 @@
-"""Takes secrets, and what tells who somebody is, out of a text: keys, passwords, cards, accounts, addresses, phones.
+"""Remove secrets and personal data from a text: keys, passwords, cards, accounts, addresses, phones.
 
-Found by form alone (`curation.forms`), so what has no form (a name, a street) is not found, and what only looks like a
-secret is. Passwords that are known are found as well.
+The search uses patterns alone (`curation.forms`): it cannot find data without a pattern (a name, a street), and it also
+removes text that only looks like a secret. It finds known passwords as well.
 """
 
 import re
@@ -15,16 +15,16 @@ PASSWORD = "password"
 NUMBERS = frozenset({"card", "account", "number of a person", "phone"})
 """Kinds that coordinates, ids and times may look like."""
 YIELDS = "e-mail"
-"""A password before a host, `://name:password@host`, is no address; all else takes what nothing else has taken."""
+"""Kind that yields to a password before a host, `://name:password@host`; other kinds take only unclaimed text."""
 _KINDS = (*dict.fromkeys(form.kind for form in FORMS),)
 _RUN = re.compile(rb"([^\0])\1*", re.DOTALL)
 _WIDE = {0x3000: " "} | {0xFEE0 + one: chr(one) for one in range(0x21, 0x7F)}
-"""Signs of full width, each of which stands for one of ASCII."""
+"""Full-width characters with their ASCII counterparts."""
 _NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200d\u2060\ufeff]")
 LEAST = 4
-"""Characters of a password that is looked for everywhere; a shorter one is in many words."""
+"""Minimum length of a password that is searched everywhere; a shorter one is part of many words."""
 PLAIN = 6
-"""Below so many, one in small letters is a word of the language, and one of any kind stands alone where it is meant."""
+"""Length below which a lower-case password counts as a plain word, and any other is found only alone."""
 _TYPED = (
     r"(?:\b(?:type|typewrite|write|fill|input_text)\(\s?|\b(?:content|text|message|value)[\"']?\s?[=:]\s?)"
     r"[\"'](?P<secret>{})(?=(?:\\n|\n)?[\"'])"
@@ -33,7 +33,7 @@ _TYPED = (
 
 @dataclass(frozen=True, slots=True)
 class PrivateSpan:
-    """A stretch of a text: where, and what it is."""
+    """A secret stretch of a text, with its place and kind."""
 
     start: int
     end: int
@@ -42,17 +42,17 @@ class PrivateSpan:
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Passwords that are known, such as what was typed into a password field."""
+    """Known passwords, such as those typed into a password field."""
 
     all: frozenset[str] = frozenset()
 
     @property
     def everywhere(self) -> frozenset[str]:
-        """Those that are looked for in any words; the others only where they are typed."""
+        """Passwords that are searched in any text; the others only where they are typed."""
         return frozenset(one for one in self.all if len(one) >= LEAST and not (len(one) < PLAIN and _plain(one)))
 
     def within(self, text: str) -> Iterator[tuple[int, int]]:
-        """Where they stand."""
+        """Yield the places of the passwords in a text."""
         everywhere = self.everywhere
         for secret in self.all:
             if secret not in text:
@@ -71,12 +71,12 @@ def _plain(word: str) -> bool:
 
 
 def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int]] = ()) -> list[PrivateSpan]:
-    """What is found in a text, in order and without overlap.
+    """Find the secrets in a text, in order and without overlap.
 
     Args:
         text: any.
-        secrets: passwords that are known.
-        apart: stretches, in order, that hold coordinates, ids or times: a number in them is nobody's.
+        secrets: known passwords.
+        apart: stretches, in order, that hold coordinates, ids or times: a number in them is not personal.
     """
     if text.isascii():
         return _found(text, secrets, apart)
@@ -88,8 +88,10 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
 
 
 def _as_read(text: str) -> tuple[str, Sequence[int]]:
-    """A text as people read it, and where each of its characters stands: letters and digits of full width are those of
-    ASCII, and what has no width at all is not there."""
+    """Return a text as people read it, with the original place of each character.
+
+    Full-width letters and digits become ASCII, and characters without width are removed.
+    """
     text = text.translate(_WIDE)
     if not _NO_WIDTH.search(text):
         return text, range(len(text))
@@ -122,13 +124,13 @@ def without(
     secrets: Secrets = Secrets(),
     apart: Sequence[tuple[int, int]] = (),
 ) -> tuple[str, list[str]]:
-    """The text with everything that `find` finds replaced by what it was; and the kinds, one for each."""
+    """Replace everything that `find` finds by its kind; return the text and the kinds, one for each."""
     found = find(text, secrets, apart)
     return "".join(_pieces(text, found)), [one.kind for one in found]
 
 
 def shown(kind: str) -> str:
-    """What stands in the place of a secret; it is none itself."""
+    """Return the placeholder for a secret of a kind, which is no secret itself."""
     return f"[redacted {kind}]"
 
 

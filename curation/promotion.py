@@ -1,12 +1,12 @@
-"""Whether the challenger is the next champion: a sequential test on trajectories of the same held-out tasks and seeds.
+"""Decide on a challenger's promotion by a sequential test on trajectories of the same held-out tasks and seeds.
 
 Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two mean differences, generalised to pairs
 that are won, drawn or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
 `low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
 Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
-log(beta/(1 - alpha)). What promotes is asked of the variance that a challenger at `low` would have: a few
-pairs that are all drawn say little of how many are won and lost. Seeds are limited; what is undecided at the last of
-them is `undecided`'s: within the tolerance, a challenger at the first hypothesis comes as far with probability
+log(beta/(1 - alpha)). Promotion uses the variance that a challenger at `low` would have, since a few pairs that are all
+drawn contain little about the shares of wins and losses. Seeds are limited; `undecided` settles a test that is
+undecided at the last seed. Within the tolerance, a challenger at the first hypothesis comes as far with probability
 1 - Phi(resolution/sqrt(v)), which a decision states.
 """
 
@@ -21,45 +21,43 @@ from schemas.tables.promotion import Outcome
 from schemas.text import counted
 
 Undecided = Literal["tolerance", "bounded", "hold"]
-"""What becomes of a challenger that the test has not decided on; as `promote.undecided` says."""
+"""Treatment of a challenger that the test has not decided on (`promote.undecided`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromotionRule:
-    """What is asked of a challenger."""
+    """Conditions for a challenger's promotion."""
 
     low: float
-    """The difference at which at most `alpha` of challengers are promoted."""
+    """Difference at which at most `alpha` of challengers are promoted."""
     high: float
-    """The difference at which at most `beta` of challengers are rejected."""
+    """Difference at which at most `beta` of challengers are rejected."""
     alpha: float
     beta: float
     enough: float | None
-    """Where the test has not decided at the last seed, a challenger with at least this difference is promoted; None: no
-    one is."""
+    """Minimum difference for a promotion where the test has not decided at the last seed; None: no promotion."""
     bounded: bool = False
-    """Whether it must be above `low` beyond chance, too: by its one-sided bound at half of `alpha`, of which the test
-    itself spends the other half (as simulated: `benchmarks.learning.promotion`)."""
+    """Whether the difference must also be above `low` beyond chance: by its one-sided bound at half of `alpha`, of
+    which the test itself uses the other half (as simulated: `benchmarks.learning.promotion`)."""
 
     @property
     def canonical(self) -> str:
-        """As JSON."""
+        """Return the rule as JSON."""
         return json.dumps(asdict(self), sort_keys=True)
 
     def variance(self, found: Paired) -> float:
-        """The variance that the difference would have at `low`; of at least one pair."""
+        """Return the variance that the difference would have at `low`; of at least one pair."""
         return found.variance + _grown(found, self.low)
 
     def least(self, found: Paired) -> float | None:
-        """The least difference with which a challenger is promoted that the test has not decided on; None: no one
-        is."""
+        """Return the minimum difference for a promotion without a decision of the test; None: no promotion."""
         if self.enough is None or not self.bounded:
             return self.enough
         spread = math.sqrt(self.variance(found))
         return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * spread)
 
     def risk(self, found: Paired) -> float:
-        """How often a challenger at `low` would come as far at the last seed, in [0, 1]."""
+        """Return the probability in [0, 1] that a challenger at `low` comes as far at the last seed."""
         least = self.least(found)
         return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(self.variance(found))).cdf(least)
 
@@ -75,7 +73,7 @@ class PromotionDecision:
     difference: float | None
     low: float | None
     high: float | None
-    """95 % interval of the difference."""
+    """Upper end of the 95 % interval of the difference."""
     llr: float | None
     reason: str
 
@@ -86,30 +84,30 @@ class PromotionDecision:
 
 
 def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, undecided: Undecided) -> PromotionRule:
-    """The rule for who learnt from new data: promoted unless it is worse by more than `tolerance`.
+    """Return the rule for a policy trained on new data: promoted unless it is worse by more than `tolerance`.
 
     Args:
         tolerance: how far below the champion still counts as not worse.
         resolution: half the distance of the two hypotheses.
         alpha: as in `PromotionRule`.
         beta: as in `PromotionRule`.
-        undecided: what becomes of what is undecided at the last seed: promoted within the tolerance, or so that `alpha`
-            bounds every promotion (on suites of many tasks: docs/promotion.md), or held.
+        undecided: treatment of a test that is undecided at the last seed: promote within the tolerance, promote so that
+            `alpha` bounds every promotion (on suites of many tasks: docs/promotion.md), or hold.
     """
     enough = None if undecided == "hold" else -tolerance
     return PromotionRule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
 
 
 def better(resolution: float, alpha: float, beta: float) -> PromotionRule:
-    """The rule for a mere reproduction: it is promoted only if it wins."""
+    """Return the rule for a mere reproduction: it is promoted only if it wins."""
     return PromotionRule(0.0, 2 * resolution, alpha, beta, None)
 
 
 def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | None:
-    """One look at the test; None where it goes on.
+    """Take an interim look at the test; return None where the test continues.
 
     Args:
-        rule: what is asked.
+        rule: the conditions.
         found: all pairs so far.
         last: whether there are no more seeds.
     """
@@ -132,10 +130,10 @@ def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | 
 
 
 def _grown(found: Paired, mean: float) -> float:
-    """By how much the variance of all pairs' mean is greater if that mean is `mean` than where it was found, in [0, 1].
+    """Return the increase of the variance of all pairs' mean if that mean were `mean` instead, in [0, 1].
 
-    The likeliest shares of pairs won and lost whose difference is `mean` solve a quadratic equation (the score interval
-    of a paired difference: Tango, Statist. Med. 17, 1998).
+    The likeliest shares of wins and losses whose difference is `mean` solve a quadratic equation (the score interval of
+    a paired difference: Tango, Statist. Med. 17, 1998).
 
     Args:
         found: at least one pair.
@@ -153,7 +151,7 @@ def _variance(won: float, lost: float) -> float:
 
 
 def without_test(outcome: Outcome, reason: str) -> PromotionDecision:
-    """The decision on a challenger that is not compared."""
+    """Return the decision on a challenger that is not compared."""
     return PromotionDecision(outcome, 0, 0, 0, None, None, None, None, reason)
 
 

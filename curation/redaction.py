@@ -1,8 +1,8 @@
-"""Takes secrets and personal data out of trajectories that leave the house: out of their texts and out of their pixels.
+"""Remove secrets and personal data from exported trajectories: from their texts and from their pixels.
 
-A picture's text is known where its page lists its elements or a reader has read it (table `readings`); a box that shows
-what must not be shown is painted over. What was typed into a password field is a secret wherever it stands in the
-trajectory. What was taken out is counted, and so are pictures whose text nobody knows.
+A picture's text is known where its page lists its elements or a reader has read it (table `readings`); boxes with
+secret text are painted over. Text typed into a password field is a secret everywhere in the trajectory. The redactor
+counts removals, and pictures of unknown text.
 """
 
 import io
@@ -34,7 +34,7 @@ from schemas.picture import rgb_of
 
 PASSWORD = "password field"
 Screens = Mapping[str, Sequence[Element]]
-"""By sha256 of a picture, what it shows; of a picture that is not here nobody knows."""
+"""Elements of pictures by sha256; a picture without an entry has unknown text."""
 
 _NUMBER = r"-?\d{1,5}(?:\.\d{1,17})?"
 _PLACE = rf"[(\[]{{0,2}}{_NUMBER}(?:[\s,()\[\]]{{1,4}}{_NUMBER}){{0,7}}[)\]]{{0,2}}"
@@ -44,35 +44,35 @@ COORDINATES = re.compile(
     rf"|\b(?:\w{{0,10}}[cC]lick|(?:left|right)_\w{{1,10}}|long_press|drag|scroll|swipe|tap|hover|move)\w{{0,10}}"
     rf"\({_ARGUMENT}(?:,\s?{_ARGUMENT}){{0,3}}"
 )
-"""What stands between the parentheses of an action that points, and in the tokens of boxes and points."""
+"""Text between the parentheses of an action that points, and in the tokens of boxes and points."""
 NUMBERED = re.compile(
     r"(?:^|_)(?:ids?|uuid|seed|size|width|height|resolution|step|index|time|times|timestamps?|ts|date|at|ms|us|ns"
     r"|hash|sha256|bbox|box|boxes|points?|coordinates?|position|images?|screenshots?|files?|paths?)$"
 )
-"""Fields that hold ids, times, sizes, places and files, as formats call them."""
+"""Field names of ids, times, sizes, places and files, in all formats."""
 TYPED = "typed"
 VERBATIM = frozenset({TYPED, "content", "text", "message", "value"})
-"""Fields that may hold what was typed and nothing else."""
+"""Fields that may hold typed text and nothing else."""
 
 
 class Redactor:
-    """Redacts one trajectory after the other, and keeps count."""
+    """Redacts one trajectory after the other, and counts."""
 
     def __init__(self) -> None:
         self.texts = Counter[str]()
-        """What was taken out of texts, by kind."""
+        """Number of removals from texts, by kind."""
         self.painted: set[str] = set()
-        """Pictures (sha256) that something was painted over in."""
+        """Pictures (sha256) with painted boxes."""
         self.unread: set[str] = set()
-        """Pictures that are exported although nobody knows their text."""
+        """Exported pictures of unknown text (sha256)."""
         self.regions = 0
-        """Boxes painted over."""
+        """Number of painted boxes."""
         self.left_out = 0
-        """Screens after a last step, left out because nobody knows their text."""
+        """Number of screens after a last step that are left out because their text is unknown."""
         self._made: dict[tuple[str, Secrets], Picture] = {}
 
     def numbers(self) -> dict[str, Any]:
-        """The count, for a program."""
+        """Return the counts as JSON."""
         return {
             "texts": dict(sorted(self.texts.items())),
             "pictures": len(self.painted),
@@ -82,7 +82,7 @@ class Redactor:
         }
 
     def record(self, record: Exchanged, screens: Screens) -> Exchanged:
-        """The trajectory without what is found in it."""
+        """Redact a trajectory."""
         secrets = typed([one for step in record.steps for one in _typing(step)], screens)
         about = record.about.model_copy(
             update={
@@ -134,8 +134,7 @@ class Redactor:
         return one.model_copy(update={"action": action, "thought": self.text(one.thought, secrets)})
 
     def action(self, action: Action, secrets: Secrets) -> Action:
-        """The action with its words redacted: what is typed or written, a command, a path, an address, a last
-        message."""
+        """Redact an action's words: typed or written text, a command, a path, an address, a last message."""
         if not isinstance(action, Type | Navigate | Finished | Terminal | ReadFile | WriteFile):
             return action
         held = action.model_dump(exclude={"type"})
@@ -143,13 +142,13 @@ class Redactor:
         return action if texts == held else action.model_copy(update=texts)
 
     def text(self, text: str, secrets: Secrets, field: str = "") -> str:
-        """The text without what is found in it, and without these secrets.
+        """Redact a text, and remove these secrets from it.
 
         Args:
             text: any.
-            secrets: passwords that are known.
-            field: what holds it, as it is called there: numbers in ids and times are left alone, and what is typed and
-                nothing else is a secret however short it is.
+            secrets: known passwords.
+            field: name of the text's field: numbers in ids and times stay, and in a field of typed text a secret of any
+                length is removed.
         """
         plain = text.rstrip("\n")
         if plain and ((field in VERBATIM and plain in secrets.all) or called(field, plain) == len(plain)):
@@ -162,7 +161,7 @@ class Redactor:
         return left
 
     def value(self, value: Any, secrets: Secrets, field: str = "") -> Any:
-        """The same in all texts of a JSON value; keys stay."""
+        """Redact all texts of a JSON value; keys stay."""
         if isinstance(value, str):
             return self.text(value, secrets, field)
         if isinstance(value, Mapping):
@@ -173,7 +172,7 @@ class Redactor:
         return value
 
     def picture(self, picture: Picture, screens: Screens, secrets: Secrets) -> Picture:
-        """The picture with every box painted over that shows what is found, or one of these secrets."""
+        """Paint over every box of a picture that shows personal data or one of these secrets."""
         name = picture.sha256
         if name not in screens:
             self.unread.add(name)
@@ -189,7 +188,7 @@ class Redactor:
 
 
 def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]) -> Picture:
-    """The picture with these boxes, in fractions of it, painted over; a pixel more on every side."""
+    """Paint over boxes of a picture, given in fractions of it; a pixel more on every side."""
     shown = rgb_of(picture.png)
     draw = ImageDraw.Draw(shown)
     for left, top, right, bottom in boxes:
@@ -201,19 +200,19 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
 
 
 def _clean(sampled: Sampled | None, secrets: Secrets) -> Sampled | None:
-    """The tokens of a reply; none where its text holds what must not leave the house."""
+    """Return the tokens of a reply; None where its text holds a secret."""
     if sampled is None or without(sampled.text, secrets, [one.span() for one in COORDINATES.finditer(sampled.text)])[1]:
         return None
     return sampled
 
 
 def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bool) -> Iterator[ExchangedStep]:
-    """Redacted steps without the tokens of each reply and each prompt that hold what was taken out.
+    """Drop the tokens of each reply and each prompt that contain removed text, and yield the redacted steps.
 
     Args:
-        record: the trajectory as it was.
+        record: the original trajectory.
         steps: its steps, redacted.
-        clean: whether nothing was taken out of the instruction.
+        clean: whether the instruction is unchanged.
     """
     for before, after in zip(record.steps, steps, strict=True):
         same = (before.thought, before.action, before.text) == (after.thought, after.action, after.text)
@@ -223,17 +222,17 @@ def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bo
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:
-    """What was done on a step's screen, and, before it, what a person would have typed there."""
+    """Return the action on a step's screen, after a person's corrected typing there."""
     given = step.about.correction and from_json(step.about.correction.action)
     return [(step.screen.sha256, one) for one in (given if isinstance(given, Type) else None, step.action)]
 
 
 def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:
-    """What was typed into password fields: where the last click was on one, or one held it on a later screen.
+    """Find the passwords: text typed after a click on a password field, or held by one on a later screen.
 
     Args:
         steps: of one trajectory, in order: sha256 of the screen, and the action.
-        screens: what they show.
+        screens: their elements.
     """
     found: set[str] = set()
     aimed: Element | None = None

@@ -1,16 +1,16 @@
-"""Where a failed trajectory went wrong, and what is learnt from a correction that was seen to succeed.
+"""Find the step at which a failed trajectory went wrong, and learn from a correction that succeeded.
 
 Reflection tuning (UI-TARS, arXiv 2501.12326, section 4.5). Of a trajectory with an error at step k
 
     error correction   (..., o_k)  ->  the corrected thought and action, in the place of the recorded ones
     post-reflection    (..., o_k, a_k, o_k+1)  ->  a thought that admits the error, and the action that recovers
 
-The step is found by replaying the first k actions in a sandbox of the same task and seed and trying something else
-there: it is the last state from which a correction still succeeds. A screen that was shown several times is gone back
-to at its last showing, whatever was done in between: it may look the same and not be, and what was done there in the
-end is what went wrong, not what was done there first in vain. The search begins at the state in which the trajectory
-ended, which costs the least where the last action was the wrong one, goes back in strides that double, and then halves
-what is left between the last state that was tried in vain and the first that was not.
+The step is found by replaying the first k actions in a sandbox of the same task and seed and trying another action: it
+is the last state from which a correction still succeeds. For a screen that was shown several times, the search uses its
+last showing, whatever happened in between: an equal screen may hide another state, and the last actions there caused
+the failure, not the first ones. The search begins at the state in which the trajectory ended, which costs the least
+where the last action was the wrong one. It goes back in strides that double, and then halves the range between the last
+state that was tried in vain and the first that was not.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 CORRECTION = "correction"
-"""Who acts in a trajectory that goes on from another one's state."""
+"""Kind of a trajectory that continues from another one's state."""
 REPLAY = "replay"
-"""The author of what is found by going back; its version is the trajectory that succeeded."""
+"""Author of findings from replays; their version is the id of the successful trajectory."""
 
 
 @dataclass(slots=True)
@@ -39,21 +39,21 @@ class FailureSearch:
     """The search for the state at which one trajectory went wrong.
 
     Args:
-        states: steps of the trajectory that may be gone back to, rising (`states_of`).
-        attempts: how often a state is tried before it counts as one from which nothing succeeds.
-        hint: the step at which it went wrong as somebody knows it; the search begins there.
+        states: steps of the trajectory that the search may go back to, rising (`states_of`).
+        attempts: number of failed attempts after which a state counts as lost.
+        hint: the step of the error as another source reports it; the search begins there.
     """
 
     states: Sequence[int]
     attempts: int
     hint: int | None = None
     failed: dict[int, int] = field(default_factory=dict[int, int])
-    """Attempts in vain, by state."""
+    """Number of failed attempts, by state."""
     best: int | None = None
-    """The last state from which one succeeded."""
+    """The last state from which an attempt succeeded."""
 
     def next(self) -> int | None:
-        """The state to try next; None when the search is over."""
+        """Return the state to try next; None when the search is over."""
         vain = sorted(at for at, step in enumerate(self.states) if self.failed.get(step, 0) >= self.attempts)
         if self.best is not None:
             after = [at for at in vain if at > self.states.index(self.best)]
@@ -68,7 +68,7 @@ class FailureSearch:
         return self.states[max(0, vain[0] - 2 ** (len(vain) - 1))]
 
     def note(self, state: int, success: bool) -> None:
-        """What came of an attempt."""
+        """Record the result of an attempt."""
         if success:
             self.best = state if self.best is None else max(self.best, state)
         else:
@@ -80,15 +80,15 @@ class FailureSearch:
 
 
 def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[int]:
-    """The steps of a trajectory that may be gone back to: the last showing of every screen, and the step that ended it.
+    """Return the steps that the search may go back to: the last showing of every screen, and the step that ended it.
 
-    What comes after a step without an action cannot be replayed.
+    Steps after one without an action cannot be replayed.
 
     Args:
         failed: the trajectory.
         steps: its own, at least one.
-        latest: the last step that leaves a correction all the steps it may take. Of a screen that was shown up to then
-            and again later, the last showing up to then counts; of one that was not, the first.
+        latest: the last step that leaves a correction all its steps. A screen shown up to then and again later counts
+            with its last showing up to then; a screen shown only later, with its first.
     """
     end = next((number for number, step in enumerate(steps) if step.action is None), len(steps) - 1)
     shown: dict[str, int] = {}
@@ -100,7 +100,7 @@ def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[in
 
 
 def hinted(states: Sequence[int], steps: Sequence[Step], known: int | None) -> int | None:
-    """Where a search begins that knows of an error: at the last showing of its screen that may be gone back to."""
+    """Return the start of a search with a known error: the last allowed showing of the error's screen."""
     if known is None or known >= len(steps):
         return known
     same = (at for at in states if at >= known and steps[at].screenshot == steps[known].screenshot)
@@ -110,8 +110,11 @@ def hinted(states: Sequence[int], steps: Sequence[Step], known: int | None) -> i
 def led_nowhere(
     trajectories: Iterable[tuple[Trajectory, Sequence[Step]]], wrong: Step
 ) -> dict[str, tuple[Action, ...]]:
-    """What is known to lead nowhere by screen, from trajectories of one task and seed: actions that ended one without
-    success, that could not be performed, or that changed nothing to be seen; and the recorded one that is `wrong`."""
+    """Return the actions known to lead nowhere, by screen, from trajectories of one task and seed.
+
+    These actions ended a trajectory without success, could not be performed, or changed nothing visible; the recorded
+    action of the `wrong` step is one of them.
+    """
     found: dict[str, dict[str, Action]] = {}
     if wrong.action is not None:
         found[wrong.screenshot] = {wrong.action: from_json(wrong.action)}
@@ -126,7 +129,7 @@ def led_nowhere(
 
 
 def recoverable(failed: Trajectory, steps: Sequence[Step], state: int) -> bool:
-    """Whether a trajectory went on after the step: one that the step ended cannot recover from it."""
+    """Whether a trajectory continued after the step; only then a later step can recover."""
     step = steps[state]
     performed = step.action is not None and not step.action_error and from_json(step.action).type not in TERMINAL
     ended = state == len(steps) - 1 and failed.termination != "max_steps"
@@ -135,30 +138,30 @@ def recoverable(failed: Trajectory, steps: Sequence[Step], state: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class CorrectedTrajectory:
-    """A failed trajectory and one that went on from its state and succeeded."""
+    """A failed trajectory and one that continued from its state and succeeded."""
 
     failed: Trajectory
     recorded: Sequence[Step]
-    """Steps of the failed one."""
+    """Steps of the failed trajectory."""
     verified: Trajectory
     performed: Sequence[Step]
-    """Steps of the one that succeeded; the first `verified.replayed` are the other's."""
+    """Steps of the successful trajectory; the first `verified.replayed` are the other's."""
     reflects: bool = False
-    """Whether the last step that was replayed is the error, which is then recovered from."""
+    """Whether the last replayed step is the error, from which the trajectory recovers."""
 
     @property
     def step(self) -> int:
-        """The step that was corrected, or that recovers."""
+        """The corrected or recovering step."""
         return self.verified.replayed
 
     @property
     def kind(self) -> Literal["correction", "reflection"]:
-        """The kind of its annotation."""
+        """Kind of its annotation."""
         return "reflection" if self.reflects else "correction"
 
 
 def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
-    """What should have been done, as an annotation of the failed trajectory; its author proposed it."""
+    """Annotate the failed trajectory with the successful action; the author is that action's policy version."""
     step = correction.performed[correction.step]
     return Annotation(
         annotation_id=_name(correction, correction.kind),
@@ -176,7 +179,7 @@ def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
 
 
 def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
-    """Where the failed trajectory went wrong, as something else succeeded there."""
+    """Return the finding that the failed trajectory went wrong at a step, since another action succeeded there."""
     step = correction.performed[correction.step]
     action = format_action(from_json(step.action)) if step.action else ""
     return Reflection(
@@ -193,10 +196,11 @@ def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
 
 
 def pair_of(correction: CorrectedTrajectory) -> Pair | None:
-    """The corrected reply preferred to the recorded one; None where nothing else was done in its place, or nothing that
-    the screen shows: then it was a later step that succeeded.
+    """Prefer the corrected reply to the recorded one.
 
-    The thoughts of both sides are by the same author, so that the preference is for what was done and for no style.
+    Return None where both have the same action, or where the screen shows no effect of the correction: then a later
+    step succeeded. The thoughts of both sides are by the same author, so that the preference is for the action and not
+    for a style.
     """
     if correction.step >= len(correction.recorded):
         return None
@@ -222,7 +226,7 @@ def pair_of(correction: CorrectedTrajectory) -> Pair | None:
 
 
 def shares(names: Mapping[str, Sequence[str]], most: int) -> list[str]:
-    """At most so many names, taken in turn from each group, the groups in their order."""
+    """Return at most `most` names, taken in turn from each group, with the groups in their order."""
     turns = max((len(group) for group in names.values()), default=0)
     found = [group[turn] for turn in range(turns) for group in names.values() if turn < len(group)]
     return found[:most]
@@ -233,8 +237,11 @@ def _thought(step: Step) -> str:
 
 
 def _thoughts(chosen: Step, rejected: Step, reflects: bool) -> tuple[str, str]:
-    """Thoughts for both sides: their own where the same actor had both, else templated ones, or none where one side has
-    no template. A reply without an action stays as it was generated: the other side begins as it does."""
+    """Return thoughts for both sides: their own where the same actor wrote both, else templated ones.
+
+    There are none where one side has no template. A reply without an action stays as it was generated, and the other
+    side gets the same thought.
+    """
     if rejected.action is None or chosen.action is None:
         return rejected.thought, rejected.thought
     if chosen.actor == rejected.actor and chosen.thought and rejected.thought:

@@ -1,7 +1,7 @@
-"""What rules can tell of single steps, looking back at them: reflective filtering's fields (OpenCUA, arXiv 2508.09123).
+"""Judge single steps in hindsight by rules: reflective filtering's fields (OpenCUA, arXiv 2508.09123).
 
-A redundant step is one that the trajectory gets on as well without: it changed nothing, or it lies between two showings
-of the same screen. Whether an action was the right one, rules can only deny, where it could not be performed.
+A redundant step is one that the trajectory does not need: it changed nothing, or it lies between two showings of the
+same screen. Rules cannot confirm that an action was right; they only deny it where the action could not be performed.
 """
 
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 VERSION = "2"
-"""Of the rules; raise it whenever they may find something else of the same step."""
+"""Version of the rules; raise it whenever they may find something else for the same step."""
 
 
 def reflections_of(trajectory: Trajectory, steps: Sequence[Step], now: datetime) -> list[Reflection]:
-    """A row for every step of which rules can tell something, in order."""
+    """Return a row for every step with a finding, in order."""
     found: list[Reflection] = []
     redundant = redundant_steps(trajectory, steps)
     for step in steps:
@@ -42,10 +42,10 @@ def reflections_of(trajectory: Trajectory, steps: Sequence[Step], now: datetime)
 
 
 def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, str]:
-    """Steps that the trajectory gets on as well without, each with the reason in a sentence.
+    """Return the steps that the trajectory does not need, each with the reason in a sentence.
 
-    The last step never is: it is the one that was rewarded, or ended the trajectory. A step whose outcome nobody saw is
-    not either.
+    The last step is never redundant: it was rewarded, or ended the trajectory. Neither is a step without a recorded
+    outcome.
     """
     last = {step.screenshot: at for at, step in enumerate(steps)}
     found: dict[int, str] = {}
@@ -63,5 +63,5 @@ def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, 
 
 
 def changed_nothing(step: Step) -> bool:
-    """Whether the screen after a step's action is, pixel by pixel, that before it; not for one that ends it all."""
+    """Whether the screen after a step's action equals the one before, pixel by pixel; not for a terminal action."""
     return step.next_screenshot == step.screenshot and step.action_type not in TERMINAL

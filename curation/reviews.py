@@ -1,9 +1,9 @@
-"""What a person's decision does: the verdict, the annotation and the preference that each review becomes.
+"""Turn each review into its rows: a verdict, an annotation or a preference.
 
-A word on the whole trajectory is a verdict of the gate `person`, which outranks every other gate but the environment's
-(`storage/queries/views/decisions.sql`). Another reply for a step is a correction (Agent DPO and reflection tuning,
-UI-TARS, arXiv 2501.12326): an annotation to imitate, and a pair in which it is preferred to the recorded reply. What a
-review became has the review's id, so an undo takes back exactly that.
+A decision on the whole trajectory is a verdict of the gate `person`, which outranks every other gate but the
+environment's (`storage/queries/views/decisions.sql`). Another reply for a step is a correction (Agent DPO and
+reflection tuning, UI-TARS, arXiv 2501.12326): an annotation to imitate, and a pair that prefers it to the recorded
+reply. The rows of a review have the review's id, so an undo removes exactly them.
 """
 
 from collections.abc import Iterable
@@ -18,32 +18,32 @@ from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
 
 _REASONS = {"accept": "accepted", "reject": "rejected", "error_step": "went wrong at step {step}"}
-"""Decisions on the whole trajectory, as a reason that needs no note."""
+"""Reasons of decisions on the whole trajectory; they need no note."""
 
 
 Effect = Verdict | Annotation | Pair
 
 
 def standing(reviews: Iterable[Review]) -> list[Review]:
-    """The reviews that hold, oldest first: those that nobody undid, without the undos."""
+    """Return the reviews in force, oldest first: without undone reviews and without the undos."""
     rows = sorted(reviews, key=lambda one: one.revision)
     undone = {one.undoes for one in rows}
     return [one for one in rows if one.decision != "undo" and one.review_id not in undone]
 
 
 def is_word(review: Review) -> bool:
-    """Whether a review says of the whole trajectory if it is to be imitated."""
+    """Whether a review decides if the whole trajectory is to be imitated."""
     return review.decision == "error_step" or (review.decision in ("accept", "reject") and review.step is None)
 
 
 def effects_of(review: Review, trajectory: Trajectory) -> list[Effect]:
-    """The rows that a review of a trajectory is, while it holds."""
+    """Return the rows of a review in force."""
     verdict = _verdict(review) if is_word(review) else None
     return [row for row in (verdict, _annotation(review), _pair(review, trajectory)) if row is not None]
 
 
 def version_of(review: Review) -> str:
-    """The version of the gate `person` under which a review's verdict stands: who, and which decision it was."""
+    """Return the version of a review's verdict: the person and the number of the decision."""
     return f"{review.person}#{review.revision}"
 
 
@@ -66,7 +66,7 @@ def _verdict(review: Review) -> Verdict:
 
 
 def _annotation(review: Review) -> Annotation | None:
-    """A correction of a recorded step, or a thought that was noted of one."""
+    """Return a correction of a recorded step, or a thought that the person noted for it."""
     noted = review.decision == "note" and bool(review.thought)
     if review.step is None or not (noted or review.decision == "correct"):
         return None
@@ -86,7 +86,7 @@ def _annotation(review: Review) -> Annotation | None:
 
 
 def _pair(review: Review, trajectory: Trajectory) -> Pair | None:
-    """The person's action preferred to the one that it takes the place of; none where both are the same."""
+    """Prefer the person's action to the one that it replaces; return None where both are the same."""
     if review.decision not in ("correct", "override") or review.step is None:
         return None
     if review.action is None or review.original_action in (None, review.action):
@@ -107,10 +107,10 @@ def _pair(review: Review, trajectory: Trajectory) -> Pair | None:
 
 
 def _reply(thought: str | None, action: str) -> str:
-    """Either side has a thought, a templated one where nobody had one, so that no preference is for having one."""
+    """Format a reply; both sides get a thought, templated if necessary, so that no preference is for having one."""
     return format_reply(_thought(thought, action), format_action(from_json(action)))
 
 
 def _thought(written: str | None, action: str) -> str:
-    """What was written, unless that is nothing but space; then the action's template."""
+    """Return the written thought, or the action's template if it is blank."""
     return (written or "").strip() or templated_thought(from_json(action))

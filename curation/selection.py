@@ -1,16 +1,16 @@
-"""Which steps of an accepted trajectory are worth imitating: the shortest way through its screens.
+"""Select the steps of an accepted trajectory to imitate: the shortest way through its screens.
 
-A random explorer wanders. Where a later screen is pixel-identical to an earlier one, everything in between was a
-detour (an action that changed nothing is a detour of one step), so it is cut, from the targets and from the
-history alike (UI-TARS's rule filter drops redundant actions that do not change the screen). The last step is always
-kept: it is the one the verifier rewarded.
+A random explorer wanders. Where a later screen is pixel-identical to an earlier one, everything in between was a detour
+(an action that changed nothing is a detour of one step), so it is cut from the targets and from the history (UI-TARS's
+rule filter drops redundant actions that do not change the screen). The last step is always kept: the verifier rewarded
+it.
 """
 
 from collections.abc import Sequence
 
 
 def shortest_way(screens: Sequence[str]) -> list[int]:
-    """Indices of the steps that stay.
+    """Return the indices of the kept steps.
 
     Args:
         screens: hashes of the screens before each of the n steps.

@@ -1,8 +1,8 @@
-"""What changes on a screen all the time, whatever is done or not: a clock, for one.
+"""Find screen regions that change on their own, such as a clock.
 
-Rules that ask whether an action changed the screen learn nothing from what changes without one. It shows in idle
-steps, those that wait or end the trajectory, and in all others as well: what was waited for comes once, and what an
-action does stays away while nothing is done. Pictures are compared outside those places, and there pixel by pixel.
+Rules that check whether an action changed the screen must ignore such regions. A self-changing region changes in idle
+steps, which wait or end the trajectory, and in all others as well: an awaited change comes once, and an action's effect
+is absent in idle steps. Pictures are compared outside these regions, pixel by pixel.
 """
 
 import hashlib
@@ -14,25 +14,26 @@ from PIL import Image
 from schemas.picture import rgb_of
 
 CELLS = 32
-"""Of a screen in each direction: what is restless is known by the cell."""
+"""Number of cells of a screen in each direction; a cell changes on its own or does not."""
 LEAST_SEEN = 2
-"""Idle steps from which on anything is known: one may show the late work of the action before it."""
+"""Minimum number of idle steps: a single one may show the late effect of the action before it."""
 LEAST_SHARE = 0.8
-"""Of the idle steps in which the rest of the screen held, and of the others, the share that a cell must change in."""
+"""Minimum share of steps in which a cell changes: of the idle steps in which the rest of the screen held, and of the
+others."""
 MOST = 0.05
-"""Of the cells: an idle step that changes more shows a page that loads or moves on, not one that stands still."""
+"""Maximum share of changed cells of an idle step; more changes come from a page that loads or moves on."""
 
 Pair = tuple[bytes, bytes]
 Cells = np.ndarray
-"""Which cells, as booleans of shape (CELLS, CELLS), rows first."""
+"""A selection of cells, as booleans of shape (CELLS, CELLS), rows first."""
 
 
 def self_changing_cells(idle: Sequence[Pair], acted: Sequence[Pair]) -> Cells | None:
-    """The cells that change all the time, and those near them; None where none does.
+    """Return the cells that change on their own, and those near them; None where there are none.
 
     Args:
-        idle: PNGs before and after steps in which nothing was done; the same bytes where nothing changed.
-        acted: the same of steps in which something was.
+        idle: PNGs before and after steps without an action; the same bytes where nothing changed.
+        acted: the same for steps with an action.
     """
     still = [cells for pair in idle if (cells := _changed(*pair)) is not None and cells.mean() <= MOST]
     moved = [cells for pair in acted if (cells := _changed(*pair)) is not None]
@@ -44,10 +45,10 @@ def self_changing_cells(idle: Sequence[Pair], acted: Sequence[Pair]) -> Cells | 
 
 
 class Still:
-    """Screens of one task without what changes on them by itself.
+    """Screens of one task without their self-changing regions.
 
     Args:
-        restless: the cells that do.
+        restless: the cells of these regions.
     """
 
     def __init__(self, restless: Cells) -> None:
@@ -56,7 +57,7 @@ class Still:
         self._same: dict[str, str] = {}
 
     def without(self, png: bytes) -> Image.Image:
-        """A screen with its commonest colour in the restless cells, where a blank page has it, too."""
+        """Return a screen with its most frequent colour in these cells, as on a blank page."""
         pixels = _pixels(png).copy()
         colours, counts = np.unique(pixels[::4, ::4].reshape(-1, 3), axis=0, return_counts=True)
         rows, columns = _cells(pixels.shape[0]), _cells(pixels.shape[1])
@@ -64,7 +65,7 @@ class Still:
         return Image.fromarray(pixels)
 
     def first_like(self, name: str, screen: Image.Image) -> str:
-        """The sha256 of the first screen, of all asked for so far, that is like this one pixel by pixel."""
+        """Return the sha256 of the first requested screen that equals this one pixel by pixel."""
         if name not in self._same:
             digest = hashlib.sha256(f"{screen.size}".encode() + screen.tobytes()).hexdigest()
             self._same[name] = self._first.setdefault(digest, name)
@@ -72,7 +73,7 @@ class Still:
 
 
 def _changed(before: bytes, after: bytes) -> Cells | None:
-    """The cells in which any pixel differs; None for screens of two sizes."""
+    """Return the cells in which any pixel differs; None for screens of two sizes."""
     if before == after:
         return np.zeros((CELLS, CELLS), np.bool_)
     one, two = _pixels(before), _pixels(after)
@@ -85,7 +86,7 @@ def _changed(before: bytes, after: bytes) -> Cells | None:
 
 
 def _grown(cells: Cells) -> Cells:
-    """These cells and those near them: what ticks is mostly a line of text, and its next digit is as restless."""
+    """Add the cells near these: a changing region is mostly a line of text, and its next digit changes as well."""
     padded = np.pad(cells, ((1, 1), (2, 2)))
     shifts = [(row, column) for row in range(3) for column in range(5)]
     return np.logical_or.reduce([padded[row : row + CELLS, column : column + CELLS] for row, column in shifts])
@@ -96,5 +97,5 @@ def _pixels(png: bytes) -> np.ndarray:
 
 
 def _cells(size: int) -> np.ndarray:
-    """The cell of each pixel along one side."""
+    """Return the cell of each pixel along one side."""
     return np.arange(size) * CELLS // size

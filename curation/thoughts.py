@@ -1,8 +1,8 @@
-"""What makes a thought worth keeping (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
+"""Check thoughts before they are stored (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
 
-A thought that explains a known action (ActRe) must not know what only the action tells: its coordinates. One that was
-bootstrapped is kept only where it led to the action that was recorded. Empty, huge, repeating and broken ones are
-turned away; every refusal has a reason.
+A thought that explains a known action (ActRe) must not contain the coordinates, which only the action has. A
+bootstrapped thought is kept only where it led to the recorded action. Empty, huge, repeating and broken thoughts are
+rejected; every rejection has a reason.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from schemas.tables.step import Step
 
 TEMPLATE = "template"
 NEAR = 1.5
-"""So many thousandths or pixels beside an action's coordinates are them, rounded."""
+"""Maximum distance, in thousandths or pixels, of numbers that count as the rounded coordinates of an action."""
 CUES: dict[Pattern, tuple[str, ...]] = {
     "task_decomposition": (r"\bfirst\b.*\bthen\b", r"\bsteps?:", r"\bparts\b"),
     "long_term_consistency": (r"\bleft:", r"\bstill (?:have|need|has)\b", r"\bremain", r"\bthe (?:task|goal) is\b"),
@@ -30,28 +30,28 @@ CUES: dict[Pattern, tuple[str, ...]] = {
     "trial_and_error": (r"\bi(?:'ll| will)? try\b", r"\bperhaps\b", r"\bmaybe\b", r"\blet me try\b"),
     "reflection": (r"\bnot that\b", r"\bnothing changed\b", r"\bchanged nothing\b", r"\bmistake\b", r"\bwrong\b"),
 }
-"""Words by which the pattern of an English thought is recognised, where its author names none."""
+"""Words that identify the pattern of an English thought, where its author names none."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ThoughtLimits:
-    """What a thought may be."""
+    """Limits of an accepted thought."""
 
     longest: int
-    """Characters."""
+    """Maximum number of characters."""
     phrases: int
-    """How often a phrase may follow itself (`filter.options.thoughts.max_phrases`)."""
+    """Maximum number of times that a phrase may follow itself (`filter.options.thoughts.max_phrases`)."""
 
 
 def fault_of(thought: ThinkerThought, case: ThinkerCase, hidden: bool, limits: ThoughtLimits) -> str:
-    """Why a thought of a step is turned away; empty where it is kept.
+    """Return why a thought of a step is rejected; empty where it is kept.
 
     Args:
-        thought: what was thought.
-        case: of which step.
+        thought: the thought.
+        case: its step.
         hidden: whether its author was not shown the action.
-        limits: what it may be.
+        limits: limits of the thought.
     """
     if thought.failure:
         return f"no answer: {thought.failure}"
@@ -72,12 +72,13 @@ def fault_of(thought: ThinkerThought, case: ThinkerCase, hidden: bool, limits: T
 
 
 def names_place(text: str, action: Action, screen: tuple[int, int]) -> bool:
-    """Whether a text names a place of the action in numbers: fractions, hundredths or thousandths of the screen, or
-    pixels.
+    """Whether a text contains a place of the action in numbers.
+
+    The numbers may be fractions, hundredths or thousandths of the screen, or pixels.
 
     Args:
         text: a thought.
-        action: what was done.
+        action: the action.
         screen: width and height in pixels.
     """
     numbers = [float(number) for number in _NUMBER.findall(text)]
@@ -104,7 +105,7 @@ def _places(action: Action) -> list[tuple[float, float]]:
 
 
 def patterns_of(thought: ThinkerThought) -> list[str]:
-    """The patterns that a thought names itself, else those that its words tell."""
+    """Return the patterns that a thought names itself, else those that its words show."""
     if thought.patterns:
         return list(thought.patterns)
     text = thought.text.lower()
@@ -112,7 +113,7 @@ def patterns_of(thought: ThinkerThought) -> list[str]:
 
 
 def thought_id(step: Step, author: str, version: str | None) -> str:
-    """The id of the annotation that an author's thought of a step is."""
+    """Return the id of the annotation with an author's thought of a step."""
     name = f"{step.trajectory_id}|{step.step}|thought|{author}|{version or 0}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]
 
@@ -120,7 +121,7 @@ def thought_id(step: Step, author: str, version: str | None) -> str:
 def thought_annotation(
     step: Step, thought: ThinkerThought, author: str, version: str | None, now: datetime
 ) -> Annotation:
-    """A kept thought, as a row."""
+    """Convert a kept thought to a row."""
     return Annotation(
         annotation_id=thought_id(step, author, version),
         trajectory_id=step.trajectory_id,
@@ -139,16 +140,16 @@ def thought_annotation(
 
 
 def is_persons(author: str, version: str | None) -> bool:
-    """Whether a person wrote a thought, by its annotation's author and version: no machine's takes its place."""
+    """Whether a person wrote a thought, by its annotation's author and version; no machine's replaces it."""
     return version is None and author != TEMPLATE
 
 
 def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
-    """The steps of a trajectory that may be imitated, up to the first that holds no action.
+    """Return the steps of a trajectory that may be imitated, up to the first without an action.
 
     Args:
         steps: in order.
-        usable: how many of the first may; None for all.
+        usable: number of first steps that may be imitated; None for all.
     """
     found: list[Step] = []
     for step in steps:
@@ -159,6 +160,6 @@ def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
 
 
 def changed_nothing(before: Step, step: Step) -> bool:
-    """Whether the action before a step left the screen as it was."""
+    """Whether the action before a step left the screen unchanged."""
     waited = before.action is not None and from_json(before.action).type == "wait"
     return before.screenshot == step.screenshot and not waited

@@ -1,7 +1,7 @@
-"""What changed from one screen to the next, found by rule from the elements recorded before and after.
+"""Describe the changes from one screen to the next, by rules on the elements recorded before and after.
 
 The captions are for continual training (state-transition captioning, UI-TARS, arXiv 2501.12326, section 4): they are
-true whatever the action was meant for. An element is known again by its kind and name, where only one has them.
+true whatever the purpose of the action was. An element is identified by its kind and name, where only one has them.
 """
 
 from collections import Counter
@@ -10,26 +10,26 @@ from collections.abc import Sequence
 from schemas.observation import Element
 
 NOTHING = "Nothing."
-"""Said of two screens that are equal pixel by pixel."""
+"""Caption of two screens that are equal pixel by pixel."""
 MOST = 3
-"""Changes that are listed; of more only how many."""
+"""Maximum number of listed changes; further ones are only counted."""
 MAX_TEXT = 40
-"""Longer names and values are paragraphs: they are not repeated."""
+"""Maximum length of a repeated name or value, in characters; longer ones are paragraphs."""
 LEAST_MOVE = 0.02
-"""Of the screen; a smaller move is none."""
+"""Minimum distance of a move, as a share of the screen."""
 
 Key = tuple[str, str]
 
 
 def caption(before: Sequence[Element], after: Sequence[Element]) -> str:
-    """The changes in a sentence; empty if the elements show none."""
+    """Describe the changes in a sentence; empty if the elements show none."""
     found = changes(before, after)
     listed = found[:MOST] + ([f"{len(found) - MOST} more"] if len(found) > MOST else [])
     return "; ".join(listed) + "." if listed else ""
 
 
 def changes(before: Sequence[Element], after: Sequence[Element]) -> list[str]:
-    """Every change as text: what holds something else, what came, what went, what moved; in that order."""
+    """Return every change as text: changed values, new elements, removed elements, moves; in that order."""
     old, new = _by_key(before), _by_key(after)
     both = [(old[key][0], new[key][0]) for key in old if len(old[key]) == len(new.get(key, ())) == 1]
     counts = Counter({key: len(found) for key, found in new.items()})
@@ -59,7 +59,7 @@ def _holds(element: Element) -> str:
 
 
 def _way(was: Element, now: Element) -> str:
-    """`left`, `right`, `up` or `down`: the larger part of the move; empty for none."""
+    """Return `left`, `right`, `up` or `down`, the larger part of the move; empty for none."""
     right, down = (now.centre[axis] - was.centre[axis] for axis in (0, 1))
     if max(abs(right), abs(down)) < LEAST_MOVE:
         return ""

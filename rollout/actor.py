@@ -1,8 +1,8 @@
-"""An actor: a policy at one temperature, as all trajectories that run at the same time ask it.
+"""An actor: one policy at one temperature, shared by all trajectories that run at the same time.
 
-Requests that arrive while a batch is being answered form the next batch, so the batch grows with the load by itself and
-a lone request never waits for company. A policy with `max_concurrency` gets each request by itself instead, so that a
-slow answer holds up its own trajectory only.
+Requests that arrive while a batch is being answered form the next batch, so the batch grows with the load and a lone
+request never waits. A policy with `max_concurrency` gets each request by itself, so that a slow answer delays only its
+own trajectory.
 """
 
 import asyncio
@@ -18,29 +18,29 @@ from schemas.failure import FlywheelError, ServerFailure
 
 MAX_BATCH = 64
 CLOSE_S = 5.0
-"""How long a batch is waited for that is under way when the actor is closed; a server is not waited for."""
+"""Seconds to wait for a batch under way when the actor closes; a server is not waited for."""
 
 
 class Acts(Protocol):
-    """Whoever can be asked for one step at a time."""
+    """Interface of an actor that chooses one step at a time."""
 
     kind: str
     dialect: str
     needs_elements: bool
 
     async def act(self, context: Context) -> Completion:
-        """What it does; raises TrajectoryFailure where it can do nothing."""
+        """Choose a step for a context; raise TrajectoryFailure if the actor cannot."""
         ...
 
 
 class Actor:
-    """Answers one step at a time, whoever asks.
+    """Batches requests of concurrent trajectories into calls of one policy.
 
     Args:
-        policy: who acts at first; kind, dialect and what must be shown stay its own.
+        policy: the first policy; the actor keeps its kind, dialect and need for elements.
         temperature: 0 is greedy.
-        newer: asked before each batch for a policy with newer weights, or None; trajectories that are under way go on
-            under these.
+        newer: called before each batch; returns a policy with newer weights or None. Trajectories under way continue
+            with the new one.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class Actor:
         return self
 
     def __exit__(self, *_: Any) -> None:
-        """Lets the policy's threads go."""
+        """Stop the policy's threads."""
         self._threads.close(self._close_s)
 
     async def act(self, context: Context) -> Completion:
-        """The policy's completion, which names its version; raises `ServerFailure` where the policy's server failed."""
+        """Return the policy's completion with its version; raise `ServerFailure` where the policy's server failed."""
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((context, answer))
         if self._free:
@@ -80,7 +80,7 @@ class Actor:
         return completion
 
     async def _serve(self) -> None:
-        """Answers batch after batch until nobody waits."""
+        """Answer batch after batch until no request waits."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
@@ -102,7 +102,7 @@ class Actor:
             self._free += 1
 
     async def _each_alone(self, batch: Sequence[tuple[Context, asyncio.Future[Completion]]]) -> None:
-        """Asks for each of a batch that failed by itself, so that one context fails none but its own trajectory."""
+        """Ask for each context of a failed batch by itself, so that one context fails only its own trajectory."""
         for context, answer in batch:
             try:
                 (completion,) = await self._threads.run(self._act, [context])

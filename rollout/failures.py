@@ -1,6 +1,6 @@
-"""Which tasks failed for what is not the policy's fault: how many trajectories, where, and the commonest reason.
+"""Count the trajectories of each task that failed for reasons other than the policy.
 
-One count behind the refusal to go on (`rollout.outage`), the end of a collection, and `flywheel status`.
+The refusal to continue (`rollout.outage`), the end of a collection and `flywheel status` share this count.
 """
 
 from collections import Counter
@@ -10,37 +10,37 @@ from dataclasses import dataclass
 from schemas.failure import is_environment_failure
 
 LONGEST = 200
-"""Characters of a reason that are shown."""
+"""Maximum length of a printed reason, in characters."""
 Ended = tuple[str, str | None, str | None]
-"""Of a trajectory: its task's id, the boundary at which it failed, and why; None for both where it did not."""
+"""A trajectory's task id, failure boundary and failure reason; the last two are None if it did not fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailedTask:
-    """A task of which some trajectories failed so."""
+    """A task with trajectories that failed for reasons other than the policy."""
 
     task: str
     failed: int
     trajectories: int
-    """All of them."""
+    """Number of all its trajectories."""
     boundary: str
-    """Where most of those that failed did."""
+    """Most frequent boundary of the failures."""
     reason: str
-    """What most of these said, in one line."""
+    """Most frequent reason at that boundary, in one line."""
 
     @property
     def always(self) -> bool:
-        """Whether none worked."""
+        """Whether every trajectory failed."""
         return self.failed == self.trajectories
 
     @property
     def text(self) -> str:
-        """One line for people."""
+        """Summary in one line."""
         return f"{self.task}: {self.failed} of {self.trajectories} failed in the {self.boundary}: {self.reason}"
 
 
 def failed_tasks(ended: Iterable[Ended]) -> list[FailedTask]:
-    """The tasks of which a trajectory failed for what is not the policy's fault, those with most of them first."""
+    """Return the tasks with failures that are not the policy's, most failures first."""
     of: Counter[str] = Counter()
     whys: dict[str, Counter[tuple[str, str]]] = {}
     for task, boundary, reason in ended:
@@ -52,10 +52,10 @@ def failed_tasks(ended: Iterable[Ended]) -> list[FailedTask]:
 
 
 def always_failing(ended: Iterable[Ended]) -> list[FailedTask]:
-    """Those tasks of which no trajectory worked."""
+    """Return the tasks of which every trajectory failed."""
     return [one for one in failed_tasks(ended) if one.always]
 
 
 def short(reason: str | None) -> str:
-    """A reason in one line."""
+    """Put a reason into one line of at most `LONGEST` characters."""
     return " ".join((reason or "no reason").split())[:LONGEST].rstrip(".")

@@ -1,10 +1,9 @@
-"""Runs an event loop that SIGINT and SIGTERM end in order.
+"""Run an event loop that SIGINT and SIGTERM end in order.
 
-A signal handler that raises does so wherever the loop happens to be. Inside a callback that is no task's, the loop
-reports the exception and goes on as if nothing had been asked; and between taking a callback from the queue and calling
-it, the callback is lost, and whoever waits for it waits for ever, its cancellation too. So a signal only cancels what
-runs, as `asyncio.run` does for SIGINT alone, and what it would have done outside of the loop is done when that has
-ended.
+A signal handler that raises does so wherever the loop happens to be. Inside a callback that belongs to no task, the
+loop reports the exception and continues. Between the moment the loop takes a callback from the queue and the call, the
+callback is lost, and its waiter waits for ever, cancellation included. So a signal only cancels the running task, as
+`asyncio.run` does for SIGINT alone, and the original handler runs after that task has ended.
 """
 
 import asyncio
@@ -19,10 +18,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run_until_interrupted(coroutine: Coroutine[Any, Any, T]) -> T:
-    """What the coroutine returns.
+    """Run a coroutine and return its result.
 
     Raises:
-        KeyboardInterrupt: a signal came and the coroutine has ended; or whatever the handler raises that was there.
+        KeyboardInterrupt: a signal came and the coroutine has ended; the original handler may raise another error.
     """
     if threading.current_thread() is not threading.main_thread():
         return asyncio.run(coroutine)  # signals are delivered elsewhere

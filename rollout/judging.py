@@ -1,4 +1,4 @@
-"""Judges in the place of verifiers: the reward of a trajectory whose environment has none."""
+"""Judge trajectories whose environment has no verifier: the score is the reward."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from schemas.tables.task import JUDGED
 def with_judgement(
     config: Config, judge: Judge[Any] | None, planned: PlannedTrajectory, record: FinishedTrajectory
 ) -> FinishedTrajectory:
-    """The record with the judge's verdict, and its score as the reward, where the task has no verifier.
+    """Add the judge's verdict, and its score as the reward, where the task has no verifier.
 
     A trajectory that failed by its own fault, such as a reply without an action, keeps its reward of 0 and is not
     judged. A judge that fails makes the trajectory an environment failure.

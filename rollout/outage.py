@@ -1,8 +1,8 @@
-"""When a rollout stops by itself: nothing works any more in one of its environments.
+"""Stop a rollout when nothing works any more in one of its environments.
 
-What is blamed on the environment, the server or the judge is kept and tried again, and says nothing about the policy.
-Where nothing works, all attempts would be spent on nothing. A few bad tasks do not stop the others: whatever works in
-the environment shows that it is up, and how a task fails is said at the end (`rollout.failures`).
+Failures blamed on the environment, the server or the judge are kept and retried; they do not count against the policy.
+Where nothing works, the rollout would use up all attempts. A few bad tasks do not stop the others: one success shows
+that the environment is up. The end of the rollout reports how each task fails (`rollout.failures`).
 """
 
 from collections import Counter
@@ -12,12 +12,12 @@ from schemas.failure import EnvironmentDown, is_environment_failure
 from schemas.tables.trajectory import Trajectory
 
 LEAST = 20
-"""So many have to fail one after the other; or twice as many as are under way at once, if that is more: one host that
-dies takes all its trajectories with it."""
+"""Minimum number of consecutive failures, or twice the number under way if that is more: one host that dies takes
+all its trajectories with it."""
 TASKS = 5
-"""Of so many tasks, or of all that are rolled out if these are fewer: one task's trajectories may follow each other."""
+"""Minimum number of distinct tasks among them (or all, if fewer): one task's trajectories may follow each other."""
 NAMED = 5
-"""Tasks that the message names."""
+"""Maximum number of tasks that the message names."""
 _HINTS = {
     "server": "See that `policy.server.url` answers: `flywheel doctor` asks it.",
     "judge": "See that the judge answers: `flywheel doctor` asks it.",
@@ -25,26 +25,27 @@ _HINTS = {
 
 
 class Outage:
-    """Of the trajectories of one environment, each at its first attempt in a rollout: whether none works any more.
+    """Detects that no trajectory of an environment works any more, from each one's first attempt in a rollout.
 
     Args:
         environment: its name.
-        tasks: how many of its tasks are rolled out.
-        at_once: how many trajectories at the same time.
+        tasks: number of its tasks in the rollout.
+        at_once: number of trajectories at the same time.
     """
 
     def __init__(self, environment: str, tasks: int, at_once: int) -> None:
         self._environment, self._tasks = environment, min(TASKS, tasks)
         self._least = max(LEAST, 2 * at_once)
         self._since: list[Ended] = []
-        """Those that failed since one last worked."""
+        """Failures since the last success."""
 
     def note(self, ended: Trajectory) -> None:
-        """Takes note of one that ended.
+        """Record a trajectory that ended.
 
         Raises:
-            EnvironmentDown: this one and all before it failed for what is not the policy's fault; names the tasks, and
-                quotes the commonest reason.
+            EnvironmentDown: this one and all since the last success failed for reasons other than the policy; the
+                message
+                has the tasks and the most frequent reason.
         """
         if not is_environment_failure(ended.failure_boundary):
             self._since.clear()
@@ -55,8 +56,8 @@ class Outage:
         (boundary, reason), _ = Counter((str(where), short(why)) for _, where, why in self._since).most_common(1)[0]
         raise EnvironmentDown(
             f"The last {len(self._since)} trajectories of `{self._environment}` all failed, not for the policy's fault "
-            f"({boundary}), so this stage stops; most said: {reason}. By task: {self._counts()}.",
-            f"{_HINTS.get(boundary, '`flywheel doctor` looks at what is needed.')} The same command then goes on.",
+            f"({boundary}), so this stage stops; most frequent reason: {reason}. By task: {self._counts()}.",
+            f"{_HINTS.get(boundary, '`flywheel doctor` checks the requirements.')} The same command then goes on.",
         )
 
     def _counts(self) -> str:

@@ -1,7 +1,7 @@
 """Interactive annotation (UI-TARS-2, arXiv 2509.02544): a policy proposes each step, a person decides on it.
 
-What is performed is what was decided, so the states that are visited are those of the policy under the person's hand;
-the trajectory is rolled out, recorded and ended as any other.
+The sandbox performs the person's decision, so the visited states are those of the policy under the person's control.
+The trajectory is rolled out, recorded and ended as any other.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ from rollout.actor import Acts
 from schemas.action import Action
 
 PERSON = "person"
-"""The actor of a step that a person chose, and the kind of a trajectory that a person had a hand in."""
+"""Actor of a step that a person chose, and kind of a trajectory that a person took part in."""
 
 Decide = Callable[[Context, Completion], Awaitable[Completion]]
 
 
 class Overseen:
-    """An actor each of whose steps somebody decides on.
+    """An actor whose every step a person decides on.
 
     Args:
-        actor: who proposes.
-        decide: what is done at a context, given what was proposed; raises TrajectoryFailure to end the trajectory.
+        actor: proposes the step.
+        decide: returns the step for a context and a proposal; raises TrajectoryFailure to end the trajectory.
     """
 
     def __init__(self, actor: Acts, decide: Decide) -> None:
@@ -31,17 +31,18 @@ class Overseen:
         self._actor, self._decide = actor, decide
 
     async def act(self, context: Context) -> Completion:
-        """What was decided."""
+        """Return the decided step."""
         return await self._decide(context, await self._actor.act(context))
 
 
 def by_person(name: str, thought: str, action: Action, dialect: str) -> Completion:
-    """What a person does in the place of a proposal, as a completion.
+    """Turn a person's choice into a completion that replaces a proposal.
 
     Args:
-        name: whose it is.
-        thought, action: what they thought and do.
-        dialect: of the policy that proposed; of one whose replies are no text of UI-TARS, the first is taken.
+        name: the person's name.
+        thought, action: the person's thought and action.
+        dialect: dialect of the proposing policy; a dialect whose replies are not UI-TARS text becomes the first of
+            `DIALECTS`.
     """
     text = format_action(action, dialect if dialect in DIALECTS else DIALECTS[0])
     return Completion(

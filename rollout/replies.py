@@ -12,11 +12,11 @@ from schemas.action import Action, from_json
 from schemas.tables.step import Step
 
 Write = Callable[[Action, tuple[int, int]], str]
-"""How an action is written on a screen of a width and a height."""
+"""Formats an action for a screen of a width and a height."""
 
 
 def recorded(step: Step, write: Write) -> StepReply:
-    """What was replied in a step that holds an action; its author stays who it was."""
+    """Return the reply recorded in a step that holds an action; its author is kept."""
     action = from_json(step.action or "")
     completion = Completion(
         step.raw_text,
@@ -32,7 +32,7 @@ def recorded(step: Step, write: Write) -> StepReply:
 
 
 def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> StepReply:
-    """What a person puts in the place of a recorded step."""
+    """Return a person's reply that replaces a recorded step."""
     completion = by_person(person, thought, action, step.dialect)
     return StepReply(
         replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
@@ -40,7 +40,7 @@ def corrected(step: Step, person: str, thought: str, action: Action, write: Writ
 
 
 def admitting(reply: StepReply) -> StepReply:
-    """The same after an error: its thought first admits that. No tokens of a model are claimed for it."""
+    """Return the same reply after an error: its thought first admits the error, and it has no tokens of a model."""
     completion = reply.completion
     assert completion.action is not None
     thought = reflective_thought(completion.thought or templated_thought(completion.action))

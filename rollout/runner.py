@@ -1,4 +1,4 @@
-"""Many trajectories at the same time over the pool; finished ones are handed on in chunks, failed sandboxes retried."""
+"""Roll out many trajectories at the same time over the pool, hand them on in chunks and retry failed sandboxes."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -22,10 +22,10 @@ from schemas.config import Config
 from schemas.tables.task import JUDGED
 
 POLL_S = 0.02
-"""How often a trajectory that has to wait for its begin is asked for again."""
+"""Seconds between two checks whether a waiting trajectory may begin."""
 CLOSE_S = 5.0
-"""When the rollout is cancelled or fails: how long trajectories under way may take to end, and finished ones to be
-handed on."""
+"""Seconds for trajectories under way to end, and for finished ones to be handed on, when the rollout is cancelled or
+fails."""
 
 ActorsOf = Callable[[PlannedTrajectory], Sequence[Actor]]
 Sink = Callable[[list[FinishedTrajectory]], None]
@@ -42,24 +42,24 @@ def roll_out_all(
     for_data: bool = False,
     admit: Admit | None = None,
 ) -> float:
-    """Rolls out all of `planned`, in order. A signal ends it in order, with what is finished handed on.
+    """Roll out all of `planned`, in order. A signal ends the rollout in order and hands on the finished trajectories.
 
     Args:
-        config: environments and chunk size are read from it.
-        planned: what to roll out.
-        actors_of: who acts in a trajectory.
+        config: provides environments and chunk size.
+        planned: trajectories to roll out.
+        actors_of: returns the actors of a trajectory.
         sink: takes finished trajectories in chunks, from another thread, one chunk at a time.
         bar: makes the progress bar, whose tasks have a field `message`.
-        label: the word on it.
-        for_data: record the page's elements too, and hand on every attempt; else only the attempt that stands.
-        admit: whether a trajectory may begin: None for not yet, False to end the rollout. Somebody waits for what is
-            finished then, so `sink` gets it at once, without waiting for a whole chunk.
+        label: text on the bar.
+        for_data: record the page's elements too, and hand on every attempt; else only the final attempt.
+        admit: whether a trajectory may begin: True, None for not yet, False to end the rollout. With `admit`, `sink`
+            gets each finished trajectory at once instead of in whole chunks.
 
     Raises:
-        EnvironmentDown: in one environment nothing works any more, not for the policy's fault.
+        EnvironmentDown: nothing works any more in one environment, for reasons other than the policy.
 
     Returns:
-        Seconds in which sandboxes were leased, summed over them: in these each waits for its page or its policy.
+        Seconds for which sandboxes were leased, summed over them, including their waits for page and policy.
     """
     if not planned:
         return 0.0
@@ -72,7 +72,7 @@ def roll_out_all(
 
 @dataclass(slots=True)
 class _Run:
-    """A rollout that is under way."""
+    """A rollout under way."""
 
     config: Config
     actors_of: ActorsOf
@@ -82,7 +82,7 @@ class _Run:
     advance: Callable[[], Any]
     leased_s: float = 0.0
     retried: set[str] = field(default_factory=set[str])
-    """The ids of further attempts."""
+    """Ids of further attempts."""
 
     async def run(self, planned: Sequence[PlannedTrajectory], sink: Sink) -> float:
         waiting: dict[str, list[PlannedTrajectory]] = {}
@@ -129,8 +129,10 @@ class _Run:
         judging: DaemonThreads,
         outages: Mapping[str, Outage],
     ) -> None:
-        """Rolls out what waits for one environment, the last one first. What is tried again comes after all others,
-        by when whatever failed may be back; but soon where somebody waits for its group."""
+        """Roll out the trajectories of one environment from the end of the list.
+
+        Further attempts go last, when the failed part may work again; with `admit` they go soon, as their group waits.
+        """
         while waiting:
             planned = waiting.pop()
             if self.admit is not None and not await _admitted(planned, self.admit):
@@ -156,7 +158,7 @@ class _Run:
     async def _hand_on(
         self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads
     ) -> None:
-        """Hands finished trajectories on: a chunk at a time, or, where somebody waits for them, whatever is there."""
+        """Hand on finished trajectories: in whole chunks, or as soon as they are there where `admit` is set."""
         chunk: list[FinishedTrajectory] = []
         while True:
             record = await finished.get()
@@ -171,18 +173,18 @@ class _Run:
 
 
 async def _admitted(planned: PlannedTrajectory, admit: Admit) -> bool:
-    """Waits until a trajectory may begin, or until it never will."""
+    """Wait until a trajectory may begin, or until it never will."""
     while (answer := admit(planned)) is None:
         await asyncio.sleep(POLL_S)
     return answer
 
 
 def missing(planned: Sequence[PlannedTrajectory], finished: Mapping[str, str | None]) -> list[PlannedTrajectory]:
-    """What is still to be rolled out: what is not finished, and the next attempts where an environment failed.
+    """Return the trajectories still to roll out: unfinished ones, and next attempts after environment failures.
 
     Args:
         planned: first attempts.
-        finished: the failure boundary, or None, of every trajectory that is in the lake.
+        finished: failure boundary, or None, by id of every trajectory in the lake.
     """
     found: list[PlannedTrajectory] = []
     for one in planned:

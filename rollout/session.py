@@ -1,7 +1,7 @@
 """One trajectory: a policy acts in one leased sandbox, and every step of it is recorded.
 
-Nothing is raised for what a policy generates or a sandbox does (`Sandbox` makes a failure of every error of its own):
-whatever ends a trajectory is in its rows, blamed on one boundary.
+No error is raised for a policy's output or a sandbox's behaviour (`Sandbox` turns each of its errors into a failure):
+the end of a trajectory is in its rows, blamed on one boundary.
 """
 
 import hashlib
@@ -35,15 +35,15 @@ async def roll_out(
     history_images: int,
     asked: Mapping[str, Any] | None = None,
 ) -> FinishedTrajectory:
-    """Rolls a trajectory out to its end.
+    """Roll out one trajectory to its end.
 
     Args:
-        pool: where the sandbox is leased from.
-        planned: what to roll out.
-        actors: who acts: the first one, and from `planned.relay_step` on the last one.
-        record_elements: whether the page's elements are recorded with each step.
-        history_images: how many of the last observations are kept with their pixels.
-        asked: how a policy among the actors is asked (`PolicyConfig.asked`), for the trajectory's row.
+        pool: leases the sandbox.
+        planned: the trajectory to roll out.
+        actors: the first acts, and from `planned.relay_step` on the last.
+        record_elements: whether each step records the page's elements.
+        history_images: number of the last observations kept with their pixels.
+        asked: how the policy among the actors is asked (`PolicyConfig.asked`), for the trajectory's row.
     """
     started, clock = utc_now(), time.perf_counter()
     asked = asked if any(actor.kind == "policy" for actor in actors) else None
@@ -58,12 +58,12 @@ async def roll_out(
 
 _OPEN = Outcome(done=False, reward=0.0)
 _ENDS: dict[str, Termination] = {"finished": "finished", "call_user": "call_user"}
-"""How an action ends a trajectory by itself."""
+"""Actions that end a trajectory, with the termination."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """A trajectory that is under way; its instruction is the task's until the sandbox shows one."""
+    """A trajectory under way; its instruction is the task's until the sandbox shows one."""
 
     planned: PlannedTrajectory
     actors: Sequence[Acts]
@@ -75,13 +75,13 @@ class _Session:
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
     parts: list[StepReply] = field(default_factory=list[StepReply])
-    """What is still to be performed of the last reply's call, such as the typing of a click and typing."""
+    """Actions of the last reply's call not performed yet, such as the typing of a click and typing."""
     outcome: Outcome = _OPEN
     termination: Termination = "max_steps"
     failure: TrajectoryFailure | None = None
 
     async def run(self, sandbox: Sandbox) -> None:
-        """Acts until the task is done, the policy ends it, or its steps are used up."""
+        """Act until the task is done, the policy ends it, or its steps are used up."""
         verifier = verifier_of(self.planned.task.verifier)
         seen, observe_ms = await self._observe(sandbox)
         self.instruction = seen.instruction
@@ -106,17 +106,17 @@ class _Session:
             self.outcome = await sandbox.verify(verifier)
 
     def _ended(self, action: Action) -> Termination | None:
-        """How the trajectory ended with this action; None where it goes on."""
+        """Return the termination that follows this action; None where the trajectory continues."""
         if self.outcome.done:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
     async def _reply(self, number: int, seen: Observation) -> StepReply:
-        """What the trajectory begins with in this step, else what the actor whose turn it is replies."""
+        """Return the reply that the trajectory's beginning has for this step, else the current actor's."""
         return given(self.planned.beginning, number, _digest(seen.png)) or await self._asked(number, seen)
 
     async def _asked(self, number: int, seen: Observation) -> StepReply:
-        """What the actor whose turn it is replies."""
+        """Return the reply of the current actor."""
         relayed = self.planned.relay_step is not None and number >= self.planned.relay_step
         actor = self.actors[-1] if relayed else self.actors[0]
         shown = seen if actor.needs_elements else _without_elements(seen)
@@ -130,11 +130,11 @@ class _Session:
             raise
         except Exception:
             self._refuse_broken(seen)
-            completion = await actor.act(context)  # what failed may have been another's screen in the same batch
+            completion = await actor.act(context)  # another trajectory's screen in the same batch may have failed
         return StepReply(completion, completion.actor or actor.kind, actor.dialect)
 
     def _refuse_broken(self, seen: Observation) -> None:
-        """Raises SandboxFailure for a screen that cannot be decoded, and keeps it out of the rows where it is new."""
+        """Raise SandboxFailure for a screen that cannot be decoded, and keep it out of the rows where it is new."""
         try:
             decode(seen.png)
         except ValueError as error:
@@ -166,11 +166,11 @@ class _Session:
         return seen, (time.perf_counter() - clock) * 1000
 
     def _amend(self, **fields: Any) -> None:
-        """What became of the last step."""
+        """Update fields of the last step."""
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
     def _remember(self, turn: PastStep) -> None:
-        """All past text stays; pixels only of the last `history_images` - 1 steps (the current one is the last)."""
+        """Keep all past text, and pixels only of the last `history_images` - 1 steps (the current one is the last)."""
         self.turns.append(turn)
         aged = len(self.turns) - self.history_images
         if 0 <= aged < len(self.turns):
@@ -179,7 +179,7 @@ class _Session:
             self.turns[aged] = PastStep(old.thought, old.action_text, blank)
 
     def finished(self, started: datetime, wall_s: float) -> FinishedTrajectory:
-        """The rows."""
+        """Return the trajectory's rows."""
         planned, failure = self.planned, self.failure
         blameless = failure is not None and is_environment_failure(failure.boundary)
         trajectory = Trajectory(

@@ -1,7 +1,7 @@
-"""Threads that run slow calls for an event loop and never keep the process from ending.
+"""Run slow calls for an event loop in threads that never keep the process from ending.
 
-What hangs here is a server, a judge or a store that does not answer: a cancelled rollout does not wait for it. The
-threads of `asyncio.to_thread` and of `ThreadPoolExecutor` are waited for at exit, however long that takes.
+A server, a judge or a store that does not answer makes such a call hang; a cancelled rollout does not wait for it.
+Python waits at exit for the threads of `asyncio.to_thread` and of `ThreadPoolExecutor`, however long that takes.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """So many threads, which live until `close`: a network's own threads belong to the one that runs it."""
+    """A fixed number of threads that live until `close`: a network's own threads belong to the thread that runs it."""
 
     def __init__(self, count: int, name: str) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -26,13 +26,13 @@ class DaemonThreads:
             thread.start()
 
     async def run(self, call: Callable[..., T], *args: Any) -> T:
-        """What the call returns or raises; a cancelled one that has begun goes on, and nobody hears of it."""
+        """Run a call in a thread and return its result; a cancelled call that has begun continues unobserved."""
         job: Future[T] = Future()
         self._calls.put((job, partial(call, *args)))
         return await asyncio.wrap_future(job)
 
     def close(self, wait_s: float = 0.0) -> None:
-        """Ends the threads when their calls are through, and waits so long for that."""
+        """End the threads after their calls, and wait up to `wait_s` seconds for that."""
         for _ in self._threads:
             self._calls.put(None)
         end = time.monotonic() + wait_s
@@ -46,7 +46,7 @@ class DaemonThreads:
                 continue
             try:
                 result = call()
-            except BaseException as error:  # whoever waits raises it
+            except BaseException as error:  # the waiting task raises it
                 job.set_exception(error)
             else:
                 job.set_result(result)

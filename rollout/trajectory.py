@@ -1,4 +1,4 @@
-"""A trajectory before it is rolled out, and after."""
+"""A planned and a finished trajectory."""
 
 import hashlib
 import json
@@ -16,24 +16,24 @@ from schemas.tables.trajectory import Trajectory, trajectory_id
 from schemas.tables.verdict import Verdict
 
 ATTEMPTS = 3
-"""How often one trajectory is tried before its environment failure stands."""
+"""Maximum attempts at one trajectory; the last one's environment failure is final."""
 DISAGREES = "a replay shows another screen before step"
-"""How the reason of a failure begins where a sandbox did not repeat what it once did."""
+"""Start of the failure reason where a sandbox did not repeat a recorded screen."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepReply:
-    """What somebody replied in a step, to be performed as it stands."""
+    """An actor's reply in a step, to be performed unchanged."""
 
     completion: Completion
-    """Its action is there, and its version says whose it is."""
+    """Completion that holds an action and its author's version."""
     actor: str
-    """Who chose it, as steps name it."""
+    """Name of the author, as in `Step.actor`."""
     dialect: str
 
 
 def parts_of(reply: StepReply) -> list[StepReply]:
-    """Return what its first call asks for after its action: a reply for each, without tokens, text or thought."""
+    """Return a reply for each further action of the first call, without tokens, text or thought."""
     made = reply.completion
     bare = replace(made, text="", thought="", action_text="", token_ids=(), logprobs=(), unused=(), further=(), parts=1)
     return [replace(reply, completion=replace(bare, action=one)) for one in made.further[: made.parts - 1]]
@@ -41,58 +41,58 @@ def parts_of(reply: StepReply) -> list[StepReply]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """How a trajectory begins that goes on from a state of another one."""
+    """The replayed beginning of a trajectory that continues from a state of another one."""
 
     continues: str
-    """The other one's id."""
+    """Id of the other trajectory."""
     screens: tuple[str, ...]
-    """sha256 of what was seen before each of its steps that is replayed, and then; what is seen now must agree."""
+    """sha256 of the screen before each replayed step and after the last; the screens seen now must agree."""
     replies: tuple[StepReply, ...]
-    """What is performed first: that of the replayed steps, then what is known to be worth trying."""
+    """Replies to perform first: those of the replayed steps, then those worth trying."""
     avoid: Mapping[str, tuple[Action, ...]] = field(default_factory=dict[str, tuple[Action, ...]])
-    """Actions that are known to lead nowhere, by the screen they were performed on."""
+    """Actions known to lead nowhere, by sha256 of the screen."""
     ahead: int = 1
-    """Steps that may follow on the replies."""
+    """Maximum number of steps after the replies."""
 
     @property
     def name(self) -> str:
-        """What tells it from other beginnings, for identities."""
+        """Name that distinguishes this beginning in identities."""
         given = "|".join(reply.completion.text for reply in self.replies[self.replayed :])
         return f"{self.continues}|{self.replayed}|{given}"
 
     @property
     def replayed(self) -> int:
-        """How many of the other one's steps are."""
+        """Number of replayed steps of the other trajectory."""
         return len(self.screens) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrajectory:
-    """What is to be rolled out."""
+    """A trajectory to roll out."""
 
     lake_id: str
-    """Of the lake that it is for; its identity is derived from it, so that trying again writes the same key."""
+    """Id of the lake; the trajectory's identity is derived from it, so that a retry writes the same key."""
     run_id: str
-    """The run that makes it."""
+    """Id of the run that makes it."""
     iteration: int
     task: GuiTask
     seed: int
     policy: str
-    """Who acts: `explorer`, `policy`, `relay` (the policy first, then the explorer), `correction` or `person`."""
+    """Kind of actor: `explorer`, `policy`, `relay` (the policy first, then the explorer), `correction` or `person`."""
     policy_version: str
     attempt: int = 0
     stride: int = 1
-    """How many attempts further on the next one is: the trajectories of its group."""
+    """Distance to the next attempt: the number of trajectories of its group."""
     group_id: str | None = None
     temperature: float = 0.0
     relay_step: int | None = None
-    """The step from which on the second actor acts."""
+    """First step of the second actor."""
     beginning: Beginning | None = None
-    """Of a correction."""
+    """Beginning of a correction."""
 
     @property
     def trajectory_id(self) -> str:
-        """Its identity, derived from what it is."""
+        """Identity derived from the fields."""
         return trajectory_id(
             self.lake_id,
             self.iteration,
@@ -105,24 +105,26 @@ class PlannedTrajectory:
 
     @property
     def most_steps(self) -> int:
-        """How many steps it may have."""
+        """Maximum number of steps."""
         if self.beginning is None:
             return self.task.max_steps
         return min(self.task.max_steps, len(self.beginning.replies) + self.beginning.ahead)
 
     def sampled(self, asked: Mapping[str, Any] | None) -> str:
-        """How its actions are sampled, and how the policy is asked for them, if one is, as canonical JSON."""
+        """Return how its actions are sampled, and how its policy (if any) is asked, as canonical JSON."""
         how = {"relay_step": self.relay_step, "temperature": self.temperature}
         return json.dumps({**how, **({"asked": dict(asked)} if asked else {})}, sort_keys=True)
 
     def step_seed(self, step: int) -> int:
-        """The seed of what is sampled in a step; the same trajectory for another lake has the same."""
+        """Return the sampling seed of a step; it does not depend on the lake."""
         name = f"{self.iteration}|{self.task.task_id}|{self.seed}|{self.policy}|{self.attempt}|{step}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
     def retry(self, boundary: str | None) -> "PlannedTrajectory | None":
-        """The next attempt where this one failed at a boundary that is not the policy's; None if it stands. Of a
-        correction there is none: whoever searches decides what comes next."""
+        """Return the next attempt after a failure that is not the policy's; None if this one is final.
+
+        A correction has no next attempt: the search decides how to continue.
+        """
         if self.beginning is not None:
             return None
         attempt = self.attempt + self.stride
@@ -133,25 +135,25 @@ class PlannedTrajectory:
 
 @dataclass(slots=True)
 class FinishedTrajectory:
-    """What was rolled out: its rows, and what was seen by the sha256 of its pixels."""
+    """Rows of a rolled-out trajectory, and its screens by sha256 of their pixels."""
 
     trajectory: Trajectory
     steps: list[Step]
     screenshots: dict[str, Observation]
     verdict: Verdict | None = None
-    """The judge's, where the task has no verifier."""
+    """Verdict of the judge, where the task has no verifier."""
 
 
 def given(beginning: Beginning | None, step: int, screen: str) -> StepReply | None:
-    """What a beginning has performed in a step; None where whoever acts is asked.
+    """Return the reply that a beginning has for a step; None where an actor decides.
 
     Args:
-        beginning: of the trajectory.
-        step: its number.
-        screen: sha256 of what is seen.
+        beginning: the trajectory's beginning, if any.
+        step: number of the step.
+        screen: sha256 of the current screen.
 
     Raises:
-        SandboxFailure: the step is replayed, and another screen was seen before it: the sandbox is not deterministic.
+        SandboxFailure: the recorded screen before a replayed step was another: the sandbox is not deterministic.
     """
     if beginning is None:
         return None

@@ -1,7 +1,7 @@
-"""Turns the config's address into a file system and the options of Delta's own client.
+"""Turn the config's address into a file system and into options of Delta's own client.
 
-Three clients reach the same place: fsspec for the mark and blobs, delta-rs for writing tables, Arrow for reading
-them. All are set up here and nowhere else, so they cannot disagree about endpoint, region or credentials.
+Three clients reach the same place: fsspec for the schema marker and blobs, delta-rs for writing tables, Arrow for
+reading them. This module alone sets them up, so that they agree on endpoint, region and credentials.
 """
 
 import logging
@@ -24,43 +24,43 @@ from storage.objects import ObjectStore, open_store
 from storage.patience import StoreRetry, T
 
 UNKEPT = re.compile(r"[\[\]|^\\\x00-\x1f\x7f]")
-"""Characters of a folder's path with which delta-rs panics, or looks elsewhere than it wrote."""
+"""Characters in a folder's path that make delta-rs panic, or read from another place than it wrote to."""
 
 GATEWAY = ("502", "503", "504")
-"""Statuses behind which there may be an S3 server."""
+"""Status codes that may come from a gateway before an S3 server."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A place where data rests, with the ways to reach it."""
+    """A place where data lies, with the clients that reach it."""
 
     uri: str
     """An absolute folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
     filesystem: Any
     """The fsspec file system."""
     delta_options: dict[str, str] = field(default_factory=dict, repr=False)
-    """Storage options of delta-rs; credentials are among them, so nothing shows them."""
+    """Storage options of delta-rs; they include credentials, so `repr` leaves them out."""
     patience: StoreRetry = field(init=False)
-    """How long it is waited for where it does not answer."""
+    """Retry policy for an unreachable place."""
 
     def __post_init__(self) -> None:
-        """Gives it a patience of its own."""
+        """Give the address its own retry policy."""
         object.__setattr__(self, "patience", StoreRetry(self.uri))
 
     @property
     def local(self) -> bool:
-        """Whether this is a folder of this machine."""
+        """Whether this is a folder on this machine."""
         return "://" not in self.uri
 
     def path(self, *parts: str) -> str:
-        """The address of something below this one."""
+        """Return the address of something below this one."""
         return "/".join([self.uri, *parts])
 
     def arrow(self, *parts: str) -> FileSystem:
-        """Arrow's own file system, rooted at something below this place.
+        """Return Arrow's own file system, rooted at something below this place.
 
-        delta-rs would lend Arrow one that calls back into Python; a read still under way in Arrow's threads when
-        the interpreter ends then hangs or aborts the process. Arrow's own never calls Python.
+        delta-rs could lend Arrow a file system that calls back into Python. A read still under way in Arrow's threads
+        when the interpreter ends then hangs or aborts the process. Arrow's own file system never calls Python.
         """
         if self.local:
             return SubTreeFileSystem(self.path(*parts), LocalFileSystem())
@@ -76,19 +76,19 @@ class Address:
         return SubTreeFileSystem(self.path(*parts).removeprefix("s3://"), native)
 
     def store(self, *below: str) -> ObjectStore:
-        """The bytes by name that rest here, or below this place."""
+        """Return the object store at this place, or below it."""
         return open_store(self.path(*below), None if self.local else self.filesystem, self.patience)
 
     def patiently(self, operation: Callable[[], T]) -> T:
-        """What an operation on this place returns that can be done again; where the place is away, it is waited for.
+        """Run a repeatable operation until the place is reachable, and return its result.
 
-        Errors that a person can put right become a `LakeError`; others pass unchanged.
+        Errors that the user can fix become a `LakeError`; others pass unchanged.
         """
         return self.patience.over(operation)
 
 
 def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Address:
-    """The place a config names.
+    """Return the place that a config names.
 
     Raises:
         LakeError: a scheme other than a folder, `s3://` and `memory://`; S3 without a bucket, or without its
@@ -149,10 +149,10 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
 
 
 class _Unheard(logging.Filter):
-    """Drops what asyncio says of requests that a store broke off: each was heard of, and is asked again or reported."""
+    """Drops asyncio's records about requests that a store broke off; the client repeats or reports each of them."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show this record."""
+        """Whether to log this record."""
         error = record.exc_info[1] if record.exc_info else None
         return not (isinstance(error, ConnectionError) and record.getMessage().startswith("Task exception was never"))
 
@@ -170,10 +170,10 @@ def _no_bucket(uri: str) -> LakeError:
 
 
 def require_bucket(address: Address) -> None:
-    """Raises `LakeError` if the address is on S3 and no S3 server answers there, or its bucket does not exist.
+    """Raise `LakeError` if the address is on S3 and no S3 server answers there, or its bucket does not exist.
 
-    The bucket is listed, not asked for by HEAD: only an answer with a body shows whether a server speaks S3. Clients
-    take any page with status 200 for an empty bucket, and any other with 404 for a missing one.
+    The check lists the bucket instead of asking by HEAD: only an answer with a body shows whether it is an S3 server.
+    Clients take any page with status 200 for an empty bucket, and any other with 404 for a missing one.
     """
     if not address.uri.startswith("s3://"):
         return
@@ -185,12 +185,12 @@ def require_bucket(address: Address) -> None:
         if isinstance(error, FileNotFoundError):
             raise _no_bucket(address.uri) from error
         raise
-    if "Name" not in listed:  # which every S3 server repeats
+    if "Name" not in listed:  # every S3 server repeats it
         raise _no_server(address)
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Whether an error is the answer of a server that is no S3 server: one without an error code of S3's."""
+    """Whether an error comes from a server that is not S3: it has no S3 error code."""
     if isinstance(error, ParseError) or "TooManyRedirects" in repr(getattr(error, "kwargs", "")):
         return True
     answer = getattr(error.__cause__, "response", None)
@@ -202,5 +202,5 @@ def _no_server(address: Address) -> LakeError:
     place = address.delta_options.get("AWS_ENDPOINT_URL", "The S3 endpoint")
     return LakeError(
         f"{place} answers, but this is no S3 server (`lake.endpoint`).",
-        "Name the port on which the server speaks S3, such as 8333 of `weed server -s3` and 9000 of MinIO.",
+        "Name the server's S3 port, such as 8333 of `weed server -s3` and 9000 of MinIO.",
     )

@@ -1,9 +1,9 @@
-"""Directories in a store: checkpoints of policies, and whatever else is no table.
+"""Directories in a store: checkpoints of policies, and other data that is no table.
 
-A directory is committed by its manifest: files go first, hashed as they are written, then one small file with the
-sha256 of each. Whoever finds no manifest finds no directory, so a process that dies on the way leaves nothing that
-looks whole. Where the files lie on a disk the manifest also has their sizes and times of change: a load hashes only
-what was changed since.
+The manifest commits a directory: the files go first, hashed as they are written, then one small file with the sha256
+of each. Without a manifest there is no directory, so a process that dies on the way leaves nothing that looks whole.
+Where the files lie on a disk, the manifest also has their sizes and modification times, and a load hashes only files
+that changed since.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ MANIFEST = "manifest.json"
 
 
 class Blobs:
-    """The directories below a place."""
+    """Directories below a place."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
     def put_directory(self, local: Path, name: str, only: Container[str] | None = None) -> str:
-        """Stores a directory's files under `name`, which is returned; the manifest is written last.
+        """Store a directory's files under `name` and return it; the manifest is written last.
 
         Args:
             local: the directory.
-            name: where it is to be found.
-            only: the files to store, relative to it, if not all.
+            name: name in the store.
+            only: files to store, relative to the directory; all if not given.
 
         Raises:
             CheckpointError: the directory is missing or empty.
@@ -52,15 +52,15 @@ class Blobs:
         return name
 
     def get_directory(self, name: str, local_cache: Path, without: tuple[str, ...] = ()) -> Path:
-        """A local directory with the files stored under a name (or at a full address), each as it was stored.
+        """Return a local directory with the files stored under a name (or at a full address), each as it was stored.
 
-        A store on this machine's disk hands out its own directory, unless files that were dropped still lie in it;
-        others copy into `local_cache` once.
+        A store on this machine's disk returns its own directory, unless dropped files still lie in it; other stores
+        copy into `local_cache` once.
 
         Args:
-            name: what `put_directory` returned, or the full address.
+            name: result of `put_directory`, or the full address.
             local_cache: folder for copies.
-            without: what the names of files begin with that are not needed, and so not fetched.
+            without: prefixes of files that are not needed and so not fetched.
 
         Raises:
             CheckpointError: no manifest, a missing file or a wrong hash; names the file.
@@ -79,7 +79,7 @@ class Blobs:
         return here
 
     def require(self, name: str) -> None:
-        """That a directory's files are there; what they hold is looked at when it is got.
+        """Check that a directory's files exist; `get_directory` checks their content.
 
         Raises:
             CheckpointError: no manifest, or a file is missing; names it.
@@ -92,18 +92,18 @@ class Blobs:
             raise CheckpointError(f"{self.store.path(f'{name}/{gone[0]}')} is missing.", "Restore it, or name another.")
 
     def sums(self, name: str) -> dict[str, str]:
-        """The sha256 of a directory's files, by their names in it; raises CheckpointError if it is not there."""
+        """Return the sha256 of a directory's files by name in it; raise CheckpointError if it does not exist."""
         return dict(self._manifest(self._name(name))["files"])
 
     def dropped(self, name: str) -> list[str]:
-        """The folders that were taken out of a stored directory."""
+        """Return the folders that were taken out of a stored directory."""
         return self._manifest(self._name(name)).get("dropped", [])
 
     def drop(self, name: str, part: str, in_use: Callable[[], bool]) -> bool:
-        """Takes a folder out of a stored directory; says whether its files are gone.
+        """Take a folder out of a stored directory, and return whether its files are deleted.
 
-        Whoever asks for the directory from now on gets it without them. They are deleted unless they are `in_use`,
-        asked after that, by who got the directory before; then the next call deletes them.
+        Later calls of `get_directory` return the directory without the folder. Its files are deleted unless `in_use`,
+        called after that, is true for an earlier reader; then the next call deletes them.
 
         Raises:
             CheckpointError: there is no such directory.
@@ -153,11 +153,11 @@ class Blobs:
                 if at not in sizes:
                     raise _wrong(f"{self.store.path(at)} is missing.")
                 if _copy(self.store, at, sizes[at], copy, file) != expected:
-                    raise _wrong(f"{self.store.path(at)} is not what was stored (sha256).")
+                    raise _wrong(f"{self.store.path(at)} differs from the stored file (sha256).")
             (part / MANIFEST).write_bytes(_manifest(sums, part))
             try:
                 part.rename(target)
-            except OSError:  # another process has fetched the same meanwhile
+            except OSError:  # another process has fetched it meanwhile
                 if not target.is_dir():
                     raise
         finally:
@@ -165,7 +165,7 @@ class Blobs:
 
 
 def _copy(source: ObjectStore, name: str, size: int, target: ObjectStore, to: str) -> str:
-    """Copies a file, reading it once; returns its sha256."""
+    """Copy a file in one pass and return its sha256."""
     digest = hashlib.sha256()
     target.delete(to)
     with target.create(to, size) as sink:
@@ -195,11 +195,11 @@ def _check(folder: Path, sums: Mapping[str, str], seen: Mapping[str, Any], addre
             continue
         with path.open("rb") as content:
             if hashlib.file_digest(content, "sha256").hexdigest() != expected:
-                raise _wrong(f"{address}/{file} is not what was stored (sha256).")
+                raise _wrong(f"{address}/{file} differs from the stored file (sha256).")
 
 
 def _seen(path: Path) -> list[int]:
-    """What changes when a file is written: its bytes and time of change in nanoseconds."""
+    """Return a file's size in bytes and modification time in nanoseconds, which change when it is written."""
     about = path.stat()
     return [about.st_size, about.st_mtime_ns]
 

@@ -1,8 +1,8 @@
-"""Files of an object store that lie on this machine's disk, too, so that what reads a lake again reads it from there.
+"""Copies of an object store's files on this machine's disk, for repeated reads of a lake.
 
-A file of a table never changes, and its name is used once, so a copy is always right; after upkeep nobody asks for
-those of before, and they go when the place says that something was forgotten. The folder is shared by all processes of
-this machine and can be deleted.
+A table's file never changes and its name is used once, so a copy is always right. After upkeep the copies of older
+files are not used any more; all copies go when the lake reports that data was forgotten. All processes of this machine
+share the folder, and the user can delete it.
 """
 
 import contextlib
@@ -17,24 +17,24 @@ from uuid import uuid4
 from storage.objects import inside, open_store
 
 IN_USE_S = 900.0
-"""What was asked for within this time may still be read, and is not removed."""
+"""Seconds since its last use within which a copy may still be read and is not removed."""
 TOGETHER = 8
-"""Files that are fetched at the same time."""
+"""Number of files fetched at the same time."""
 FRESH_S = 60.0
-"""That others forgot something is known to a process that goes on after so long; to a new one at once."""
+"""Seconds after which a running process notices that others forgot data; a new process notices at once."""
 MARK = "generation"
-"""The file that says which generation the copies are of."""
+"""File with the generation of the copies."""
 
 
 class FileCache:
     """Copies of files below a place.
 
     Args:
-        folder: where they lie.
+        folder: folder of the copies.
         place: the place, as the file system names it.
         filesystem: fsspec's, of the place.
-        most_bytes: what the copies may take; what is in use counts and stays.
-        generation: what changes when copies of before are not to stay.
+        most_bytes: maximum size of the copies; copies in use count and stay.
+        generation: returns a value whose change makes all older copies invalid.
     """
 
     def __init__(
@@ -45,10 +45,10 @@ class FileCache:
         self._asked = float("-inf")
 
     def hold(self, files: Mapping[str, int]) -> bool:
-        """Makes copies of files of these sizes, at the same names in the folder; False where they are too many.
+        """Copy files of these sizes to the same names in the folder; return False where they exceed the maximum size.
 
         Raises:
-            FileNotFoundError: the place has one of them no more.
+            FileNotFoundError: the place does not have one of them any more.
             LakeError: a name leads out of the folder.
         """
         if sum(files.values()) > self._most:
@@ -56,7 +56,7 @@ class FileCache:
         while True:
             try:
                 self._hold(files)
-            except FileNotFoundError:  # of the place, or of the folder, which another process cleared meanwhile
+            except FileNotFoundError:  # in the place, or in the folder, which another process cleared meanwhile
                 if not all(self._filesystem.exists(f"{self._place}/{name}") for name in files):
                     raise
             else:
@@ -70,7 +70,7 @@ class FileCache:
             self._fetch(missing)
 
     def clear(self) -> None:
-        """Removes all copies."""
+        """Remove all copies."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _renew(self) -> None:
@@ -87,7 +87,7 @@ class FileCache:
         self._asked = time.monotonic()
 
     def _touched(self, name: str) -> bool:
-        """Whether there is a copy; its time of change is when it was last asked for."""
+        """Whether there is a copy; its modification time becomes the time of this use."""
         try:
             os.utime(self._path(name))
         except FileNotFoundError:
@@ -108,7 +108,7 @@ class FileCache:
                 part.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> None:
-        """Removes what was not asked for the longest until there is room, but nothing that may be in use."""
+        """Remove the least recently used copies until there is room, but none that may be in use."""
         copies: list[tuple[float, int, Path]] = []
         for name, taken in open_store(self.folder).sizes().items():
             with contextlib.suppress(FileNotFoundError):

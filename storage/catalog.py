@@ -1,7 +1,7 @@
-"""The questions the wheel asks its lake, each a named SQL file in `queries/`.
+"""Run the product's named SQL queries on a lake; each is a file in `queries/`.
 
-SQL stays in files of its own, so that it can be read, and run in any DuckDB, without this code. What several queries
-ask is a view in `queries/views/`, which they name as they name a table.
+SQL stays in files of its own, so that a user can read it, and run it in any DuckDB, without this code. Parts that
+several queries share are views in `queries/views/`; a query names them like tables.
 """
 
 import re
@@ -20,20 +20,20 @@ R = TypeVar("R")
 FOLDER = Path(__file__).parent / "queries"
 VIEWS = tuple(sorted(path.stem for path in (FOLDER / "views").glob("*.sql")))
 TOGETHER = 2048
-"""Rows of one batch of an answer."""
+"""Maximum number of rows in a batch of a result."""
 
 
 @cache
 def sql(name: str) -> str:
-    """The text of a query; raises FileNotFoundError for a name that is none."""
+    """Return the text of a query; raise FileNotFoundError for an unknown name."""
     return (FOLDER / f"{name}.sql").read_text()
 
 
 def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any) -> pa.Table:
-    """A query's answer.
+    """Run a query and return its result.
 
     Args:
-        lake: where to ask.
+        lake: the lake to query.
         name: the query's file name without `.sql`.
         versions: pinned table versions, as in `Lake.connect`.
         parameters: values for the query's `$names`; each must be used and none may be missing.
@@ -45,7 +45,7 @@ def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **para
 def answers(
     lake: Lake, kind: Callable[..., R], name: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> list[R]:
-    """A query's answer as typed rows, of a `kind` whose fields are the query's columns; else as `ask`."""
+    """Return a query's result as typed rows of a `kind` whose fields are the query's columns; otherwise as `ask`."""
     return [kind(**row) for row in ask(lake, name, versions, **parameters).to_pylist()]
 
 
@@ -53,7 +53,7 @@ def answers(
 def stream(
     lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> Iterator[pa.RecordBatchReader]:
-    """A query's answer, batch by batch while it is open; arguments as in `ask`."""
+    """Yield a reader of a query's result, batch by batch while it is open; arguments as in `ask`."""
     with stream_text(lake, sql(name), versions, **parameters) as batches:
         yield batches
 
@@ -62,7 +62,7 @@ def stream(
 def stream_text(
     lake: Lake, text: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> Iterator[pa.RecordBatchReader]:
-    """Run a query given as text and yield its answer batch by batch; the tables and views that it names exist.
+    """Run a query given as text and yield its result batch by batch; the tables and views that it names exist.
 
     Raises:
         duckdb.Error: the text is not valid SQL, or names a table or column that does not exist.
@@ -75,7 +75,7 @@ def stream_text(
 
 
 def _views(text: str) -> dict[str, str]:
-    """The views that a query names, and those that they name, each after what it names itself."""
+    """Return the views that a query names, directly or through other views, each after those it depends on."""
     found: dict[str, str] = {}
     for view in _named(VIEWS, text):
         selected = re.sub(r"--.*", "", sql(f"views/{view}"))

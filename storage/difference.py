@@ -1,4 +1,4 @@
-"""What changed between two data versions: both are read at their pinned table versions, in DuckDB, never whole."""
+"""Compare two data versions at their pinned table versions, in DuckDB, without loading either whole."""
 
 import tempfile
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from storage.catalog import ask, stream
 from storage.lake import Lake
 
 EXAMPLES = 10
-"""Trajectories that are named of each change of labels."""
+"""Number of trajectories named for each change of labels."""
 Pins = Mapping[str, int]
-"""Versions by table; a table that is not among them did not exist then."""
+"""Versions by table; a table without an entry did not exist then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRoute:
-    """Trajectories that both versions hold and whose data goes elsewhere now."""
+    """Trajectories that both versions hold with different routes of their data."""
 
     was: str
     now: str
@@ -44,16 +44,16 @@ class Difference:
     """Two data versions side by side."""
 
     rows: dict[str, tuple[int, int]]
-    """Of every table."""
+    """Number of rows of every table."""
     tasks: dict[str, Counted]
     families: dict[str, Counted]
     flips: list[ChangedRoute]
     judges: dict[str, tuple[int, int]]
-    """Verdicts by judge."""
+    """Number of verdicts by judge."""
 
 
 def difference(lake: Lake, a: Pins, b: Pins) -> Difference:
-    """Compares two data versions.
+    """Compare two data versions.
 
     Raises:
         LakeError: files of a version were removed; names table and version.
@@ -82,7 +82,7 @@ def _rows(lake: Lake, table: str, pins: Pins) -> int:
 
 
 def _written(lake: Lake, pins: Pins, path: Path) -> str:
-    """A version's trajectories as a Parquet file, written batch by batch."""
+    """Write a version's trajectories to a Parquet file, batch by batch, and return its path."""
     with stream(lake, "version_trajectories", pins) as batches, pq.ParquetWriter(path, batches.schema) as file:
         for batch in batches:
             file.write_batch(batch)

@@ -1,4 +1,4 @@
-"""Errors of a storage that a person can put right, apart from others: every client has its own classes of them."""
+"""Separate storage errors that the user can fix from others: every client has its own classes of errors."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +24,9 @@ _BUSY_WORDS = (
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turns errors of the storage that a person can put right into a `LakeError`; others pass unchanged.
+    """Turn storage errors that the user can fix into a `LakeError`; others pass unchanged.
 
-    Every client has its own classes of errors, so it is their text that tells.
+    Every client has its own classes of errors, so the text of an error decides.
     """
     try:
         yield
@@ -42,7 +42,7 @@ def explained(place: str) -> Iterator[None]:
 def _explain(place: str, error: Exception) -> LakeError | None:
     text = str(error)
     if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_WORDS):
-        return LakeError(f"No space is left at {place}.", "Free some space and go on; what was committed is safe.")
+        return LakeError(f"No space is left at {place}.", "Free some space and continue; committed data is safe.")
     if place.startswith("s3://"):
         if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
             return LakeError(

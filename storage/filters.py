@@ -1,4 +1,4 @@
-"""Which rows are meant, given to each engine in its own language: Arrow expressions, Delta predicates, DuckDB views."""
+"""Translate a condition on rows for each engine: Arrow expressions, Delta predicates, DuckDB views."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Where = Mapping[str, Any] | pads.Expression
 
 
 def expression(where: Where | None) -> pads.Expression | None:
-    """The Arrow expression for a condition; None for none."""
+    """Return the Arrow expression for a condition; None for no condition."""
     if where is None or isinstance(where, pads.Expression):
         return where
     whole: pads.Expression | None = None
@@ -30,27 +30,27 @@ def _any_of(column: pads.Expression, values: list[Any]) -> pads.Expression:
 
 
 def partitions(contract: Table, rows: pa.Table) -> dict[str, list[Any]]:
-    """The values of the partition columns that rows have."""
+    """Return the values in the rows' partition columns."""
     return {name: sorted(set(rows[name].to_pylist())) for name in contract.partition_by}
 
 
 def predicate(touched: Mapping[str, list[Any]]) -> str | None:
-    """The SQL that holds in these partitions; None for a table without partitions."""
+    """Return the SQL condition for these partitions; None for a table without partitions."""
     parts = [f"{name} IN ({', '.join(map(str, values))})" for name, values in touched.items()]
     return " AND ".join(parts) or None
 
 
 def columns(contract: Table, there: Collection[str]) -> str:
-    """What a view selects of a version of a table that has the columns `there`: what it lacks is computed."""
+    """Return a view's columns over a table version with the columns `there`; missing columns are computed."""
     names = contract.schema.names
     return ", ".join(f'"{name}"' if name in there else f'{contract.added[name]} AS "{name}"' for name in names)
 
 
 def view(contract: Table, files: Sequence[str], there: Collection[str]) -> str:
-    """The DuckDB statement that makes a view over the Parquet files of a table that has the columns `there`.
+    """Return the DuckDB statement that makes a view over the Parquet files of a table with the columns `there`.
 
-    All files of a version have the same columns (an upgrade writes the table anew), so DuckDB need not open each of
-    them to find that out: of a thousand iterations that would be most of a query's time.
+    All files of a version have the same columns (an upgrade rewrites the table), so DuckDB need not open each file to
+    find them: with a thousand iterations that would take most of a query's time.
     """
     types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""

@@ -1,8 +1,8 @@
-"""A trajectory leaves every file of a lake: today's tables by a commit each, files of earlier versions for copies.
+"""Remove a trajectory from every file of a lake: a commit per current table, copies for files of earlier versions.
 
-Versions that policies pin stay readable that way, for whatever reads Delta, without what was forgotten: a copy without
-it lies there before the log names it (`storage.relog`), and what it was copied from goes last. Whoever is killed does
-it again and finds less to do.
+Versions that policies pin stay readable for any Delta reader, without the forgotten rows. A copy without them exists
+before the log names it (`storage.relog`), and the original file goes last. A killed process repeats the work and finds
+less to do.
 """
 
 import hashlib
@@ -23,30 +23,30 @@ from storage.objects import ObjectStore
 from storage.relog import LOG, Copy, replace, unlike
 
 NAMES = ("trajectory_id", "rejected_trajectory_id")
-"""Columns that name the trajectory a row is about."""
+"""Columns with the id of a row's trajectory."""
 TEXTS = {"verdicts": "reason", "quality": "examples", "quality_overrides": "reason"}
-"""Columns that name trajectories, or pictures, in the text of a row about something else, which stays."""
+"""Columns whose text names trajectories or pictures in a row about something else; the row stays."""
 GONE = "a forgotten trajectory"
-"""What stands for a name in such a text."""
+"""Replacement for a name in such a text."""
 PICTURES = {"screenshots": "sha256", "readings": "sha256"}
-"""Tables of pictures, with the column that names one."""
+"""Tables of pictures, with the column of the picture's sha256."""
 
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Names that are to leave the texts of a column."""
+    """Names to remove from the texts of a column."""
 
     column: str
     pattern: str
-    """A regular expression that finds them."""
+    """Regular expression that finds them."""
 
     def stand_in(self, rows: pa.Table) -> bool:
-        """Whether one does."""
+        """Whether any of the rows has such a name."""
         found = pc.call_function("match_substring_regex", [rows[self.column]], pc.MatchSubstringOptions(self.pattern))
         return bool(pc.call_function("any", [found]).as_py())
 
     def taken_out(self, rows: pa.Table) -> pa.Table:
-        """The rows with `GONE` in their place."""
+        """Return the rows with `GONE` in place of the names."""
         place = rows.schema.get_field_index(self.column)
         options = pc.ReplaceSubstringOptions(self.pattern, GONE)
         texts = pc.call_function("replace_substring_regex", [rows[self.column]], options)
@@ -55,27 +55,27 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """What is to be forgotten."""
+    """Data to forget."""
 
     trajectories: Collection[str]
     screenshots: Collection[str]
-    """sha256 of pictures that nothing else shows."""
+    """sha256 of pictures that no other row shows."""
 
     def columns(self, table: str) -> dict[str, Collection[str]]:
-        """The values by column that a row of a table goes for; empty for a table that holds nothing of trajectories."""
+        """Return the values by column that select a table's rows; empty for a table without data of trajectories."""
         if table in PICTURES:
             return {PICTURES[table]: self.screenshots}
         names = [name for name in NAMES if name in TABLES[table].schema.names and table != FORGOTTEN.name]
         return dict.fromkeys(names, self.trajectories)
 
     def text(self, table: str) -> Texts | None:
-        """What is to leave the texts of a table; None if it has none."""
+        """Return the names to remove from a table's texts; None if it has none."""
         names = sorted({*self.trajectories, *self.screenshots})
         return Texts(TEXTS[table], rf"\b(?:{'|'.join(map(re.escape, names))})\b") if table in TEXTS and names else None
 
 
 def successors(lake: Lake, names: Collection[str]) -> set[str]:
-    """Trajectories that repeat steps of these, or of such ones: they hold the same screens and actions."""
+    """Return the trajectories that repeat steps of these, directly or through others: they hold the same screens."""
     rows = lake.read("trajectories", ["trajectory_id", "continues"]).to_pylist()
     found, new = set[str](), set(names)
     while new := {row["trajectory_id"] for row in rows if row["continues"] in new} - found:
@@ -84,7 +84,7 @@ def successors(lake: Lake, names: Collection[str]) -> set[str]:
 
 
 def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
-    """sha256 of the pictures that only these trajectories show."""
+    """Return the sha256 of pictures that only these trajectories show."""
     with lake.connect(["steps", "annotations"]) as connection:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
@@ -99,13 +99,13 @@ def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
 
 
 def rows_of(lake: Lake, doomed: Doomed) -> dict[str, int]:
-    """How many rows of today's tables would go; tables without any are left out."""
+    """Count the rows of current tables that would go; tables without any are left out."""
     counts = {table: lake.count(table, _where(doomed.columns(table))) for table in TABLES if doomed.columns(table)}
     return {table: count for table, count in counts.items() if count}
 
 
 def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
-    """Removes all of it from every table and from the files of every version; returns rows by table, of today's."""
+    """Remove the data from every table and from the files of every version; return removed current rows by table."""
     removed = rows_of(lake, doomed)
     for table in removed:
         lake.delete(table, _predicate(doomed.columns(table)))
@@ -118,8 +118,11 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
 
 
 def unreadable(lake: Lake) -> dict[str, int]:
-    """How many files by table only this code reads, since a `forget` of an earlier release left them under their own
-    names with other sizes than the Delta log says; tables without any, and lakes that forgot nothing, have none."""
+    """Count by table the files whose size differs from the Delta log, so that only this code reads them.
+
+    A `forget` of an earlier release left them under their own names. Tables without such files, and lakes that
+    forgot nothing, are left out.
+    """
     if not lake.count(FORGOTTEN.name):
         return {}
     counts = {table: len(unlike(lake.files_of(table))) for table in TABLES}
@@ -127,8 +130,10 @@ def unreadable(lake: Lake) -> dict[str, int]:
 
 
 def heal(lake: Lake) -> dict[str, int]:
-    """Gives those files names of their own and lets the log name them; returns how many, by table. Whoever is killed
-    does it again and finds fewer."""
+    """Rename those files and let the log name them; return how many, by table.
+
+    A killed process repeats the work and finds fewer.
+    """
     found = unreadable(lake)
     for table in found:
         store = lake.files_of(table)
@@ -142,7 +147,7 @@ def heal(lake: Lake) -> dict[str, int]:
 
 
 def _renamed(store: ObjectStore, name: str) -> Copy:
-    """A file under a name of its own."""
+    """Copy a file to a name of its own."""
     data = store.get(name)
     copy = Copy.of(_name_of_copy(name, data), len(data), pq.read_table(pa.BufferReader(data)))
     store.put(copy.name, data)
@@ -150,13 +155,13 @@ def _renamed(store: ObjectStore, name: str) -> Copy:
 
 
 def _name_of_copy(name: str, data: bytes) -> str:
-    """Beside the file whose place it takes; a name is of one content, so copies of it elsewhere are right."""
+    """Return a name next to the replaced file; a name has one content, so cached copies stay right."""
     folder, slash, _ = name.rpartition("/")
     return f"{folder}{slash}part-{hashlib.sha256(name.encode() + data).hexdigest()[:32]}.parquet"
 
 
 def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> None:
-    """Puts copies without such rows and texts in place of a table's files that hold some, of whatever version."""
+    """Replace a table's files of all versions that hold such rows or texts by copies without them."""
     store = lake.files_of(table)
     copies = {name: copy for name in sorted(store.sizes()) if (copy := _copied(store, name, columns, text))}
     replace(store, copies, set[str]().union(*columns.values()))
@@ -165,7 +170,7 @@ def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]], tex
 
 
 def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> Copy | None:
-    """A copy of a file without the rows and names that go; None where it has none."""
+    """Copy a file without the doomed rows and names; return None where it has none."""
     if name.startswith(LOG) or not name.endswith(".parquet"):
         return None
     try:
@@ -187,10 +192,10 @@ def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]
 
 
 def _where(columns: Mapping[str, Collection[str]]) -> pads.Expression:
-    """The rows that go."""
+    """Return the expression for the doomed rows."""
     found = pads.scalar(False)
     for name, values in columns.items():
-        # a row that names nothing stays
+        # a row without a name stays
         found = found | (pads.field(name).is_valid() & pads.field(name).isin(pa.array(sorted(values), pa.string())))
     return found
 

@@ -1,8 +1,7 @@
-"""Which keys a table already holds, so that writing a row again changes nothing.
+"""Index of the keys that a table holds, so that writing a row again changes nothing.
 
-Only key columns are read, and each file's only once, of what was written here not even once: files of a Delta table
-never change, so what is known of them stays true. Rows are looked up by their first key column before they are
-compared in full.
+The index reads only key columns, each file once, and not the files that this process wrote: files of a Delta table
+never change, so an index entry stays true. Rows are looked up by their first key column before the full comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +13,7 @@ import pyarrow.dataset as pads
 
 
 def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows without repeated keys; of equal keys the last row stays, at its place."""
+    """Return the rows without repeated keys; of equal keys the last row stays, at its place."""
     if rows.group_by(list(key), use_threads=False).aggregate([]).num_rows == rows.num_rows:
         return rows
     places = {identity: place for place, identity in enumerate(_identities(rows, key))}
@@ -22,13 +21,13 @@ def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows whose key none of the others has."""
+    """Return the rows whose key none of the others has."""
     there = set(_identities(others, key))
     return rows.filter(pa.array([identity not in there for identity in _identities(rows, key)], pa.bool_()))
 
 
 class KeyIndex:
-    """The keys of one table, file by file."""
+    """Keys of one table, by file."""
 
     def __init__(self, schema: pa.Schema, key: Sequence[str]) -> None:
         self._key = list(key)
@@ -38,12 +37,12 @@ class KeyIndex:
     def missing(
         self, files: AbstractSet[str], dataset: Callable[[], pads.FileSystemDataset], rows: pa.Table
     ) -> pa.Table:
-        """The rows whose key one version of the table does not hold.
+        """Return the rows whose key one version of the table does not hold.
 
         Args:
-            files: the version's, by their names below the table.
-            dataset: the version, to read files in that are not known yet.
-            rows: what is to be added.
+            files: names of the version's files below the table.
+            dataset: returns the version, to read files that are not indexed yet.
+            rows: rows to add.
         """
         self._keep(files)
         if unread := files - self._files.keys():
@@ -55,7 +54,7 @@ class KeyIndex:
         return without(rows, near, self._key) if near.num_rows else rows
 
     def added(self, files: AbstractSet[str], rows: pa.Table) -> None:
-        """Takes note of the version that these rows were added by; where they are one file of it, it is not read."""
+        """Record the version that added these rows; if they are one file of it, that file is not read."""
         self._keep(files)
         if len(new := files - self._files.keys()) == 1:
             (name,) = new
@@ -69,7 +68,7 @@ class KeyIndex:
 
 
 def _among(values: pa.ChunkedArray, others: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Whether each value is one of the others."""
+    """Whether each value is among the others."""
     return pc.call_function("is_in", [values], pc.SetLookupOptions(others.combine_chunks()))
 
 

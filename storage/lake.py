@@ -1,4 +1,4 @@
-"""The lake: Delta tables of Parquet at one address, written by key (`storage.table`) and read by anyone."""
+"""The lake: Delta tables of Parquet at one address, written by key (`storage.table`) and read by any engine."""
 
 import os
 import tempfile
@@ -37,19 +37,19 @@ R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _MEMORY = 256 << 20
-"""Bytes that a query may hold at least for each of its threads; beyond what it may, it goes on from disk. All of its
-joins and sorts hold some blocks per thread all the time, whatever the data: with half of this what is to be trained
-on could not be asked of a lake of 1,200 trajectories and 200 reviews."""
+"""Minimum bytes of a query for each of its threads; above its limit a query continues on disk. Every join and sort
+keeps some blocks per thread, whatever the size of the data: half of this was too little to select the training data
+of a lake of 1,200 trajectories and 200 reviews."""
 _UNPACKED = 4
-"""Bytes that it may hold for each byte of its tables' files, pictures left out: about what a sort of all rows takes."""
+"""Bytes of a query for each byte of its tables' files, pictures left out: about the need of a sort of all rows."""
 _SHARE = 4
-"""It never holds more than one in so many bytes of the machine's memory."""
+"""A query uses at most one in so many bytes of the machine's memory."""
 _THREADS = 4
-"""More would only share that memory out."""
+"""Maximum threads of a query; more would only divide that memory."""
 
 
 class Lake:
-    """The tables of one lake. Safe to share between threads; not across a fork."""
+    """Tables of one lake. Threads can share it; processes cannot share it across a fork."""
 
     def __init__(self, place: Address, mark: SchemaMarker, config: LakeConfig) -> None:
         self._place = place
@@ -65,16 +65,16 @@ class Lake:
 
     @classmethod
     def open(cls, config: LakeConfig, create: bool = True, oldest: int = SCHEMA_VERSION) -> "Lake":
-        """The lake at `lake.uri`, made there if the place is empty and `create` is set.
+        """Open the lake at `lake.uri`, or make it if the place is empty and `create` is set.
 
         Args:
-            config: where it is.
-            create: whether to make one.
+            config: the lake's address and settings.
+            create: whether to make a lake.
             oldest: the oldest schema version that is opened; only an upgrade opens an old lake.
 
         Raises:
-            LakeError: not a lake, a lake of another schema version, out of reach, credentials or bucket missing;
-                names the address or variable and what to do.
+            LakeError: not a lake, a lake of another schema version, unreachable, credentials or bucket missing; the
+                message has the address or variable and the fix.
         """
         place = resolve(config)
         if place.uri.startswith("memory://"):
@@ -96,29 +96,30 @@ class Lake:
 
     @property
     def schema_version(self) -> int:
-        """The version of its tables' contracts."""
+        """Version of its tables' contracts."""
         return self._mark.schema_version
 
     def finish_upgrade(self) -> None:
-        """Marks the lake as one of today's schema version; the last step of an upgrade."""
+        """Mark the lake as one of the current schema version; the last step of an upgrade."""
         self._mark = renew_marker(self._place.store(), self._mark)
 
     @property
     def lake_id(self) -> str:
-        """The lake's own name: it never changes and no other lake has it."""
+        """Unique name of the lake, which never changes."""
         return self._mark.lake_id
 
     @property
     def blobs(self) -> Blobs:
-        """The lake's bytes that are no tables: checkpoints and the like, under `blobs/`."""
+        """Data of the lake that is no table, such as checkpoints, under `blobs/`."""
         return Blobs(self._place.store("blobs"))
 
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
-        """Adds the rows whose key is not there yet and returns how many those were; the others are left alone, and rows
-        of forgotten trajectories are not written.
+        """Add the rows whose key does not exist yet, and return their number.
+
+        Other rows stay as they are; rows of forgotten trajectories are not written.
 
         Raises:
-            LakeError: unknown table, full disk, storage out of reach.
+            LakeError: unknown table, full disk, unreachable storage.
             pydantic.ValidationError: a row that breaks the contract.
         """
         stored = self._table(table)
@@ -129,14 +130,14 @@ class Lake:
         return set(self.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist())
 
     def upsert(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> None:
-        """Adds rows, and replaces those whose key is already there; raises as `append` does."""
+        """Add rows, and replace those whose key exists; raises as `append` does."""
         stored = self._table(table)
         batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
         if batch.num_rows:
             stored.upsert(batch)
 
     def delete(self, table: str, predicate: str) -> int:
-        """Removes the rows for which an SQL predicate holds and returns how many those were."""
+        """Remove the rows for which an SQL predicate holds, and return their number."""
         stored = self._table(table)
 
         def attempt(handle: DeltaTable) -> int:
@@ -154,7 +155,7 @@ class Lake:
     def read(
         self, table: str, columns: Columns | None = None, where: filters.Where | None = None, version: int | None = None
     ) -> pa.Table:
-        """Rows of a table, in no order; an empty table of its schema if it does not exist yet.
+        """Return rows of a table, in no order; an empty table of its schema if it does not exist yet.
 
         Args:
             table: its name.
@@ -163,7 +164,7 @@ class Lake:
             version: an earlier version of the table; the latest if not given.
 
         Raises:
-            LakeError: unknown table or version, a version whose files `maintain` removed, storage out of reach.
+            LakeError: unknown table or version, a version whose files `maintain` removed, unreachable storage.
         """
         stored = self._read(table)
         schema = stored.contract.schema
@@ -175,14 +176,14 @@ class Lake:
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
 
     def rows(self, kind: type[R], where: filters.Where | None = None, version: int | None = None) -> list[R]:
-        """The rows that `read` would give of the table of this kind of row; they were valid as they were written."""
+        """Return `read`'s rows of the table of this kind of row, without validation: they were valid when written."""
         table = next(name for name, contract in TABLES.items() if contract.row is kind)
         return [kind.model_construct(**row) for row in self.read(table, where=where, version=version).to_pylist()]
 
     def batches(
         self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows that `read` would give, a few at a time: for pictures; raises as `read` does."""
+        """Yield `read`'s rows a few at a time, for pictures; raises as `read` does."""
         stored, wanted = self._read(table), list(columns)
         schema = pa.schema([stored.contract.schema.field(name) for name in wanted])
         try:
@@ -192,12 +193,12 @@ class Lake:
             raise stored.lost(version) from error
 
     def count(self, table: str, where: filters.Where | None = None, version: int | None = None) -> int:
-        """How many rows a table has; raises as `read` does."""
+        """Count a table's rows; raises as `read` does."""
         condition = filters.expression(where)
         return self._read(table).read(version, lambda there: there.count_rows(filter=condition))
 
     def iterations(self, table: str) -> list[int]:
-        """The iterations that a table which is partitioned by them has rows of, in order; reads no rows."""
+        """Return the iterations that an iteration-partitioned table has rows of, in order; reads no rows."""
         stored = self._table(table)
         with self._lock:
             handle = stored.handle()
@@ -205,7 +206,7 @@ class Lake:
 
     @contextmanager
     def noting(self) -> Iterator[set[str]]:
-        """Collects the names of the tables that are read meanwhile, in whatever thread."""
+        """Collect the names of the tables that any thread reads while the context is open."""
         names = set[str]()
         self._noted.append(names)
         try:
@@ -220,25 +221,25 @@ class Lake:
         return stored
 
     def version(self, table: str) -> int | None:
-        """The table's latest version, or None if it does not exist yet."""
+        """Return the table's latest version, or None if it does not exist yet."""
         handle = self._table(table).handle()
         return None if handle is None else handle.version()
 
     def versions(self) -> dict[str, int]:
-        """The latest version of every table that exists: what a policy's `data_versions` pins."""
+        """Return the latest version of every table that exists, as pinned in a policy's `data_versions`."""
         return {name: version for name in TABLES if (version := self.version(name)) is not None}
 
     def drop_copies(self) -> None:
-        """Removes what of the lake is kept on this machine for reading; of a lake that lies here there is nothing."""
+        """Remove this machine's copies of the lake's files; a lake on this machine has none."""
         if self._copies is not None:
             self._copies.clear()
 
     def files_of(self, table: str) -> ObjectStore:
-        """The files of a table, of all its versions, as they lie; only what removes data for good looks at them."""
+        """Return the files of all versions of a table, for code that removes data for good."""
         return self._place.store("tables", self._table(table).contract.name)
 
     def versions_at(self, moment: datetime) -> dict[str, int]:
-        """The version that every table had at a moment; without those that did not exist yet."""
+        """Return the version that every table had at a moment; tables that did not exist yet are left out."""
         found: dict[str, int] = {}
         for name, stored in self._tables.items():
             version = stored.version_at(moment)
@@ -247,17 +248,17 @@ class Lake:
         return found
 
     def missing(self, versions: Mapping[str, int]) -> dict[str, int]:
-        """Those of the versions that cannot be read whole any more: files of theirs were removed."""
+        """Return those of the versions that cannot be read whole any more, since files of theirs were removed."""
         return {name: version for name, version in versions.items() if self._table(name).is_lost(version)}
 
     def connect(
         self, tables: Iterable[str] | None = None, versions: Mapping[str, int] | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """A DuckDB connection in which each table is a view, without any extension, local and S3 alike.
+        """Return a DuckDB connection with each table as a view, without any extension, local and S3 alike.
 
         Args:
             tables: the views to make; all tables if not given.
-            versions: pinned versions; a table that is not among them did not exist then and is empty.
+            versions: pinned versions; a table without an entry did not exist then and is empty.
         """
         threads = min(_THREADS, os.cpu_count() or 1)
         connection = duckdb.connect(
@@ -280,7 +281,7 @@ class Lake:
         return connection
 
     def _view(self, connection: duckdb.DuckDBPyConnection, stored: StoredTable, handle: DeltaTable | None) -> None:
-        """Makes a view over the table's Parquet files here, or copies of them, else over Arrow's reader."""
+        """Make a view over the table's local Parquet files or their local copies, else over Arrow's reader."""
         contract = stored.contract
         with self._lock:
             try:
@@ -299,7 +300,7 @@ class Lake:
         connection.execute(filters.view(contract, files, there))
 
     def _packed(self, stored: StoredTable, handle: DeltaTable | None) -> int:
-        """Bytes of a version's files; 0 where pictures fill them, which no query sorts."""
+        """Return the bytes of a version's files; 0 for a table of pictures, which no query sorts."""
         if handle is None or any(pa.types.is_binary(field.type) for field in stored.contract.schema):
             return 0
         with self._lock:
@@ -324,16 +325,16 @@ class Lake:
         return lacked if stored.handle() is not None and stored.change(attempt) else []
 
     def compact(self, table: str) -> int:
-        """Merges a table's small files and returns how many files that took away."""
+        """Merge a table's small files, and return how many fewer files there are."""
         handle = self._table(table).handle()
         with self._lock:
             return 0 if handle is None else self._place.patiently(lambda: upkeep.compact(handle, table))
 
     def maintain(self, retention_hours: float | None = None) -> None:
-        """Keeps file counts small; call it once an iteration, before versions are pinned for training.
+        """Keep file counts small; call it once an iteration, before versions are pinned for training.
 
         Files that only old versions need are removed after `retention_hours` (`lake.keep_hours` if not given), except
-        those of versions that `policies.data_versions` pins: these stay readable for good.
+        those of versions in `policies.data_versions`, which stay readable for good.
         """
         hours = self._config.keep_hours if retention_hours is None else retention_hours
         pins = upkeep.pinned_versions(self.read("policies", columns=["data_versions"]))
@@ -345,7 +346,7 @@ class Lake:
                     self._place.patiently(partial(upkeep.vacuum, handle, needed, hours))
 
     def size_bytes(self) -> int:
-        """Bytes of everything at the lake's address, blobs and old versions included."""
+        """Return the bytes of everything at the lake's address, blobs and old versions included."""
         return self._place.patiently(lambda: int(self._place.filesystem.du(self._place.uri)))
 
     def _cache(self, most_bytes: int) -> FileCache:
@@ -363,7 +364,7 @@ def _names(handle: DeltaTable) -> set[str]:
 
 
 def _batch(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> pa.Table:
-    """Rows as Arrow, of equal keys the last."""
+    """Convert rows to Arrow; of equal keys the last row stays."""
     if isinstance(rows, pa.Table):
         table: pa.Table = rows
         return last_of_each_key(table.select(contract.schema.names).cast(contract.schema), contract.key)

@@ -1,7 +1,8 @@
-"""Bytes by name, in a folder or any place that fsspec reaches: the one seam under the lake's blobs and checkpoints.
+"""Files by name, in a folder or any place that fsspec reaches: the one interface under the lake's blobs and
+checkpoints.
 
-Names are relative POSIX paths. A local file is on the disk, not only in the page cache, when its writer returns;
-elsewhere the service answers for it.
+Names are relative POSIX paths. When its writer returns, a local file is on the disk, not only in the page cache;
+elsewhere the service is responsible for it.
 """
 
 import errno
@@ -25,25 +26,25 @@ CHUNK = 16 << 20
 _REFUSED = (304, 412)
 """HTTP statuses of a conditional write to a name that exists; MinIO before May 2024 answers 304."""
 _UNKNOWN = 501
-"""The HTTP status of a server that has no conditional writes."""
+"""HTTP status of a server without conditional writes."""
 Buffer = bytes | bytearray | memoryview
 
 
 class Sink(Protocol):
-    """What bytes of a new file go into."""
+    """Writable end of a new file."""
 
     def write(self, data: Buffer, /) -> object:
-        """Takes all of `data`."""
+        """Write all of `data`."""
 
 
 class ObjectStore(ABC):
-    """Files below one place; counts what is read and written.
+    """Files below one place, with counts of the bytes read and written.
 
-    Every method raises `LakeError` for what a person can put right: no space, no rights, out of reach.
+    Every method raises `LakeError` for problems that the user can fix: no space, no rights, unreachable storage.
     """
 
     gap = 0
-    """Two ranges that lie at most this many bytes apart are cheaper read as one."""
+    """Maximum bytes between two ranges that are cheaper to read as one."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -51,32 +52,31 @@ class ObjectStore(ABC):
         self.written_bytes = 0
 
     def path(self, name: str) -> str:
-        """The full address of a file or folder."""
+        """Return the full address of a file or folder."""
         return f"{self.place.rstrip('/')}/{name}"
 
     def local_path(self, name: str) -> Path | None:
-        """Where a file or folder lies on this machine's disk, or None if it does not."""
+        """Return the path of a file or folder on this machine's disk, or None if it is elsewhere."""
         return None
 
     @abstractmethod
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Bytes of every file below a folder, by name; empty if there is no such folder."""
+        """Return the bytes of every file below a folder, by name; empty if there is no such folder."""
 
     @abstractmethod
     def create(self, name: str, size: int) -> AbstractContextManager[Sink]:
-        """The sink of a new file of `size` bytes; on an error the file is removed."""
+        """Open a new file of `size` bytes for writing; on an error the file is removed."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
-        """Writes a small file whole, over what was there."""
+        """Write a small file whole, and replace an existing one."""
 
     @abstractmethod
     def put_once(self, name: str, data: bytes) -> bool:
-        """Writes a small file whole unless it exists; of several writers at once, each of other bytes, exactly one gets
-        True."""
+        """Write a small file whole unless it exists; of concurrent writers of other bytes, exactly one gets True."""
 
     def put_or_get(self, name: str, data: bytes) -> bytes:
-        """Write a small file whole unless it exists, and return what is there: `data`, or another writer's bytes.
+        """Write a small file whole unless it exists, and return its content: `data`, or another writer's bytes.
 
         A file that its owner deletes between the refused write and the read is free again, so it is written anew.
         """
@@ -87,7 +87,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, name: str) -> bytes:
-        """A small file; raises FileNotFoundError."""
+        """Return a small file's content; raises FileNotFoundError."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
@@ -95,7 +95,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
-        """Fills each buffer with a file's bytes from an offset on.
+        """Fill each buffer with a file's bytes from an offset on.
 
         Raises:
             DamagedError: there is no such file, or it ends too early.
@@ -103,21 +103,21 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def move(self, folder: str, to: str) -> None:
-        """Give a folder another name that is not in use, without what another process removes meanwhile."""
+        """Rename a folder to an unused name, without files that another process removes meanwhile."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Removes a file; nothing to remove is no error."""
+        """Remove a file; a missing file is no error."""
 
     def patiently(self, operation: Callable[[], T]) -> T:
-        """What an operation on this place returns that can be done again, also where the place is away for a while."""
+        """Run a repeatable operation until the place is reachable, and return its result."""
         return operation()
 
     def prune(self, folders: str) -> None:  # noqa: B027  nothing to do where there are no folders
-        """Removes empty folders whose name matches a pattern."""
+        """Remove empty folders whose name matches a pattern."""
 
     def chunks(self, name: str, size: int) -> Iterator[memoryview]:
-        """The first `size` bytes of a file, piece by piece; a piece is valid until the next one."""
+        """Yield the first `size` bytes of a file, piece by piece; a piece is valid until the next one."""
         buffer = memoryview(bytearray(min(size, CHUNK)))
         for start in range(0, size, CHUNK):
             part = buffer[: min(CHUNK, size - start)]
@@ -132,10 +132,10 @@ class ObjectStore(ABC):
 
 
 def inside(name: str) -> str:
-    """The name again, which may come from a row, a manifest or a record.
+    """Return a name that may come from a row, a manifest or a record.
 
     Raises:
-        LakeError: it leads out of its place: an absolute path, a step up, a zero byte.
+        LakeError: the name leads out of its place: an absolute path, a step up, a zero byte.
     """
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise LakeError(f"{name[:200]!r} is no name of a file: it leads out of its folder.", "Where did it come from?")
@@ -147,13 +147,13 @@ def open_store(
     filesystem: fsspec.AbstractFileSystem | None = None,
     patience: StoreRetry | None = None,
 ) -> ObjectStore:
-    """The store at a folder, or at an address such as `s3://bucket/prefix`.
+    """Open the store at a folder, or at an address such as `s3://bucket/prefix`.
 
     Args:
         place: folder or address.
         filesystem: fsspec's file system for the address, set up with its credentials and endpoint; if not given, fsspec
             makes one from the environment.
-        patience: how long it is waited for where it does not answer; not at all if not given.
+        patience: retry policy for an unreachable place; no retries if not given.
     """
     address = os.fspath(place).removeprefix("file://")
     return RemoteStore(address, filesystem, patience) if "://" in address else LocalStore(Path(address))
@@ -259,7 +259,7 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _part(self, name: str, data: bytes) -> Iterator[Path]:
-        """The bytes in a file aside, which is to get its name in the `with`, and is gone after it."""
+        """Write the bytes to a temporary file, for the `with` block to rename; it is removed after the block."""
         folder = self._at(name).parent
         part = folder / f".part-{uuid4().hex}"
         with explained(self.place):
@@ -277,7 +277,7 @@ class LocalStore(ObjectStore):
 
 
 class RemoteStore(ObjectStore):
-    """Any other place, through fsspec; `memory://` is the fake for tests."""
+    """A place that fsspec reaches; `memory://` is the fake for tests."""
 
     gap = 64 * 1024
 
@@ -296,7 +296,7 @@ class RemoteStore(ObjectStore):
     @override
     def sizes(self, folder: str = "") -> dict[str, int]:
         found = self.patiently(lambda: self._found(folder))
-        # a server lists folders, too, also one that was made and emptied before
+        # a server lists folders too, even one that was made and emptied before
         files = {path: about["size"] for path, about in found.items() if about["type"] == "file" and path[-1] != "/"}
         return {path.removeprefix(f"{self._root}/"): size for path, size in files.items()}
 
@@ -327,7 +327,7 @@ class RemoteStore(ObjectStore):
         return made
 
     def _made(self, name: str, data: bytes) -> bool | None:
-        """Whether the file is ours now; None if its owner deleted it after our write was refused: it is free again."""
+        """Whether this process wrote the file; None if its owner deleted it after the refused write."""
         try:
             self._files.pipe_file(self._at(name), data, mode="create")
         except OSError as error:
@@ -337,7 +337,7 @@ class RemoteStore(ObjectStore):
             if status not in _REFUSED:
                 raise
             try:
-                return self._files.cat_file(self._at(name)) == data  # ours, where the answer to a try was lost
+                return self._files.cat_file(self._at(name)) == data  # ours, where the response to an attempt was lost
             except FileNotFoundError:
                 return None
         return True
@@ -394,13 +394,13 @@ class RemoteStore(ObjectStore):
 
 
 def no_conditional_writes(place: str) -> LakeError:
-    """The error of a place whose server cannot keep two writers of one name apart."""
+    """Return the error of a place whose server cannot keep two writers of one name apart."""
     problem = f"The server of {place} has no conditional writes (`If-None-Match: *`)."
     return LakeError(problem, "Use one that has them (docs/run.md): without, two runs lose each other's rows.")
 
 
 def _status(error: OSError) -> int | None:
-    """The HTTP status of a refused conditional write: servers word it differently, or not at all."""
+    """Return the HTTP status of a refused conditional write: servers word the refusal differently, or not at all."""
     if isinstance(error, FileExistsError):
         return _REFUSED[-1]
     response: Any = getattr(error.__cause__, "response", None) or {}
@@ -408,12 +408,12 @@ def _status(error: OSError) -> int | None:
 
 
 def _files_at(place: str) -> Any:
-    """As the environment says; a listing that was seen before is asked for again, since others write there too."""
+    """Return the environment's file system for an address, on S3 without cached listings: others write there too."""
     return url_to_fs(place, **({"use_listings_cache": False} if place.startswith("s3://") else {}))[0]
 
 
 class _Whole:
-    """Writes until all is written; a raw file may take less at once."""
+    """Writes until all bytes are written; a raw file may take fewer at once."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -425,7 +425,7 @@ class _Whole:
 
 
 def _reserve(file: int, size: int) -> None:
-    """Takes the space before anything is written, so that a full disk is known at once."""
+    """Reserve the space before the first write, so that a full disk is noticed at once."""
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Waiting for an object store that is away for a while: one line that says so, the same operation again until it works.
+"""Retry object-store operations while the store is unreachable, and report the outage once.
 
-What is waited for can be done again: readers change nothing, writers of tables look at what is there before each
+Only repeatable operations are retried: readers change nothing, writers of tables read the current state before each
 commit, and a file is written whole or not at all.
 """
 
@@ -17,11 +17,11 @@ from storage.explained import explained
 
 T = TypeVar("T")
 FIRST_S, LONGEST_S = 0.5, 15.0
-"""The pause after the first failure, which doubles from one to the next up to the longest."""
+"""First and longest pause in seconds; the pause doubles after each failure."""
 
 
 class StoreRetry:
-    """How long the clients of one place wait, together: who finds it away first says so, who finds it back, too.
+    """Retry policy shared by all clients of one place; the first to notice an outage or its end reports it.
 
     Args:
         place: its address.
@@ -33,15 +33,15 @@ class StoreRetry:
         self._away: float | None = None
 
     def allow(self, seconds: float) -> None:
-        """From now on one operation waits for so long: the place has answered, so its address is right."""
+        """Let one operation wait for so many seconds from now on: the place has answered, so its address is right."""
         self._seconds = seconds
 
     def over(self, operation: Callable[[], T]) -> T:
-        """What an operation returns, once the place answers.
+        """Run an operation until the place answers, and return its result.
 
         Raises:
-            OutOfReach: it did not for too long.
-            LakeError: what a person can put right otherwise, at once.
+            OutOfReach: the place did not answer for too long.
+            LakeError: another problem that the user can fix, raised at once.
         """
         began, pause = time.monotonic(), FIRST_S
         while True:

@@ -1,8 +1,8 @@
-"""The Delta protocol of a table: refuses one whose Parquet files are not its rows, or whose log we cannot write.
+"""Refuse Delta tables whose Parquet files are not their rows, or whose log delta-rs cannot write.
 
 Other engines switch table features on. With deletion vectors a file still holds the deleted rows, with column mapping
-its columns have other names, with type widening older files have other types: Arrow and DuckDB, which read the files as
-they are, would return wrong rows. delta-rs opens such tables and says so only in some calls.
+its columns have other names, with type widening older files have other types. Arrow and DuckDB read the files as they
+are and would return wrong rows. delta-rs opens such tables and reports the feature only in some calls.
 """
 
 import re
@@ -21,12 +21,12 @@ _VERSION = re.compile(
     r"|(Table features must be specified)"
 )
 _NAMED = {"catalog-managed": "catalogManaged", "Column mapping": "columnMapping"}
-"""What delta-rs says of a table with a feature without its name, and the feature."""
+"""Features by the words of delta-rs errors that do not have the feature's name."""
 _MAPPING = "delta.columnMapping.mode"
 
 
 def require_plain(handle: DeltaTable, uri: str) -> None:
-    """Raises LakeError where the files of a handle's version are not its rows; names the features and their removal."""
+    """Raise LakeError where the files of a handle's version are not its rows; the message names the features."""
     protocol = handle.protocol()
     needed = set(protocol.reader_features or ())
     if handle.metadata().configuration.get(_MAPPING, "none") != "none":
@@ -37,7 +37,7 @@ def require_plain(handle: DeltaTable, uri: str) -> None:
 
 @contextmanager
 def features_named(uri: str) -> Iterator[None]:
-    """Turns delta-rs's refusal of a feature or a version into a `LakeError`; some look like a lost race for a commit.
+    """Turn delta-rs's refusal of a feature or a version into a `LakeError`; some look like a lost race for a commit.
 
     Source: delta-io/delta-rs crates/core/src/kernel/transaction/protocol.rs, deltalake 1.6.6.
     """

@@ -1,10 +1,10 @@
-"""Entries of a table's Delta log written anew, where files of earlier versions are replaced by others.
+"""Rewrite entries of a table's Delta log where copies replace files of earlier versions.
 
-Every reader takes size, number of rows and bounds of a file from the log, so a file that is put anew in its place would
-be unreadable: the new one has a name of its own, and the log names it. Log and files cannot change in one step, and
-whoever is killed leaves a log of which each version reads: its files are replaced one by one, newest first, so what an
-entry adds under its new name is removed under that name by all that come later. The old names stay among what is
-removed, for processes that still know a version by them.
+Every reader takes the size, number of rows and bounds of a file from the log, so a changed file under the same name
+would be unreadable. The new file has a name of its own, and the log names it. Log and files cannot change in one step,
+and a killed process must leave a log that is readable at each version. So the log's files are replaced one by one,
+newest first: all later entries already remove the new name that an entry adds. The old names stay among the removed
+ones, for processes that still know a version by them.
 """
 
 import io
@@ -27,20 +27,20 @@ HINT = f"{LOG}/_last_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file that is to take the place of another one of its folder."""
+    """A file that replaces another one in its folder."""
 
     name: str
-    """Below the table."""
+    """Path below the table."""
     size: int
-    """Bytes."""
+    """Size in bytes."""
     rows: int
     nulls: Mapping[str, int]
     bounds: Mapping[str, tuple[Any, Any]]
-    """The least and the greatest value, of columns of text and of whole numbers."""
+    """Least and greatest value of each column of text or whole numbers."""
 
     @classmethod
     def of(cls, name: str, size: int, rows: pa.Table) -> "Copy":
-        """What the log is to say of a file of these rows."""
+        """Describe a file of these rows for the log."""
         nulls = {column: rows[column].null_count for column in rows.column_names}
         bounds: dict[str, tuple[Any, Any]] = {}
         for field in rows.schema:
@@ -51,12 +51,12 @@ class Copy:
         return cls(name, size, rows.num_rows, nulls, bounds)
 
     def path(self, before: str) -> str:
-        """Its path as the log writes it, given that of the file whose place it takes."""
+        """Return its path as written in the log, given the path of the replaced file."""
         folder, slash, _ = before.rpartition("/")
         return folder + slash + self.name.rpartition("/")[2]
 
     def stats(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Its statistics, of the columns that those of the other file have."""
+        """Return its statistics for the columns in the statistics of the replaced file."""
         bounded = [column for column in before.get("minValues", {}) if column in self.bounds]
         return {
             "numRecords": self.rows,
@@ -67,12 +67,12 @@ class Copy:
 
 
 def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[str]) -> None:
-    """Lets the log of a table name files by others; the statistics of no file name a secret after it.
+    """Replace files in the log of a table, and remove secrets from all statistics.
 
     Args:
-        store: the table's files; both the old and the new ones are there.
-        copies: by the names of the files whose place they take.
-        secret: texts that go from the bounds of files that are not there any more, too.
+        store: the table's files, old and new.
+        copies: new files by the names of the files that they replace.
+        secret: texts to remove also from the bounds of files that do not exist any more.
     """
     for name in sorted((one for one in store.sizes(LOG) if one[len(LOG) + 1 :][:20].isdigit()), reverse=True):
         if not name.endswith((".json", ".parquet")):
@@ -86,8 +86,10 @@ def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[s
 
 
 def unlike(store: ObjectStore) -> list[str]:
-    """The files of a table whose size is another than its log says, as where they were once written anew under their
-    own name: what reads Delta by the log cannot read them. Files that are gone are none."""
+    """List a table's files whose size differs from the log, such as files rewritten under their own name.
+
+    Delta readers that follow the log cannot read them. Missing files are not listed.
+    """
     there, logged = store.sizes(), dict[str, int]()
     for name in sorted(one for one in there if one.startswith(LOG) and one.endswith(".json")):
         if name[len(LOG) + 1 :][:20].isdigit():
@@ -97,7 +99,7 @@ def unlike(store: ObjectStore) -> list[str]:
 
 
 def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
-    """A commit's file with the new names; None where there is nothing to change."""
+    """Return a commit's file with the new names; None where nothing changes."""
     lines = [line for line in data.decode().splitlines() if line.strip()]
     actions: list[dict[str, Any]] = [json.loads(line) for line in lines]
     gone = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
@@ -113,7 +115,7 @@ def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) ->
 
 
 def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
-    """The same of a checkpoint: all that is there at a version, in Parquet."""
+    """Return a checkpoint with the new names; None where nothing changes. Its Parquet has a whole version."""
     table = pq.read_table(io.BytesIO(data))
     if "add" not in table.column_names:
         return None
@@ -129,7 +131,7 @@ def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]
 
 
 def _added(add: dict[str, Any], copies: Mapping[str, Copy], secret: Collection[str]) -> dict[str, Any] | None:
-    """What the log says of a file that is added, of its copy instead; None where that is to stay."""
+    """Return the log's entry for an added file with its copy's data; None where the entry stays."""
     copy, stats = copies.get(unquote(add["path"])), json.loads(add.get("stats") or "{}")
     if copy is not None:
         changed = {"path": copy.path(add["path"]), "size": copy.size}
@@ -151,7 +153,7 @@ def _line(action: Mapping[str, Any]) -> str:
 
 
 def _put(store: ObjectStore, name: str, data: bytes) -> None:
-    """Writes a file of the log anew; its time of change, by which readers ask for a moment's version, stays."""
+    """Rewrite a file of the log and keep its modification time, by which readers find a moment's version."""
     path = store.local_path(name)
     about = path and path.stat()
     store.put(name, data)
@@ -160,7 +162,7 @@ def _put(store: ObjectStore, name: str, data: bytes) -> None:
 
 
 def _hint(store: ObjectStore, checkpoint: str, size: int) -> None:
-    """Corrects what the log says of its last checkpoint, where it is this one."""
+    """Correct the log's hint about its last checkpoint, where it is this one."""
     try:
         hint = json.loads(store.get(HINT))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Reading a table batch by batch where its storage may be away in the middle: it goes on after the last batch."""
+"""Read a table batch by batch; after an outage of its storage the read continues after the last batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 
 TOGETHER = 256
-"""Rows of one batch, pictures among them."""
+"""Maximum number of rows in a batch, pictures included."""
 
 
 def scan(
@@ -16,13 +16,13 @@ def scan(
     columns: Sequence[str],
     condition: pads.Expression | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a version of a table, always in the same order.
+    """Yield the rows of a table version, always in the same order.
 
     Args:
-        patiently: does what can be done again until the storage answers.
+        patiently: runs a repeatable operation until the storage answers.
         dataset: the version.
         columns: their names.
-        condition: which rows.
+        condition: selects rows; all if None.
     """
     reading: Iterator[pa.RecordBatch] | None = None
     done = 0
@@ -46,7 +46,7 @@ def scan(
 
 
 def _after(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
-    """What follows on the first so many rows."""
+    """Skip the first `rows` rows."""
     for batch in batches:
         skipped = min(rows, batch.num_rows)
         rows -= skipped

@@ -1,7 +1,7 @@
-"""The lake's mark: the small file that says a place is a lake of ours, and of which schema version.
+"""The lake's schema marker: a small file with the lake's id and schema version.
 
-Without it a wrong `lake.uri` would quietly fill somebody's folder, and a lake of another version would fail in
-the middle of a run instead of before it.
+Without it a wrong `lake.uri` would quietly fill another folder, and a lake of another version would fail in the middle
+of a run instead of before it.
 """
 
 import json
@@ -18,7 +18,7 @@ NAME = "flywheel.json"
 
 
 class SchemaMarker(BaseModel):
-    """What `flywheel.json` holds."""
+    """Content of `flywheel.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,14 +29,14 @@ class SchemaMarker(BaseModel):
 
 
 def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> SchemaMarker | None:
-    """The mark at a place, or None if it has none.
+    """Return the schema marker at a place, or None if it has none.
 
     Args:
         store, uri: the place.
-        oldest: the oldest schema version that is taken.
+        oldest: the oldest accepted schema version.
 
     Raises:
-        LakeError: a mark that is not ours, or of another schema version.
+        LakeError: an invalid marker, or one of another schema version.
     """
     try:
         mark = SchemaMarker.model_validate(json.loads(store.get(NAME)))
@@ -53,17 +53,17 @@ def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> S
 
 
 def renew_marker(store: ObjectStore, mark: SchemaMarker) -> SchemaMarker:
-    """The mark of a lake whose tables were brought up to date, in the place of its old one."""
+    """Replace the schema marker of an upgraded lake, and return it."""
     renewed = mark.model_copy(update={"schema_version": SCHEMA_VERSION})
     store.put(NAME, renewed.model_dump_json(indent=2).encode())
     return renewed
 
 
 def make_marker(store: ObjectStore, uri: str) -> SchemaMarker:
-    """Mark an empty place as a lake; of several processes that try at once, one wins and all get its mark.
+    """Mark an empty place as a lake; of several processes that try at once, one wins and all get its marker.
 
     Raises:
-        LakeError: the place holds something else, or its server writes over what a conditional write must keep.
+        LakeError: the place holds something else, or its server overwrites files despite a conditional write.
     """
     others = [name for name in store.sizes() if name != NAME]
     if others and not store.exists(NAME):

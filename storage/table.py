@@ -1,8 +1,8 @@
-"""One table of a lake as it lies in Delta: opened, changed by commits that are made whole or not at all, read.
+"""One table of a lake in Delta: opened, changed by atomic commits, and read.
 
-No process ever writes a key twice. Each append reads which keys are there at version v and commits the rest
-as version v + 1 or not at all (`max_commit_retries=0`: Delta gives each version number to one writer only); who
-comes second looks again at what is there now. A commit is the atom: killed before it, nothing was written.
+No process ever writes a key twice. Each append reads the keys at version v and commits the rest as version v + 1 or
+not at all (`max_commit_retries=0`: Delta gives each version number to one writer only). A second writer reads the new
+version and tries again. A commit is atomic: a process killed before it writes nothing.
 """
 
 import errno
@@ -39,32 +39,32 @@ from storage.protocol import features_named, require_plain
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
 _RESERVED = 1_000_000
-"""Bytes that a commit leaves free: for its log, and for others that write now."""
+"""Bytes that a commit leaves free: for its log, and for concurrent writers."""
 _NEWER = "A newer flywheel began to upgrade it: finish with its `flywheel upgrade` and use it, or a new `lake.uri`."
 
 
 def files_of(handle: DeltaTable) -> list[str]:
-    """The paths of a local table's Parquet files: Delta gives addresses, in which a space is %20."""
+    """Return the paths of a local table's Parquet files: Delta gives addresses, in which a space is %20."""
     return [unquote(address) for address in handle.file_uris()]
 
 
 def sizes_of(handle: DeltaTable) -> dict[str, int]:
-    """The sizes of a version's files by their names below the table."""
+    """Return the sizes of a version's files by their names below the table."""
     return {unquote(path): size for path, size in _logged(handle).items()}
 
 
 def _logged(handle: DeltaTable) -> dict[str, int]:
-    """The sizes of a version's files by what the log calls them: addresses, in which a space is %20."""
+    """Return the sizes of a version's files by their addresses in the log, in which a space is %20."""
     added = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
     return dict(zip(added["path"], added["size_bytes"], strict=True))
 
 
 def _require_inside(paths: Iterable[str], place: str) -> None:
-    """Raises LakeError where one of the paths that the log of a table names does not lie below it."""
+    """Raise LakeError where a path in a table's log does not lie below the table."""
     for path in paths:
         try:
             name, before = path, ""
-            while name != before:  # who reads it decodes it once, or twice
+            while name != before:  # readers decode it once, or twice
                 name, before = unquote(inside(name)), name
         except LakeError as error:
             raise _outside(path, place) from error
@@ -74,11 +74,11 @@ def _require_inside(paths: Iterable[str], place: str) -> None:
 
 def _outside(path: str, place: str) -> LakeError:
     problem = f"The log of {place} names the file {path[:200]!r}, which does not lie there."
-    return LakeError(problem, "Somebody else wrote it: nothing is read. Restore the table, or copy the file into it.")
+    return LakeError(problem, "Another program wrote it: nothing is read. Restore the table, or copy the file into it.")
 
 
 def _committed(handle: DeltaTable) -> datetime:
-    """When a version was committed, or one that was made meanwhile."""
+    """Return when a version was committed, or a later one made meanwhile."""
     commits = [commit.get("timestamp", 0) for commit in handle.history(1)]
     return datetime.fromtimestamp(max(commits, default=0) / 1000, UTC)
 
@@ -90,14 +90,15 @@ def _dataset(handle: DeltaTable, files: FileSystem) -> pads.FileSystemDataset:
 
 
 class StoredTable:
-    """A table at a lake's address, which is made by the first commit to it. Methods raise `LakeError` where the
-    storage is out of reach or the disk is full.
+    """A table at a lake's address, made by its first commit.
+
+    Methods raise `LakeError` where the storage is unreachable or the disk is full.
 
     Args:
-        contract: what it holds.
+        contract: its schema, key and partitions.
         place: the lake's address.
-        lock: the lake's, held while Delta's handle is used: that is not safe to share between threads.
-        cache: of its files, where the place is no folder of this machine.
+        lock: the lake's, held while Delta's handle is used: threads cannot share the handle safely.
+        cache: copies of its files, where the place is no folder of this machine.
     """
 
     def __init__(self, contract: Table, place: Address, lock: threading.RLock, cache: FileCache | None = None) -> None:
@@ -105,24 +106,24 @@ class StoredTable:
         self._place, self._cache = place, cache
         self._latest: DeltaTable | None = None
         self._checked, self._files = -1, set[str]()
-        """The version of the latest whose files are known to lie below the table, and their names."""
+        """The latest version whose files were checked to lie below the table, and their names."""
         self._seen: AbstractSet[str] = frozenset[str]()
-        """What its log calls them."""
+        """Addresses of those files in the log."""
         self._index = KeyIndex(contract.schema, contract.key)
 
     def handle(self) -> DeltaTable | None:
-        """The latest version; None if the table does not exist yet."""
+        """Return the latest version; None if the table does not exist yet."""
         with self.lock:
             return self._place.patiently(self._refreshed)
 
     def at(self, version: int | None) -> DeltaTable | None:
-        """A version, the latest if not given."""
+        """Return a version, the latest if not given."""
         if version is None:
             return self.handle()
         return self._place.patiently(lambda: self._at(version))
 
     def version_at(self, moment: datetime) -> int | None:
-        """The version that the table had at a moment; None if it did not exist yet."""
+        """Return the version that the table had at a moment; None if it did not exist yet."""
         handle = self.handle()
         if handle is None:
             return None
@@ -133,7 +134,7 @@ class StoredTable:
         return max(before, default=None)
 
     def is_lost(self, version: int) -> bool:
-        """Whether a version cannot be read whole: it never was, or files of it were removed."""
+        """Whether a version cannot be read whole: it never existed, or files of it were removed."""
         if self.handle() is None:
             return True
         try:
@@ -147,8 +148,10 @@ class StoredTable:
         return any(unquote(path) not in there for path in needed)
 
     def dataset(self, version: int | None = None, where: filters.Where | None = None) -> pads.Dataset:
-        """The rows of a version, the latest if not given; none if the table does not exist yet. What `where` leaves out
-        is not read."""
+        """Return the rows of a version, the latest if not given; none if the table does not exist yet.
+
+        Files that `where` excludes are not read.
+        """
         with self.lock:
             handle = self.at(version)
             return pads.dataset(self.contract.schema.empty_table()) if handle is None else self.snapshot(handle, where)
@@ -156,8 +159,9 @@ class StoredTable:
     def read(
         self, version: int | None, operation: Callable[[pads.Dataset], T], where: filters.Where | None = None
     ) -> T:
-        """Return an operation's result on the rows that `dataset` gives; do it again where files went meanwhile: what
-        is forgotten leaves a version for files of other names.
+        """Return an operation's result on `dataset`; repeat it where files went meanwhile.
+
+        Forgetting data replaces a version's files by files of other names.
 
         Raises:
             LakeError: files of the version are gone.
@@ -171,7 +175,7 @@ class StoredTable:
                 before = self._moved(before, version, error)
 
     def snapshot(self, handle: DeltaTable, where: filters.Where | None = None) -> pads.FileSystemDataset:
-        """The rows of a handle's version; what `where` leaves out is not read."""
+        """Return the rows of a handle's version; files that `where` excludes are not read."""
         name = self.contract.name
         if self._cache is not None:
             copies = _dataset(handle, SubTreeFileSystem(str(self._cache.folder / name), LocalFileSystem()))
@@ -202,7 +206,7 @@ class StoredTable:
         return _dataset(handle, self._place.arrow("tables", self.contract.name))
 
     def append(self, rows: pa.Table) -> int:
-        """Adds the rows whose key is not there yet and returns how many those were."""
+        """Add the rows whose key does not exist yet, and return their number."""
 
         def attempt(handle: DeltaTable) -> int:
             version = handle.version()
@@ -216,7 +220,7 @@ class StoredTable:
         return self.change(attempt)
 
     def upsert(self, rows: pa.Table) -> None:
-        """Adds rows, and replaces those whose key is already there."""
+        """Add rows, and replace those whose key exists."""
 
         def attempt(handle: DeltaTable) -> int:
             touched = filters.partitions(self.contract, rows)
@@ -230,19 +234,19 @@ class StoredTable:
         self.change(attempt)
 
     def rewrite(self, handle: DeltaTable, rows: pa.Table, touched: Mapping[str, list[Any]]) -> None:
-        """Puts `rows` in place of the touched partitions, or of the whole table if it has none.
+        """Replace the touched partitions by `rows`, or the whole table if it has none.
 
         Delta's own merge and delete leave files of string views behind, which Arrow cannot filter.
         """
         self._write(handle, rows, "overwrite", predicate=filters.predicate(touched))
 
     def widen(self, handle: DeltaTable, rows: pa.RecordBatchReader) -> None:
-        """Puts rows of today's columns in place of the whole table, which may have fewer."""
+        """Replace the whole table, which may lack columns, by rows of the current columns."""
         partition_by = list(self.contract.partition_by)
         self._write(handle, rows, "overwrite", schema_mode="overwrite", partition_by=partition_by)
 
     def change(self, attempt: Callable[[DeltaTable], int]) -> int:
-        """What an attempt at a commit returns; it is made again on what is there then where another writer was first.
+        """Run an attempt at a commit, and repeat it on the new version after another writer's; return its result.
 
         Raises:
             LakeError: the table has other columns, or there are too many writers.
@@ -266,7 +270,7 @@ class StoredTable:
         """Name a version's files after one of them was gone.
 
         Args:
-            before: what this returned for the failure before, None for the first one.
+            before: the result of this method for the failure before, None for the first one.
             version: the version; the latest if not given.
             error: the failure.
 
@@ -282,7 +286,7 @@ class StoredTable:
         return there
 
     def lost(self, version: int | None) -> LakeError:
-        """The error of a version whose files are gone, or that never was."""
+        """Return the error of a version whose files are gone, or that never existed."""
         named = "the latest version" if version is None else f"version {version}"
         problem = f"Files of {named} of table `{self.contract.name}` of {self._place.uri} are not there."
         return LakeError(problem, "Use a version that a policy pins, or the latest.")
@@ -301,8 +305,10 @@ class StoredTable:
             write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
 
     def _require_room(self, size: int) -> None:
-        """Raises OSError where so many bytes do not fit, or nothing may be written: in the middle of a write delta-rs
-        panics beside its error."""
+        """Raise OSError where so many bytes do not fit, or writing is not allowed.
+
+        In the middle of a write delta-rs panics in addition to its error.
+        """
         if not os.access(self._uri, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         if shutil.disk_usage(self._place.uri).free < size + _RESERVED:
@@ -324,7 +330,7 @@ class StoredTable:
         except TableNotFoundError:
             return None
         except (DeltaError, LakeError):
-            self._latest = None  # half brought up to date, perhaps
+            self._latest = None  # perhaps half updated
             raise
         return self._latest
 
@@ -339,7 +345,7 @@ class StoredTable:
         return handle
 
     def _files_of(self, latest: DeltaTable) -> AbstractSet[str]:
-        """The names of the latest version's files."""
+        """Return the names of the latest version's files."""
         if latest.version() != self._checked:
             require_plain(latest, self._uri)
             there = _logged(latest)

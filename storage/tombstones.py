@@ -1,4 +1,4 @@
-"""Keeps what was forgotten from coming back: rows of such trajectories are not written, whoever brings them."""
+"""Keep forgotten data from coming back: rows of forgotten trajectories are never written."""
 
 import time
 from collections.abc import Callable
@@ -10,15 +10,15 @@ from schemas.table import Table
 from schemas.tables.forgotten import TABLE as FORGOTTEN
 
 FRESH_S = 60.0
-"""What others forgot is known to a process that goes on after so long; to a new one at once."""
+"""Seconds after which a running process notices data that others forgot; a new process notices at once."""
 COLUMN = "trajectory_id"
 
 
 class Tombstones:
-    """The trajectories that a lake has forgotten.
+    """Ids of the trajectories that a lake has forgotten.
 
     Args:
-        read: their ids, as the lake has them now.
+        read: returns the lake's current ids.
     """
 
     def __init__(self, read: Callable[[], set[str]]) -> None:
@@ -27,7 +27,7 @@ class Tombstones:
         self._asked = float("-inf")
 
     def without(self, contract: Table, rows: pa.Table) -> pa.Table:
-        """The rows of a table that are of no forgotten trajectory."""
+        """Return the rows of a table without those of forgotten trajectories."""
         if contract.name == FORGOTTEN.name:
             self._asked = float("-inf")
             return rows

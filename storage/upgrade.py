@@ -1,9 +1,9 @@
-"""Brings a lake of an earlier schema version up to date, in place.
+"""Upgrade a lake of an earlier schema version in place.
 
-Each step is one commit and knows by looking whether it was made, and the mark is renewed last: an upgrade that is
-killed anywhere is gone on with by starting it again. Until then older code reads the lake, but is refused where it
-would write to a table that has new columns. Versions that policies pin stay as they are; what they lack is computed as
-they are read (`schemas.table.Table.added`).
+Each step is one commit and detects whether it was made before; the schema marker is renewed last. A killed upgrade
+continues when it is started again. Until it is complete, older code reads the lake, but cannot write to a table with
+new columns. Versions that policies pin stay as they are; their missing columns are computed as they are read
+(`schemas.table.Table.added`).
 """
 
 import json
@@ -17,23 +17,24 @@ from storage.forgetting import heal, unreadable
 from storage.lake import Lake
 
 OLDEST = 1
-"""The oldest schema version that can be brought up to date."""
+"""The oldest schema version that can be upgraded."""
 
 
 def upgrade(
     config: LakeConfig, note: Callable[[str], None], require_idle: Callable[[Lake], None] = lambda lake: None
 ) -> list[str]:
-    """Upgrades the lake at `lake.uri`; does nothing to one of today's version but give it columns that came later
-    and put right what a `forget` of an earlier release left.
+    """Upgrade the lake at `lake.uri`.
+
+    A lake of the current version only gets columns that came later, and fixes for files of an earlier release's
+    `forget`.
 
     Args:
-        config: where the lake is.
-        note: is called with every step that was made, as it is made.
-
-        require_idle: raises where somebody works on the lake; asked before files are taken away.
+        config: the lake's address and settings.
+        note: called with every step as it is made.
+        require_idle: raises where other processes work on the lake; called before files are removed.
 
     Returns:
-        The steps that were made.
+        The steps made.
 
     Raises:
         LakeError: there is no lake, or a newer one.
@@ -62,7 +63,7 @@ def upgrade(
 
 
 def _configs(lake: Lake) -> int:
-    """Writes the configs that policies were made by in today's keys; returns how many there were to write."""
+    """Rewrite the configs of policies with the current keys, and return the number of changed ones."""
     rows = lake.read("policies").to_pylist()
     renewed = [{**row, "config": json.dumps(modern(json.loads(row["config"])))} for row in rows]
     changed = [

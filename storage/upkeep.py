@@ -1,4 +1,4 @@
-"""How tables are laid out on disk and kept small: file settings, compaction, removal of what no version needs."""
+"""File layout and upkeep of tables: file settings, compaction, removal of unused files."""
 
 import json
 import math
@@ -13,17 +13,17 @@ from schemas.table import Table
 from storage.protocol import features_named
 
 SMALL_BYTES = 1_000_000
-"""A file below this is small."""
+"""Size in bytes below which a file is small."""
 MANY = 8
-"""A partition with more small files than this is compacted."""
+"""Number of small files above which a partition is compacted."""
 TARGET_BYTES = 64_000_000
-"""Compaction does not make files larger than this."""
+"""Maximum size in bytes of a compacted file."""
 UNCOMMITTED_HOURS = 1
-"""A file that no version names is kept so long: from being put to its commit takes a writer far less."""
+"""Hours for which a file that no version names is kept; a writer commits a new file much sooner."""
 
 
 def configuration(contract: Table) -> dict[str, str | None]:
-    """Delta settings: the log is kept for good (pins need it), statistics only for keys and partitions."""
+    """Return Delta settings: the log is kept for good (pins need it), statistics only for keys and partitions."""
     columns = dict.fromkeys([*contract.key, *contract.partition_by])
     return {
         "delta.logRetentionDuration": "interval 5200 weeks",
@@ -33,7 +33,7 @@ def configuration(contract: Table) -> dict[str, str | None]:
 
 
 def writer_properties(table: str) -> WriterProperties:
-    """Parquet settings: zstd, except for pictures, which are compressed already."""
+    """Return Parquet settings: zstd, except for pictures, which are compressed already."""
     if table == "screenshots":
         plain = {"png": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
         return WriterProperties(compression="UNCOMPRESSED", column_properties=plain)
@@ -41,9 +41,9 @@ def writer_properties(table: str) -> WriterProperties:
 
 
 def compact(handle: DeltaTable, table: str) -> int:
-    """Merges small files where there are many and returns how many files fewer there are.
+    """Merge small files where there are many, and return how many fewer files there are.
 
-    Another writer coming first is no harm: the next call finds the same files.
+    A concurrent writer does no harm: the next call finds the same files.
     """
     if not _crowded(handle):
         return 0
@@ -56,20 +56,21 @@ def compact(handle: DeltaTable, table: str) -> int:
 
 
 def vacuum(handle: DeltaTable, pins: set[int], retention_hours: float) -> None:
-    """Removes files that neither a version of the last `retention_hours` nor a pinned one needs.
+    """Remove files that neither a version of the last `retention_hours` nor a pinned one needs.
 
-    Delta counts whole hours: seconds count as none, and what is more is rounded up. Files that no version names are
-    kept for an hour at least: another process may have put them and not yet committed them.
+    Delta counts whole hours: seconds count as none, and a longer fraction is rounded up. Files that no version names
+    are
+    kept for an hour at least: another process may have written them and not yet committed them.
     """
     hours, keep = math.ceil(round(retention_hours, 3)), sorted(pin for pin in pins if pin <= handle.version())
     remove = partial(handle.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=keep)
     if hours < UNCOMMITTED_HOURS:
-        remove(hours, full=False)  # of what versions named and the latest does not
+        remove(hours, full=False)  # files of earlier versions that the latest does not need
     remove(max(hours, UNCOMMITTED_HOURS), full=True)
 
 
 def pinned_versions(policies: pa.Table) -> dict[str, set[int]]:
-    """The versions of each table that some policy was made from."""
+    """Return the versions of each table that a policy was made from."""
     pins: dict[str, set[int]] = {}
     for text in policies["data_versions"].to_pylist():
         for table, version in json.loads(text or "{}").items():

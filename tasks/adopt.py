@@ -1,4 +1,4 @@
-"""Bringing in a checkpoint that was made elsewhere: copied into the lake, a candidate like any other."""
+"""Adopt a checkpoint that was made elsewhere: copy it into the lake as a candidate like any other."""
 
 import hashlib
 from pathlib import Path
@@ -17,12 +17,12 @@ from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
 
 TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
-"""What a model directory is made of: weights, settings, vocabularies, templates."""
+"""Suffixes of a model directory's files: weights, settings, vocabularies, templates."""
 
 
 @boundary("adopt")
 def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
-    """Copies a checkpoint into the lake and registers it as a candidate without a parent; returns its version.
+    """Copy a checkpoint into the lake and register it as a candidate without a parent; return its version.
 
     Raises:
         UsageError: the name is taken or none, or the lake has no champion to challenge, or the champion's weights are
@@ -43,7 +43,7 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
         )
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):
-        return version  # whoever copied it died before it was measured
+        return version  # an earlier process copied it and died before measuring it
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
     base = "tiny" if is_tiny(read_config(source)) else str(source)
     made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
@@ -53,7 +53,7 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
 
 
 def files_of(source: Path) -> list[Path]:
-    """The files to take of a model directory; raises CheckpointError if that is none, or its weights are pickled."""
+    """Return a model directory's files to copy; raise CheckpointError if it is none, or its weights are pickled."""
     if not source.is_dir():
         raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
     weights_of(source)

@@ -1,4 +1,4 @@
-"""Stage: the machine part of annotation."""
+"""Stage: annotate trajectories by machine."""
 
 from collections import Counter
 
@@ -16,9 +16,12 @@ from tasks.train.preferences import find_pairs
 
 
 def annotate(run: Run, iteration: int) -> Metrics:
-    """Grounding for accepted and failed steps; of failed ones what was done and changed from screen to screen, and the
-    error step where rules can tell; perception data of some screens; preferences where trajectories of one task and
-    seed part."""
+    """Annotate an iteration's trajectories, and make its perception data and preferences.
+
+    Accepted and failed steps get grounding targets. Failed ones also get the action and change between screens, and the
+    error step where rules find it. Some screens give perception data. Preferences come from trajectories of one task
+    and seed that part.
+    """
     lake = run.lake
     decisions = decisions_of(lake, iteration)
     now, chosen = utc_now(), Chosen(decisions, run.config.annotate.screens)

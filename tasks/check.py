@@ -1,4 +1,4 @@
-"""What is checked before anything is spent."""
+"""Checks before a run spends anything."""
 
 from prefect import task
 from prefect.cache_policies import NO_CACHE
@@ -9,5 +9,5 @@ from tasks.preflight.preflight import require
 
 @task(name="check", cache_policy=NO_CACHE)
 def check_before_spending(config: Config) -> None:
-    """Refuses a run that could not end well; raises as `tasks.preflight.preflight.require` does."""
+    """Refuse a run that could not end well; raises as `tasks.preflight.preflight.require` does."""
     require(config)

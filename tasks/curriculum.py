@@ -1,4 +1,4 @@
-"""Stage: what is rolled out next, and why."""
+"""Stage: choose the next rollouts, with reasons."""
 
 from curation.curriculum import apportion, mix
 from environments.catalog import catalog
@@ -17,7 +17,7 @@ from tasks.train.groups import Weighed, choose_groups
 
 @stage("curriculum")
 def choose_tasks(run: Run, iteration: int) -> Metrics:
-    """DuckDB weighs the tasks by what was learned so far; each choice is stored with its numbers and its reason."""
+    """Weigh the tasks in DuckDB by the results so far, and store each choice with its numbers and its reason."""
     config, lake = run.config, run.lake
     lake.append("tasks", catalog(config))  # some may have joined since the lake began
     known, out = tasks_of(config, lake), left_out(config)

@@ -1,4 +1,4 @@
-"""Stage: greedy, from pixels only, on held-out seeds and held-out tasks."""
+"""Stage: evaluate policies greedily, from pixels only, on held-out seeds and held-out tasks."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -32,29 +32,29 @@ SUITES = ("suite", "held_out", "synthesized")
 
 @dataclass(frozen=True, slots=True)
 class TaskRate:
-    """How often a policy succeeded on one task."""
+    """Success rate of a policy on one task."""
 
     success: float
     n: int
     reward: float
-    """The mean of the raw rewards: of a game, what its score comes to."""
+    """Mean of the raw rewards; of a game, its score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """How often a policy succeeded."""
+    """Success rate of a policy."""
 
     success: float | None
-    """The mean over tasks; None where every trajectory was an environment failure, and then the interval's ends too."""
+    """Mean over tasks; None where every trajectory was an environment failure, and then the interval's ends too."""
     ci: tuple[float | None, float | None]
-    """95 %, over trajectories, tasks as strata."""
+    """95 % interval over trajectories, with tasks as strata."""
     tasks: Mapping[str, TaskRate]
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Trajectories that were environment failures, which are in no rate, by boundary."""
+    """Number of environment failures, which are in no rate, by boundary."""
 
     @property
     def text(self) -> str:
-        """The mean and its interval, for people; why it is unknown, where it is."""
+        """The mean and its interval as text, or the reason why it is unknown."""
         if self.success is not None:
             return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
         where = ", ".join(f"{count} in the {boundary}" for boundary, count in self.failed.items())
@@ -63,7 +63,7 @@ class Summary:
 
 @stage("evaluate", retries=1)
 def evaluate_candidate(run: Run, iteration: int) -> Metrics:
-    """The candidate on the suite's held-out seeds, and on the tasks it was never trained on."""
+    """Evaluate the candidate on the suite's held-out seeds, and on the tasks that it was never trained on."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
@@ -72,7 +72,7 @@ def evaluate_candidate(run: Run, iteration: int) -> Metrics:
 
 
 def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> Metrics:
-    """Evaluates a policy until it is decided whether it is the next champion; a broken one not at all."""
+    """Evaluate a policy until its promotion is decided; a broken policy is not evaluated."""
     if (broken := broken_making(lake, candidate)) is not None:
         return {"policy": candidate.policy_version, "say": f"not measured: {broken.reason}"}
     policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
@@ -91,15 +91,15 @@ def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> 
 def measure_suites(
     config: Config, lake: Lake, policy: Policy, iteration: int, enough: Callable[[int], int | None] | None = None
 ) -> Metrics:
-    """Evaluates one policy on the suite and on the held-out tasks; returns the means with their intervals.
+    """Evaluate one policy on the suite and on the held-out tasks; return the means with their intervals.
 
     Args:
         config: the suites and the seeds.
-        lake: where outcomes are kept.
-        policy: who acts.
-        iteration: that the rows are kept with.
-        enough: how many seeds per task are enough, asked at every look after so many; None: it is not known yet. All
-            seeds if not given.
+        lake: stores the outcomes.
+        policy: the policy.
+        iteration: iteration of the rows.
+        enough: called at every look with the seeds per task so far; returns the number of seeds that is enough, or None
+            to continue. All seeds if not given.
     """
     plans = measured_suites(config, lake)
     suite, unseen, made = (plans.get(name, ()) for name in SUITES)
@@ -122,8 +122,7 @@ def measure_suites(
 def measure(
     config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
 ) -> list[Evaluation]:
-    """Rolls out what the lake does not hold yet of this policy's evaluation, by suite; returns all rows of these
-    suites."""
+    """Roll out the missing part of this policy's evaluation, by suite; return all rows of these suites."""
     planned = [
         evaluation_of(policy, task, seed, iteration, lake.lake_id)
         for task, seed in _missing(lake, policy.version, plans)
@@ -139,7 +138,7 @@ def measure(
 
 
 def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tuple[GuiTask, int]]:
-    """What a policy was not measured on yet."""
+    """Return the tasks and seeds on which a policy was not measured yet."""
     where = {"policy_version": version, "suite": list(plans)}
     done = {(row.suite, row.task_id, row.seed) for row in lake.rows(Evaluation, where)}
     return [
@@ -154,8 +153,10 @@ def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tup
 def perform(
     config: Config, policy: Policy, planned: Sequence[PlannedTrajectory], sink: Sink, temperature: float = 0.0
 ) -> None:
-    """Rolls out, greedily unless a temperature is given, and hands what is finished to `sink`; nothing is recorded.
-    Says of which tasks no trajectory worked, and why."""
+    """Roll out, greedily unless a temperature is given, and hand finished trajectories to `sink`; nothing is recorded.
+
+    Reports tasks of which no trajectory worked, with the reason.
+    """
     ended: list[Ended] = []
 
     def noting(records: list[FinishedTrajectory]) -> None:
@@ -170,7 +171,7 @@ def perform(
 
 
 def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:
-    """Evaluation rows of finished trajectories; `suites` says which suite a task belongs to."""
+    """Return evaluation rows of finished trajectories; `suites` maps a task to its suite."""
     return [_row(record, suites[record.trajectory.task_id]) for record in records]
 
 
@@ -194,12 +195,12 @@ def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
 
 
 def explorer_policy(config: Config) -> Policy:
-    """The policy without a model that everything is compared with."""
+    """Return the policy without a model that is the baseline of all comparisons."""
     return EXPLORERS.class_of(config.collect.explorer)()
 
 
 def summary(rows: Sequence[Evaluation]) -> Summary:
-    """What these rows come to; environment failures left out."""
+    """Summarize these rows; environment failures are left out."""
     by_task: dict[str, list[Evaluation]] = {}
     failed: Counter[str] = Counter()
     for row in rows:
@@ -221,7 +222,7 @@ def summary(rows: Sequence[Evaluation]) -> Summary:
 def evaluation_of(
     policy: Policy, task: GuiTask, seed: int, iteration: int, lake_id: str, attempt: int = 0, attempts: int = 1
 ) -> PlannedTrajectory:
-    """One of so many attempts of a policy at a task and seed; only the evaluation of it is kept."""
+    """Return one of `attempts` attempts of a policy at a task and seed; only its evaluation is stored."""
     return PlannedTrajectory(
         lake_id=lake_id,
         run_id=lake_id,

@@ -1,4 +1,4 @@
-"""Stage: what every gate finds of every trajectory, the route its data takes, and what rules tell of single steps."""
+"""Stage: run the gates on every trajectory, decide the route of its data, and judge single steps by rules."""
 
 from collections import Counter
 from collections.abc import Container, Iterator
@@ -25,11 +25,12 @@ from tasks.shared.verdict_history import VerdictHistory
 
 
 def decide_routes(run: Run, iteration: int) -> Metrics:
-    """The configured gates in order, up to the first that turns a trajectory away; every rejection has its gate and
-    reason. Done again with other gates or another judge, it adds their verdicts, and the new decisions hold.
+    """Run the configured gates in order, up to the first rejection; every rejection has its gate and reason.
 
-    What a judge is still to be asked about the machines of `cluster` share out; the gates hold each trajectory against
-    those that were accepted before it, so they ask one after the other, here."""
+    A repeated run with other gates or another judge adds their verdicts, and its decisions become the valid ones. The
+    machines of `cluster` share the judge's open questions. The gates compare each trajectory with those accepted before
+    it, so they run one after the other in this process.
+    """
     if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
         opinions = VerdictHistory(run.config, run.lake, iteration)
         judge_in_parts(run.config, iteration, [*opinions.wanted(), *opinions.audited(run.config.judge.audit)])
@@ -48,10 +49,10 @@ filter_trajectories = stage("filter")(decide_routes)
 def decide(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None = None
 ) -> tuple[list[Verdict], int]:
-    """Writes what the gates and the rules find of an iteration's trajectories, or of those of these names alone.
+    """Write the results of the gates and the rules for an iteration's trajectories, or for those of these names alone.
 
     Returns:
-        The decisions, and how many steps the rules tell something of.
+        The decisions, and the number of steps with a finding.
     """
     return _decided(config, lake, iteration, names)[:2]
 
@@ -59,7 +60,7 @@ def decide(
 def _decided(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None
 ) -> tuple[list[Verdict], int, Counter[str]]:
-    """The same, and on how many trajectories the judge gave no answer, by why."""
+    """Do the same, and also count the trajectories that the judge gave no answer on, by reason."""
     decisions = list[Verdict]()
     verdicts, found = RowPacker("verdicts"), RowPacker("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
@@ -79,7 +80,7 @@ def _decided(
 def _found(
     config: Config, lake: Lake, iteration: int, opinions: VerdictHistory | None
 ) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
-    """The verdicts on each trajectory, the decision last, and what rules tell of its steps."""
+    """Yield the verdicts on each trajectory, the decision last, and the rules' findings on its steps."""
     gates, now = gates_of(config.filter), utc_now()
     known = Known(lake, iteration)
     if opinions:
@@ -99,8 +100,10 @@ def _found(
 
 
 def _audit(most: int, lake: Lake, opinions: VerdictHistory, iteration: int) -> None:
-    """Asks the judge about some trajectories of tasks with a verifier, and counts how often it was right: the evidence
-    that ends its probation."""
+    """Ask the judge about some trajectories of tasks with a verifier, and count its correct answers.
+
+    They are the evidence that ends its probation.
+    """
     names = opinions.audited(most)
     opinions.ask(opinions.open(list(stored(lake, names))))
     renew_agreements(lake, iteration)

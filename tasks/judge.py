@@ -1,7 +1,7 @@
-"""Judging stored trajectories again, in batches: what the judge finds, how often it is right, and what changed.
+"""Judge stored trajectories again, in batches, and report verdicts, agreement and changes.
 
-Each batch's verdicts are written before the next one is asked for, so whoever interrupts goes on where it ended. Routes
-stay what they are until the filter runs again; of a task that has a verifier no judge ever decides.
+Each batch's verdicts are written before the next batch, so a repeated command continues after an interruption. Routes
+stay unchanged until the filter runs again; a judge never decides on a task that has a verifier.
 """
 
 import time
@@ -24,26 +24,26 @@ from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.verdict_history import Stored, VerdictHistory
 
 TOGETHER = 64
-"""Trajectories that are judged together; their screens are in memory."""
+"""Number of trajectories that are judged together; their screens are in memory."""
 
 
 @dataclass(slots=True)
 class Judging:
-    """What judging came to so far."""
+    """Counts of judging so far."""
 
     seen: int = 0
     judged: int = 0
     tokens: int = 0
     failed: Counter[str] = field(default_factory=Counter[str])
-    """Those on which it gave no answer, by why."""
+    """Trajectories without an answer, by reason."""
     skipped: Counter[str] = field(default_factory=Counter[str])
-    """Those that the judge was not asked about, by why."""
+    """Trajectories that the judge was not asked about, by reason."""
     seconds: float = 0.0
     flips: Counter[str] = field(default_factory=Counter[str])
-    """Of the trajectories that another judge, or this one at another version, had judged: where the word changed."""
+    """Changed verdicts among the trajectories that another judge, or another version of this one, had judged."""
 
     def add(self, other: "Judging") -> None:
-        """Counts what another part of the same judging came to."""
+        """Add the counts of another part."""
         self.seen += other.seen
         self.judged += other.judged
         self.tokens += other.tokens
@@ -55,7 +55,7 @@ class Judging:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """Of the trajectories that were judged before, how many are judged otherwise now."""
+    """Number of trajectories that were judged before, and of changed verdicts."""
 
     compared: int
     to_accept: int
@@ -64,7 +64,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What judging again came to."""
+    """Report on judging again."""
 
     judge: str
     iterations: Sequence[int]
@@ -77,18 +77,18 @@ class Judged:
     seconds_per_trajectory: float | None
     tokens_per_trajectory: float | None
     against: Mapping[Against, Confusion]
-    """By who knew."""
+    """Counts by source of the truth."""
     earlier: Earlier
     probation: str
-    """Why it is on probation; empty if it is not."""
+    """Reason for its probation; empty if it is not on probation."""
 
 
 def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> Judged:
-    """Asks the configured judge about every stored trajectory that no failure ended and that it has not judged.
+    """Ask the configured judge about every stored trajectory without a failure that it has not judged.
 
     Args:
-        config: `judge` says who is asked and what is shown.
-        lake: where trajectories rest; verdicts and agreements are added.
+        config: `judge` defines the judge and its screens.
+        lake: the lake with the trajectories; verdicts and agreements are added.
         iterations: first and end of the iterations; all if not given.
 
     Raises:
@@ -114,14 +114,14 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
 
 def judge_in_parts(config: Config, iteration: int, names: Sequence[str]) -> list[Judging]:
-    """Asks the judge about those of an iteration's trajectories that are open, on the machines of `cluster`."""
+    """Ask the judge about an iteration's open trajectories, on the machines of `cluster`."""
     given = {"config": config, "iteration": iteration}
     return share_out(config, judge_part, [{**given, "names": mine} for mine in divided(config, names)], "judge, parts")
 
 
 @part_task("judge-part")
 def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
-    """Asks the judge about those of the named trajectories that are open."""
+    """Ask the judge about the open ones among the named trajectories."""
     lake, done = Lake.open(config.lake, create=False), Judging()
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
     trajectories = (one for some in chunks for one in stored(lake, some))
@@ -130,7 +130,7 @@ def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
 
 
 def _judge(opinions: VerdictHistory, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
-    """Asks about chunk after chunk."""
+    """Ask about chunk after chunk."""
     with bar() as progress:
         shown = progress.add_task("judge", total=count, message="")
         while chunk := list(islice(trajectories, TOGETHER)):
@@ -139,7 +139,7 @@ def _judge(opinions: VerdictHistory, trajectories: Iterator[Stored], count: int,
 
 
 def _ask(opinions: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> None:
-    """Asks about those of a chunk that are open, and counts."""
+    """Ask about the open trajectories of a chunk, and count."""
     done.skipped.update(why for one in chunk if (why := opinions.why_not(one)))
     began = time.perf_counter()
     asked = opinions.ask(opinions.open(chunk))
@@ -156,7 +156,7 @@ def _ask(opinions: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> No
 
 
 def _iterations(lake: Lake, wanted: tuple[int, int] | None) -> dict[int, int]:
-    """How many trajectories each of the wanted iterations has, in order."""
+    """Return the number of trajectories of each wanted iteration, in order."""
     counts = Counter(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())
     chosen = {one: counts[one] for one in sorted(counts) if wanted is None or wanted[0] <= one < wanted[1]}
     if not chosen:

@@ -1,7 +1,7 @@
-"""The wheel's own judge: trained from what verifiers found of the lake's trajectories.
+"""Train a judge of this project on verifiers' verdicts on the lake's trajectories.
 
-Pages (a task with a seed) are split by a hash of their name, the same in every lake: 80 % to learn from, 10 % to
-calibrate by and to choose the threshold on, 10 % to report on.
+Pages (a task with a seed) are split by a hash of their name, the same in every lake: 80 % for training, 10 % for
+calibration and the choice of the threshold, 10 % for the report.
 """
 
 import hashlib
@@ -35,18 +35,18 @@ from tasks.shared.verdict_history import Stored, judged_tasks
 
 Part = Literal["train", "validation", "test"]
 LEAST = 10
-"""Trajectories of each outcome that a part needs to say anything."""
+"""Minimum number of trajectories of each outcome in a part."""
 TOGETHER = 128
-"""Trajectories whose screens are in memory together; everything else that is learnt from lies on the disk."""
+"""Number of trajectories whose screens are in memory together; all other training data lies on the disk."""
 POINTS = 5
-"""Points that are read on each screen."""
+"""Number of points that are read on each screen."""
 LONGEST = 24
-"""Characters from which a text is too long to be a name."""
+"""Maximum length of a name, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Verified trajectories by part, and what to read on training screens."""
+    """Verified trajectories by part, and the labelled points on training screens."""
 
     parts: dict[Part, Cases]
     points: Points
@@ -54,10 +54,10 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """How a judge does on pages that it never saw; kept beside it."""
+    """A judge's results on unseen pages; stored with it."""
 
     train: int
-    """Trajectories that it learnt from."""
+    """Number of training trajectories."""
     n: int
     false_accepts: int
     f1: float | None
@@ -69,28 +69,28 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TrainedJudge:
-    """A judge that was trained; the fields of `flywheel judge --train --json`."""
+    """A trained judge; the fields of `flywheel judge --train --json`."""
 
     judge: str
     checkpoint: str
-    """The folder that it lies in."""
+    """Its folder."""
     threshold: float
     config: Sequence[str]
-    """The config keys to use it by."""
+    """Config keys that select it."""
     test: Report
 
 
 def train_judge(
     config: Config, lake: Lake, name: str, iterations: tuple[int, int] | None, effort: Effort = USUAL
 ) -> TrainedJudge:
-    """Trains a judge, keeps it in the lake's blobs and in the work folder, and measures it.
+    """Train a judge, store it in the lake's blobs and in the work folder, and measure it.
 
     Args:
-        config: `judge.screens` says what it is shown; `seed`.
-        lake: whose trajectories it learns from.
-        name: what it is called; one of that name is not made again but fetched.
+        config: `judge.screens` defines its input; `seed`.
+        lake: the lake with the trajectories.
+        name: its name; an existing one is fetched, not trained again.
         iterations: first and end; all if not given.
-        effort: how long is trained.
+        effort: amount of training.
 
     Raises:
         UsageError: a name that is none, or too few verified trajectories of either outcome.
@@ -111,7 +111,7 @@ def train_judge(
 
 
 def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort: Effort, work: Path) -> None:
-    """Trains a judge and writes it, with its report, to a folder `judge` within one for work in progress."""
+    """Train a judge and write it, with its report, to a folder `judge` below a work folder."""
     with bar() as progress:
         total = lake.count("trajectories") if iterations is None else None
         shown = progress.add_task("read", total=total, message="")
@@ -133,7 +133,7 @@ def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort
 
 
 def report_of(train: int, found: Confusion) -> Report:
-    """The report of a judge that learnt from so many trajectories, by what it found at its threshold."""
+    """Return the report of a judge with so many training trajectories, from its counts at its threshold."""
     rates = {name: getattr(found, name) for name in ("f1", "precision", "recall", "kappa", "false_accept_rate")}
     return Report(train, found.n, found.false_positives, **rates)
 
@@ -145,14 +145,14 @@ def read_split(
     work: Path,
     note: Callable[[], None] = lambda: None,
 ) -> Split:
-    """The verified trajectories of a lake, by part; those of practice pages are only learnt from.
+    """Read the verified trajectories of a lake, by part; those of practice pages are training data only.
 
     Args:
         config: `judge.screens`, `seed`.
         lake: read a few trajectories at a time.
         iterations: first and end; all if not given.
-        work: where what is read lies while it is needed.
-        note: is called for every trajectory.
+        work: folder for the data while it is needed.
+        note: called for every trajectory.
     """
     chance = random.Random(config.seed)
     parts: dict[Part, Cases] = {
@@ -188,7 +188,7 @@ def read_split(
 
 
 def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Stored], dict[str, bytes]]]:
-    """The trajectories of an iteration that a judge could be asked about, a few at a time with the screens shown."""
+    """Yield an iteration's trajectories that a judge could be asked about, a few at a time with their screens."""
     trajectories = (
         one
         for one in trajectories_of(lake, iteration)
@@ -200,13 +200,13 @@ def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Sto
 
 
 def part_of(page: str) -> Part:
-    """Which part a page belongs to."""
+    """Return the part of a page."""
     place = int.from_bytes(hashlib.sha256(page.encode()).digest()[:4], "big") / 2**32
     return "train" if place < 0.8 else "validation" if place < 0.9 else "test"
 
 
 def require_enough(split: Split) -> None:
-    """Raises UsageError unless both outcomes are in each part often enough."""
+    """Raise UsageError unless each part has enough of both outcomes."""
     for part, cases in split.parts.items():
         successes = int(cases.truth.sum())
         least = min(successes, len(cases) - successes)
@@ -219,7 +219,7 @@ def require_enough(split: Split) -> None:
 
 
 def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[LabelledPoint]:
-    """Points of a screen with the smallest element there; of pages that list none nothing."""
+    """Yield points of a screen with the smallest element there; none for pages without listed elements."""
     elements = json.loads(step.elements or "[]")
     for _ in range(POINTS if elements else 0):
         if chance.random() < 0.85:

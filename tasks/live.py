@@ -1,4 +1,4 @@
-"""What becomes of a trajectory that a person had a hand in: stored, judged, filtered and annotated as any other."""
+"""Store, judge, filter and annotate a trajectory that a person took part in, like any other."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,9 @@ from tasks.think.walk import ThinkingWalk
 def store(
     config: Config, lake: Lake, planned: PlannedTrajectory, record: FinishedTrajectory, reviews: Sequence[Review]
 ) -> FinishedTrajectory:
-    """Writes a finished trajectory, then its verdicts and annotations and what the decisions in it become.
+    """Write a finished trajectory, then its verdicts and annotations and the rows of the decisions in it.
 
-    Whatever fails after the first, the trajectory is there, and `flywheel refilter` goes on from it.
+    If a later part fails, the trajectory is stored, and `flywheel refilter` continues from it.
     """
     judge = required_judge(config.judge) if planned.task.verifier == JUDGED else None
     record = with_judgement(config, judge, planned, record)

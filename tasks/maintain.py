@@ -1,4 +1,4 @@
-"""The upkeep of a lake, outside an iteration."""
+"""Maintain a lake outside an iteration."""
 
 from schemas.config import Config
 from tasks.running.boundary import boundary
@@ -8,7 +8,7 @@ from tasks.running.run import run_of
 
 @boundary("maintain")
 def maintain_lake(config: Config) -> dict[str, int]:
-    """See `storage.lake.Lake.maintain`; returns the lake's bytes before and after."""
+    """Run `storage.lake.Lake.maintain`; return the lake's bytes before and after."""
     lake = run_of(config, create=False).lake
     before = lake.size_bytes()
     lake.maintain()

@@ -1,4 +1,4 @@
-"""Measures any policy on any seeds; writes nothing that a promotion reads."""
+"""Measure any policy on any seeds; nothing that a promotion reads is written."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a policy is worth."""
+    """Measured success of a policy."""
 
     policy: str
     rates: Summary
@@ -47,9 +47,9 @@ class Measured:
 def measure_policy(
     config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> Measured:
-    """Success of a policy by task and over all, with a 95 % interval.
+    """Measure a policy's success by task and overall, with a 95 % interval.
 
-    One greedy trajectory per seed, or, with more `attempts`, so many sampled as trajectories for data are
+    One greedy trajectory per seed, or, with more `attempts`, so many, sampled like trajectories for data
     (`Config.temperature`).
 
     Raises:
@@ -60,7 +60,7 @@ def measure_policy(
 
 
 def check_seeds(seeds: tuple[int, int]) -> tuple[int, int]:
-    """The seeds again; raises UsageError for those of the training split, and for none."""
+    """Return the seeds; raise UsageError for those of the training split, and for none."""
     first, end = seeds
     if not SPLIT_STARTS["validation"] <= first < end:
         raise UsageError(
@@ -78,7 +78,7 @@ def measured(
     attempts: int = 1,
     lake: Lake | None = None,
 ) -> Measured:
-    """The same for a policy that is at hand, and for made tasks where their lake is; raises as that does."""
+    """Measure a loaded policy, also on made tasks of a lake; raises as `measure_policy`."""
     first, end = check_seeds(seeds or DEFAULT_SEEDS)
     whole = [task.task_id for task in catalog(config) if task.split == "train"] if templates is None else templates
     names, made = list(whole), made_named(config, lake)

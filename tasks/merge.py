@@ -1,4 +1,4 @@
-"""Merging policies of one start into one, and searching the weights by held-out success."""
+"""Merge policies of one start into one, and search the weights by held-out success."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -22,20 +22,20 @@ from tasks.shared.policies import Origin, last_iteration, policies, policy_row, 
 from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
-"""First of the held-out seeds that weights are searched on: a promotion, which looks at others, stays fair."""
+"""First of the held-out seeds of the search; a promotion uses other seeds, so it stays fair."""
 METHOD = "merge"
 
 
 @dataclass(frozen=True, slots=True)
 class TriedWeights:
-    """Weights and what they were worth on the search's seeds."""
+    """Weights and their success on the search's seeds."""
 
     shares: tuple[float, ...]
     success: float | None
 
 
 def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None) -> tuple[list[str], str]:
-    """The versions of policies that may be merged and their common origin, as far as is known without their weights.
+    """Return the versions of the policies to merge and their common origin, as far as known without their weights.
 
     Raises:
         UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.
@@ -52,13 +52,13 @@ def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None
 
 @boundary("merge")
 def merge_policies(config: Config, named: list[str], shares: list[float] | None, parts: int) -> str:
-    """Interpolates the policies' weights and registers the result as a candidate; returns its version.
+    """Interpolate the policies' weights and register the result as a candidate; return its version.
 
     Args:
-        config: the suite and the seeds per task that each point of the search is measured on.
+        config: the suite, and the seeds per task for each point of the search.
         named: their versions, at least two.
         shares: one weight per policy; searched if not given.
-        parts: the search's grid: weights are multiples of 1 / parts.
+        parts: grid of the search: weights are multiples of 1 / parts.
 
     Raises:
         UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.
@@ -72,7 +72,7 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
         lake, "merged", {"policies": names, "weights": shares, "parts": parts, "config": config.canonical()}
     )
     if lake.count("policies", {"policy_version": version}):
-        return version  # whoever merged it died before it was measured
+        return version  # an earlier process merged it and died before measuring it
     folder = work_folder(lake, version)
     tried = [TriedWeights(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
     best = best_of(tried)
@@ -91,7 +91,7 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
 
 
 def common_origin(lake: Lake, names: Sequence[str]) -> str:
-    """The nearest policy that all of these were trained from, itself trained.
+    """Return the nearest trained policy that all of these were trained from.
 
     Raises:
         CheckpointError: there is none: their weights do not lie in one basin.
@@ -108,7 +108,7 @@ def common_origin(lake: Lake, names: Sequence[str]) -> str:
 
 
 def best_of(tried: Sequence[TriedWeights]) -> TriedWeights:
-    """The most successful weights; of equals the most even ones."""
+    """Return the most successful weights; of equals the most even ones."""
     return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
 
 

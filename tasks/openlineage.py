@@ -1,8 +1,8 @@
-"""What was made from what, sent to whoever collects lineage, in OpenLineage's form (openlineage.io, spec 2-0-2).
+"""Send lineage to a collector in OpenLineage's form (openlineage.io, spec 2-0-2).
 
-A stage, or a retraining, is a run of a job; the lake's tables, at their versions, and policies are its data sets, named
-as OpenLineage names files and objects. What is posted is posted by a thread of its own, so that no run waits for a
-collector; an event that cannot be delivered ends nothing: that is reported once.
+A stage, or a retraining, is a run of a job. The lake's tables, at their versions, and policies are its data sets, named
+like OpenLineage names files and objects. A separate thread posts events, so that no run waits for a collector. A lost
+event ends nothing: it is reported once.
 """
 
 import atexit
@@ -30,40 +30,40 @@ SPEC = "https://openlineage.io/spec"
 EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 HTTP = ("http://", "https://")
 AGAIN_S = 60.0
-"""How long nothing is posted after an event was lost: what comes meanwhile is lost, too."""
+"""Seconds without posting after a lost event; events in that time are lost, too."""
 LAST_S = 1.0
-"""How long a run that is told to end waits for its last event."""
+"""Seconds that a run which is being ended waits for its last event."""
 WAITING = 1000
-"""Events that may wait to be posted."""
+"""Maximum number of events that wait to be posted."""
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What a run has read."""
+    """Inputs of a run."""
 
     tables: Mapping[str, int]
-    """Their versions."""
+    """Versions of the read tables."""
     parent: str | None = None
-    """The policy that was gone on from."""
+    """The policy that the run continued from."""
 
 
 @contextmanager
 def emitted(
     run: Run, job: str, about: str, pins: Mapping[str, int] | None = None, parent: str | None = None
 ) -> Iterator[list[str]]:
-    """Sends the begin and the end of what is within; does nothing where nobody listens.
+    """Send the begin and the end of the enclosed work; do nothing without a collector.
 
     Args:
-        run: its config says where to.
-        job: what is done, such as a stage's name.
-        about: tells this one from others of the job in the same run, such as `iteration 3`.
-        pins: the versions of the tables that it reads; those that there are when it begins if not given. Its inputs
-            are those of them that it has read by its end.
+        run: its config has the collector's address.
+        job: name of the work, such as a stage's name.
+        about: distinguishes this run of the job from others, such as `iteration 3`.
+        pins: versions of the tables that it reads; the current ones if not given. Its inputs are those that it has read
+            by its end.
         parent: the policy that it reads.
 
     Yields:
-        A list; versions of policies that are added to it are data sets that were made.
+        A list; policy versions that are added to it are output data sets.
     """
     to, made = run.config.openlineage, list[str]()
     if not to.to:
@@ -82,7 +82,7 @@ def emitted(
         except BaseException as error:
             state = "FAIL" if isinstance(error, Exception) else "ABORT"
             send(to, event(run, job, about, state, read(), {}, problem=str(error) or type(error).__name__))
-            if state == "ABORT":  # what is told to end may not come to its ordinary end
+            if state == "ABORT":  # a run that is being ended may not reach its ordinary end
                 flush(to, LAST_S)
             raise
     changed = {table: at for table, at in run.lake.versions().items() if before.get(table) != at}
@@ -99,17 +99,17 @@ def event(
     policies: list[str] | None = None,
     problem: str | None = None,
 ) -> Event:
-    """One event.
+    """Return one event.
 
     Args:
-        run: the run, and the lake whose tables are meant.
-        job: what is done.
-        about: tells this one from others of the job in the same run.
+        run: the run, with the lake of the tables.
+        job: name of the work.
+        about: distinguishes this run of the job from others.
         state: START, COMPLETE, FAIL or ABORT.
         read: its inputs.
         written: versions of the tables that it changed.
         policies: versions that it made.
-        problem: what ended it.
+        problem: the error that ended it.
     """
     namespace, name = run.config.openlineage.namespace, run.config.name
     facets: Event = {}
@@ -137,7 +137,7 @@ def event(
 
 
 def send(to: OpenLineageConfig, sent: Event) -> None:
-    """Writes an event to its file, or leaves it to be posted; says once where that is not possible."""
+    """Write an event to its file, or queue it for posting; report a failure once."""
     text = json.dumps(sent, sort_keys=True)
     if to.to.startswith(HTTP):
         _poster(to).put(text)
@@ -161,14 +161,14 @@ class Poster:
         threading.Thread(target=self._work, name="openlineage", daemon=True).start()
 
     def put(self, text: str) -> None:
-        """Leaves an event to be posted; it is lost where too many wait already."""
+        """Queue an event for posting; it is lost if too many wait already."""
         try:
             self._waiting.put_nowait(text)
         except queue.Full as error:
             _say_lost(self._to.to, error)
 
     def flush(self, seconds: float) -> bool:
-        """Waits until nothing waits any more, at most so long; whether that came."""
+        """Wait up to `seconds` until the queue is empty; return whether it is."""
         with (done := self._waiting.all_tasks_done):
             return done.wait_for(lambda: not self._waiting.unfinished_tasks, seconds)
 
@@ -186,7 +186,7 @@ class Poster:
 
 
 def flush(to: OpenLineageConfig, seconds: float) -> bool:
-    """Waits until every event is posted or lost, at most so long; whether that came."""
+    """Wait up to `seconds` until every event is posted or lost; return whether all are."""
     return not to.to.startswith(HTTP) or _poster(to).flush(seconds)
 
 
@@ -194,7 +194,7 @@ _POSTERS: dict[str, Poster] = {}
 
 
 def _poster(to: OpenLineageConfig) -> Poster:
-    """The one of an address."""
+    """Return the poster of an address."""
     if (poster := _POSTERS.get(to.to)) is None:
         poster = _POSTERS[to.to] = Poster(to)
         atexit.register(poster.flush, to.timeout_s)
@@ -211,7 +211,7 @@ def _say_lost(address: str, error: Exception) -> None:
 
 
 def _post(to: OpenLineageConfig, text: str) -> None:
-    import httpx  # it takes a while, and few ask for it
+    import httpx  # the import is slow, and few configs need it
 
     key = os.environ.get(to.key_variable)
     headers = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {})}
@@ -233,7 +233,7 @@ def _policies(lake: Lake, versions: Iterable[str]) -> list[Event]:
 
 
 def _dataset(lake: Lake, below: str) -> dict[str, str]:
-    """Namespace and name of what lies in the lake, by OpenLineage's naming of S3 objects and of local files."""
+    """Return namespace and name of data in the lake, by OpenLineage's naming of S3 objects and of local files."""
     where = urlsplit(lake.uri) if "://" in lake.uri else None
     if where is None:
         return {"namespace": "file", "name": f"{lake.uri}/{below}"}

@@ -1,4 +1,4 @@
-"""Perception data of an iteration's screens: elements from pages, or read off the pixels, each picture once."""
+"""Make perception data of an iteration's screens: elements from pages, or read from the pixels, each picture once."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -23,11 +23,11 @@ from tasks.shared.material import pngs_of
 
 EMPTY = "[]"
 TIDIED = 200
-"""Readings after which the table's files are merged: each is written as it is made, so that a kill costs none."""
+"""Number of readings after which the table's files are merged: each is written at once, so that a kill loses none."""
 
 
 def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> list[Annotation]:
-    """The annotations of the chosen screens; pictures with marks are written to the lake before they are returned."""
+    """Return the annotations of the chosen screens; pictures with marks are written to the lake before that."""
     asked = config.annotate
     pngs = pngs_of(lake, sorted(chosen.steps)) if chosen.steps else {}
     wanted = [step for step, _ in chosen.steps.values() if step.elements == EMPTY and step.screenshot in pngs]
@@ -51,7 +51,7 @@ def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> 
 
 
 def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[str, bytes]) -> dict[str, str]:
-    """Elements as JSON by screenshot, as the configured reader reads them or did once; none without a reader."""
+    """Return elements as JSON by screenshot, from the reader or stored readings; none without a reader."""
     kind = reader_class(config.annotate.reader)
     if kind is None or not steps:
         return {}
@@ -69,7 +69,7 @@ def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[s
 
 @part_task("read-part")
 def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
-    """Elements as JSON by screenshot of those that were not read yet, by the iteration of each."""
+    """Read the screenshots without a reading, given with their iterations; return elements as JSON by screenshot."""
     lake = Lake.open(config.lake, create=False)
     kind = reader_class(config.annotate.reader)
     assert kind is not None
@@ -79,7 +79,7 @@ def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
 
 
 def _read(kind: type[ScreenReader], lake: Lake, iterations: dict[str, int], pngs: dict[str, bytes]) -> dict[str, str]:
-    """Reads screenshots one after the other; each is kept as soon as it is read."""
+    """Read screenshots one after the other; each reading is stored at once."""
     reader, found = kind(), dict[str, str]()
     with bar() as progress:
         shown = progress.add_task("read", total=len(iterations), message="")

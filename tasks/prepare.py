@@ -1,4 +1,4 @@
-"""Stage before the first iteration: task table, first policy, and what it and the explorer are worth untrained."""
+"""Stage before the first iteration: write the task table, make the first policy, and measure it and the explorer."""
 
 import asyncio
 import shutil
@@ -32,12 +32,12 @@ from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"
 PAGES = {"train": 12, "practice": 60}
-"""Pages per task whose texts the first policy's tokeniser is learnt from."""
+"""Pages per task whose texts train the first policy's tokeniser."""
 
 
 @stage("prepare")
 def prepare_lake(run: Run, iteration: int) -> Metrics:
-    """Writes the task table, makes the first policy, measures it and the explorer on held-out seeds."""
+    """Write the task table, make the first policy, measure it and the explorer on held-out seeds."""
     config, lake = run.config, run.lake
     tasks = catalog(config)
     lake.append("tasks", tasks)
@@ -53,7 +53,7 @@ def prepare_lake(run: Run, iteration: int) -> Metrics:
 
 
 def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
-    """The lake's tasks that are a success from another reward on, or graded otherwise, by what the config says now."""
+    """Return the lake's tasks whose success threshold or grading changed, with the config's current values."""
     now = {task.task_id: task.model_dump(include={"threshold", "graded"}) for task in tasks}
     known = lake.rows(GuiTask, {"task_id": sorted(now)})
     return [new for old in known if (new := old.model_copy(update=now[old.task_id])) != old]
@@ -76,10 +76,10 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
-    """Instructions of training seeds, and the names on practice pages: the words the tokeniser is made for.
+    """Return the texts for the tokeniser: instructions of training seeds, and names on practice pages.
 
     Raises:
-        EnvironmentDown: some tasks came up with no seed at all; names each.
+        EnvironmentDown: no seed of some tasks came up; the message has each task's name.
     """
     pool = SandboxPool(environments_of(config, tasks))
     failures: dict[str, str] = {}

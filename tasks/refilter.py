@@ -1,4 +1,4 @@
-"""The filter again over stored trajectories, with today's gates, and what that changes; nothing is rolled out."""
+"""Filter stored trajectories again with the current gates, and report the changes; nothing is rolled out."""
 
 import hashlib
 import json
@@ -24,14 +24,14 @@ from tasks.shared.paths import work_folder
 from tasks.think.think import think
 
 EXAMPLES = 5
-"""Trajectories that the report names of each change."""
+"""Number of trajectories that the report names for each change."""
 Decided = Mapping[str, Sequence[str | None]]
-"""By trajectory: the route, the gate that turned it away (None for none), and the reason."""
+"""By trajectory: the route, the gate that rejected it (None for none), and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Trajectories by route, or by the gate that turned them away."""
+    """Number of trajectories by route, or by the gate that rejected them."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -39,12 +39,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """Trajectories that went one way and now go another."""
+    """Trajectories with another route than before."""
 
     was: str
     now: str
     gate: str
-    """The one that decided; of those let through now, the one that turned them away before."""
+    """The gate that decided; for accepted ones, the gate that rejected them before."""
     n: int
     reason: str | None
     examples: Sequence[str]
@@ -52,7 +52,7 @@ class RouteChange:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What two runs of the filter decided differently."""
+    """Differences between two runs of the filter."""
 
     iterations: Sequence[int]
     trajectories: int
@@ -60,13 +60,15 @@ class Changes:
     routes: Counts
     gates: Counts
     flips: Sequence[RouteChange]
-    """The commonest first."""
+    """The most frequent first."""
 
 
 @boundary("refilter")
 def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) -> Changes:
-    """Runs the configured gates over the trajectories of these iterations, annotates what they newly accept, and
-    compares the decisions with those before. Cut short, the same call goes on, and its report is of both.
+    """Run the configured gates on the trajectories of these iterations, annotate newly accepted ones, and compare.
+
+    The comparison is with the decisions before. After an interruption the same call continues, and its report covers
+    both parts.
 
     Args:
         config: the resolved config.
@@ -90,7 +92,7 @@ def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) ->
 
 
 def changes(iterations: Sequence[int], before: Decided, after: Decided) -> Changes:
-    """What two runs of the filter over these iterations decided differently."""
+    """Return the differences between two runs of the filter on these iterations."""
     flips: dict[tuple[str, str, str], list[str]] = {}
     for name, (route, gate, _) in sorted(after.items()):
         was, old_gate, _ = before.get(name, ("undecided", None, ""))
@@ -110,7 +112,7 @@ def changes(iterations: Sequence[int], before: Decided, after: Decided) -> Chang
 
 
 def _again(run: Run, iteration: int, path: Path) -> None:
-    """Filters one iteration; what was decided before is on the disk before anything is decided anew."""
+    """Filter one iteration; the earlier decisions are on the disk before the first new one."""
     state = _read(path) if path.exists() else {"done": False, "before": _decided(run.lake, iteration)}
     if state["done"]:
         return
@@ -138,7 +140,7 @@ def _asked(lake: Lake, iterations: tuple[int, int] | None) -> list[int]:
 
 
 def _name(config: Config, iterations: Sequence[int]) -> str:
-    """One folder for each way to filter these iterations."""
+    """Return the name of a folder for each way to filter these iterations."""
     asked = f"{config.filter.model_dump_json()} {config.judge.model_dump_json()} {iterations}"
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 

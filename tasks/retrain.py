@@ -1,4 +1,4 @@
-"""Retraining from pinned data: the same training, with nothing collected."""
+"""Retrain from pinned data: the same training, without a collection."""
 
 import json
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from tasks.train.train import pins_of, train_from
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """What is trained again, and the config that it is trained with, as canonical JSON."""
+    """The recipe of a retraining, and its config as canonical JSON."""
 
     recipe: PolicyRecipe
     config: str
@@ -30,8 +30,7 @@ class Pinned:
 
 @boundary("pin")
 def pin_data(config: Config, like: str | None) -> Pinned:
-    """What a retraining reads, and the name that it claims: today's data and champion, or what an earlier policy was
-    made from.
+    """Pin a retraining's data and claim its name: current data and champion, or the data of an earlier policy.
 
     Raises:
         UsageError: there is no such policy, it was not trained from data, or the lake's policies are not the config's.
@@ -49,9 +48,9 @@ def pin_data(config: Config, like: str | None) -> Pinned:
 
 @boundary("train")
 def train_retrained(config: Config, pinned: Pinned) -> str:
-    """Trains from the pins and registers the candidate; returns its version."""
+    """Train from the pins and register the candidate; return its version."""
     lake, recipe = run_of(config, create=False).lake, pinned.recipe
-    if not lake.count("policies", {"policy_version": recipe.version}):  # else whoever trained it died before measuring
+    if not lake.count("policies", {"policy_version": recipe.version}):  # else an earlier process trained it
         made_by = config_of(json.loads(pinned.config))
         where = {key: getattr(config.train, key) for key in LAUNCHED}
         train = made_by.train.model_copy(update=where)
@@ -71,8 +70,7 @@ def _today(config: Config, lake: Lake) -> Pinned:
 
 
 def trained_row(lake: Lake, version: str) -> tuple[PolicyVersion, str]:
-    """The row of a policy whose training can be repeated, and its parent; raises UsageError for one that was not
-    trained from data."""
+    """Return the row and the parent of a policy that was trained from data; raise UsageError for another."""
     row = policy_row(lake, version)
     if row.parent is None or not row.pins:
         raise UsageError(f"{version} was not trained from data ({row.method}).", "Name a policy that was trained.")
@@ -84,7 +82,7 @@ def _repeated(lake: Lake, like: str) -> Pinned:
     if gone := lake.missing(row.pins):
         listed = ", ".join(f"{table} {version}" for table, version in sorted(gone.items()))
         raise LakeError(
-            f"{like} cannot be made again: of what it was trained from, {listed} is not there any more.",
+            f"{like} cannot be made again: of its training data, {listed} does not exist any more.",
             "Retrain from today's data without `--like`.",
         )
     made_by, small = config_of(json.loads(row.config)), optimizer_of(checkpoint_folder(lake, parent)) == "muon"

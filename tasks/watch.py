@@ -1,9 +1,9 @@
-"""Whether there is enough new to train on: counted in the lake, against what the last training read.
+"""Check whether there is enough new data to train on: counted in the lake, against the last training's data.
 
-A server starts a retraining at the events that are emitted here (`apps.schedule.automations`), one at a look, however
-much is due. What was asked for is kept in the lake, so the same data asks once, whoever looks and however often; and
-again when as much has come anew, or when the retraining that answered came to nothing. An event may be delivered twice:
-it names the policy that was trained last, and where another one has been trained by then it is answered.
+A server starts a retraining at the events that are emitted here (`apps.schedule.automations`), one per check, however
+much is due. Requests are stored in the lake, so the same data causes one request from any number of watchers; and
+another one when as much has come anew, or when the retraining failed. An event may be delivered twice: it names the
+policy that was trained last, and it is answered if another one has been trained by then.
 """
 
 from collections.abc import Iterator
@@ -28,43 +28,43 @@ from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import verified
 
 FILE = "control/asked.json"
-"""Among the lake's blobs."""
+"""Name among the lake's blobs."""
 ANSWER = "control/answer.json"
-"""The retraining that was begun since then, if one was."""
+"""The retraining that was begun since then, if any."""
 AFTER = "after"
-"""What an event calls the policy that was trained last when it was emitted."""
+"""Key of an event: the policy that was trained last when the event was emitted."""
 NONE = "none"
-"""Before any was."""
+"""Value before any training."""
 TRIES = 3
-"""How often the same data asks where retraining comes to nothing."""
+"""Maximum number of requests for the same data where retraining fails."""
 
 
 class TriggerCounts(BaseModel):
-    """What was asked for since a policy was trained: the count that each event was emitted at."""
+    """Requests since a policy was trained: the count at which each event was emitted."""
 
     since: str = ""
     counts: dict[str, float] = {}
     tries: int = 1
-    """How often it was asked for."""
+    """Number of requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Why a retraining would be begun: how many there are that are new, or the iteration of a drop; and in words."""
+    """Reason for a retraining: the number of new items, or the iteration of a drop; and the text."""
 
     count: int
     why: str
 
 
 class RetrainProcess(Owner):
-    """The process of a retraining."""
+    """Process of a retraining."""
 
     over: bool = False
 
 
 @contextmanager
 def answering(config: Config) -> Iterator[None]:
-    """Lets whoever watches know, as long as no policy came of it, whether the retraining within is still at it."""
+    """Show watchers whether the enclosed retraining is still under way, as long as it has made no policy."""
     store = Lake.open(config.lake, create=False).blobs.store
     store.put(ANSWER, RetrainProcess.this().model_dump_json().encode())
     try:
@@ -75,11 +75,10 @@ def answering(config: Config) -> Iterator[None]:
 
 @task(name="watch", cache_policy=NO_CACHE)
 def watch_lake(config: Config) -> dict[str, Due]:
-    """Emits the first of what is due and returns all of it, by event; nothing while the lake is paused or has no
-    champion."""
+    """Emit the first due event and return all of them, by event; none while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake
     if pause := pause_of(lake):
-        say(pause.text)  # what would be asked for now would be forgotten
+        say(pause.text)  # a request now would be forgotten
         return {}
     if champion_if_any(lake) is None:
         say("watch: the lake has no champion yet")
@@ -100,13 +99,13 @@ def watch_lake(config: Config) -> dict[str, Due]:
 
 
 def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: TriggerCounts | None = None) -> dict[str, Due]:
-    """What a retraining would be begun for now, by event.
+    """Return the current reasons for a retraining, by event.
 
     Args:
-        config: its `[triggers]` say how much is enough.
-        lake: where to count.
+        config: its `[triggers]` has the limits.
+        lake: the lake to count in.
         last: the policy that was trained last.
-        asked: what was asked for already; what the lake says if not given.
+        asked: the requests so far; read from the lake if not given.
     """
     asked, chosen = asked or _asked(lake, last), config.triggers
     steps, decisions = new_since(lake, last)
@@ -125,14 +124,13 @@ def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: TriggerCo
 
 
 def answered(config: Config, after: str) -> str | None:
-    """The policy that was trained since the one that an event names, which it therefore asks for no more; None if none
-    was."""
+    """Return the policy trained since the one that an event names, which answers the event; None if there is none."""
     last = last_trained(Lake.open(config.lake, create=False))
     return last.policy_version if last and last.policy_version != after else None
 
 
 def new_since(lake: Lake, last: PolicyVersion | None) -> tuple[int, int]:
-    """Accepted steps and decisions of people that the policy that was trained last has not read; all, if none was."""
+    """Return the accepted steps and people's decisions that the last trained policy has not read; all, if none was."""
     pins = last.pins if last else {}
     steps, decisions = (
         _count(lake, query) - (_count(lake, query, pins) if last else 0)
@@ -142,14 +140,13 @@ def new_since(lake: Lake, last: PolicyVersion | None) -> tuple[int, int]:
 
 
 def last_trained(lake: Lake) -> PolicyVersion | None:
-    """The newest policy that was trained from data."""
+    """Return the newest policy that was trained from data."""
     trained = [row for row in policies(lake).values() if row.pins and row.kind in ("iteration", "retrained")]
     return trained[-1] if trained else None
 
 
 def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
-    """What was asked for and needs no asking; nothing where the retraining for it came to nothing, `TRIES` times at
-    most."""
+    """Return the requests so far; none where their retraining failed, at most `TRIES` times."""
     asked = _asked(lake, last)
     try:
         answer = RetrainProcess.model_validate_json(lake.blobs.store.get(ANSWER))
@@ -157,7 +154,7 @@ def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
         return asked
     if not asked.counts or not (answer.over or answer.abandoned):
         return asked
-    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` tells why")
+    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
     return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)
 
 
@@ -175,8 +172,10 @@ def _count(lake: Lake, query: str, pins: dict[str, int] | None = None) -> int:
 
 
 def _drop(lake: Lake, last: PolicyVersion | None) -> tuple[float, int] | None:
-    """By how much less the policy succeeds in the newest iteration than in the one before, beyond chance, and which it
-    is; over the same mix of tasks. None where that is trained on already, or is no drop."""
+    """Return the drop of the policy's success in the newest iteration, beyond chance, and that iteration.
+
+    Both rates are over the same mix of tasks. None where that iteration is trained on already, or there is no drop.
+    """
     own = [row for row in verified(lake) if row.kind == "policy" and row.iteration >= 0]
     rates = {row.iteration: row.fixed_mix for row in own if row.fixed_mix}
     if len(rates) < 2 or (last is not None and last.iteration >= max(rates)):

@@ -1,7 +1,7 @@
 """AgentNet's JSON lines (OpenCUA, arXiv 2508.09123): a line per trajectory, pyautogui code, fractions of the screen.
 
 `{task_id, instruction, traj: [{index, image, value: {code, observation, thought, action, last_step_correct,
-last_step_redundant, reflection}}], task_completed, ...}`; what of it has no column here is kept under `agentnet`.
+last_step_redundant, reflection}}], task_completed, ...}`; other fields of a record are kept under `agentnet`.
 """
 
 from collections.abc import Iterable
@@ -40,7 +40,7 @@ class _AgentNetModel(BaseModel):
 
     @property
     def others(self) -> dict[str, Any]:
-        """Columns that have no place here."""
+        """Fields without a column here."""
         return self.model_extra or {}
 
 

@@ -1,8 +1,8 @@
 """Actions as calls in Python: pyautogui's, as AgentNet has them, and ScaleCUA's, which are the same without a module.
 
-Code is parsed, never run. Scrolls have a direction and no amount here, so an amount is written as `SCROLL` and read as
-its sign; a record's own code is kept beside the action. What a format has no call for is written as
-`flywheel.NAME(...)`, which its readers refuse rather than take for something else.
+Code is parsed, never run. Scrolls have a direction and no amount here, so an amount is written as `SCROLL` and parsed
+for its sign; a record's own code is kept next to the action. An action without a call in the format is written as
+`flywheel.NAME(...)`, which the format's readers refuse instead of misreading it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,9 +15,9 @@ from schemas.action import Action, Hotkey, Type
 from schemas.keyboard import pyautogui_name, pyautogui_names
 
 SCROLL = 5
-"""Wheel clicks that a scroll is written with."""
+"""Number of wheel clicks of a written scroll."""
 DIGITS = 4
-"""Decimals of a coordinate, as AgentNet and ScaleCUA write them."""
+"""Decimals of a coordinate, as in AgentNet and ScaleCUA."""
 Style = Literal["agentnet", "scalecua"]
 PLAIN = {
     "wait": "wait",
@@ -26,19 +26,19 @@ PLAIN = {
     "press_back": "navigate_back",
     "navigate_back": "go_backward",
 }
-"""Actions without a field, and ScaleCUA's calls for them."""
+"""Actions without a field, with ScaleCUA's calls for them."""
 
 
 def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> tuple[Action, Point | None]:
-    """The action that code stands for, and where the pointer is after it.
+    """Parse code into an action, and return it with the pointer's place after it.
 
     Args:
         code: one call, or a move of the pointer and one call.
-        fraction: gives a point of the code's unit in fractions.
-        pointer: where the pointer was before, for calls without a point.
+        fraction: converts a point in the code's unit to fractions.
+        pointer: the pointer's place before, for calls without a point.
 
     Raises:
-        NoAction: no call, calls that are no one action of ours, an argument that is none.
+        NoAction: no call, calls that form no single action, an invalid argument.
         OutOfScreen: a point outside of the screen.
     """
     played = play(code, fraction, pointer, failed="finished", own=OWN)
@@ -51,7 +51,7 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
 
 
 def _submitted(actions: Sequence[Action]) -> Sequence[Action]:
-    """A text and Enter after it as one action, whose text ends the line."""
+    """Join a text and a following Enter into one action, whose text ends the line."""
     match actions:
         case [Type() as text, Hotkey(key="enter" | "return")]:
             return [Type(content=f"{text.content}\n")]
@@ -60,17 +60,18 @@ def _submitted(actions: Sequence[Action]) -> Sequence[Action]:
 
 
 def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Point | None:
-    """Where the pointer is after code that is no one action of ours, such as a triple click; None where nothing tells,
-    so that nothing after it is read as an action at a place that the pointer has left.
+    """Return the pointer's place after code that forms no single action, such as a triple click.
+
+    It is None where it is unknown, so that no later code is parsed as an action at a place that the pointer has left.
 
     Args:
-        code, fraction, pointer: as `read_code` has them.
+        code, fraction, pointer: as in `read_code`.
     """
     return play(code, fraction, pointer, failed="finished", own=OWN).pointer
 
 
 def write_code(action: Action, style: Style) -> str:
-    """The code of an action, coordinates in fractions."""
+    """Return the code of an action, coordinates in fractions."""
     fields = action.model_dump(exclude={"type"})
     rounded = {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in fields.items()}
     written = (_agentnet if style == "agentnet" else _scalecua)(action.type, rounded)
@@ -83,7 +84,7 @@ def _call(name: str, *given: object, **named: object) -> str:
 
 
 def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
-    """pyautogui's call, or AgentNet's own of module `computer`; None where there is none."""
+    """Return pyautogui's call, or AgentNet's own of module `computer`; None where there is none."""
     if kind == "scroll":
         down = of["direction"] in ("down", "left")
         name = "hscroll" if of["direction"] in ("left", "right") else "scroll"
@@ -113,7 +114,7 @@ def _scalecua(kind: str, of: Mapping[str, Any]) -> str | None:
 
 
 def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
-    """What both styles have, below a module or none."""
+    """Return a call that both styles have, below a module or none."""
     names = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
     if kind in names:
         return _call(module + names[kind], **of)

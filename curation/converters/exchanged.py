@@ -1,8 +1,8 @@
-"""A trajectory as formats exchange it: what all of them know, and what only one of them does, kept beside it.
+"""A trajectory in the exchanged form: fields that all formats have, and data that only one of them has.
 
-What a format has no column for goes into one JSON object, `flywheel`, at the place where the format keeps metadata;
-what a record holds that we have no column for stays with it under the format's name (`extra`), is stored with the row
-and is written back where the same format is exported again.
+Data without a column in a format goes into one JSON object, `flywheel`, at the format's place for metadata. Data of a
+record without a column here stays with it under the format's name (`extra`), is stored with the row, and is written
+back when the same format is exported again.
 """
 
 import hashlib
@@ -21,29 +21,29 @@ from schemas.tables.trajectory import IMPORT, Route, Termination
 from schemas.text import NO_TEXT, Storable, counted, storable
 
 OWN = "flywheel"
-"""The key of our metadata in records of others."""
+"""Key of this project's metadata in records of other formats."""
 MOST_STEPS = 1000
-"""Steps of a trajectory, as the lake's quality gate has it."""
+"""Maximum number of a trajectory's steps, as in the lake's quality gate."""
 MOST_TEXT = 100_000
-"""Characters of an instruction, a thought or a reply."""
+"""Maximum length of an instruction, a thought or a reply, in characters."""
 MOST_SEED = 1_000_000
 """One past the last training seed: trajectories of other seeds measure policies and are never trained on."""
 MOST_SECONDS = 10_000_000.0
-"""Of a trajectory: some months."""
+"""Maximum duration of a trajectory, in seconds: some months."""
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-"""When a trajectory may have begun, the latter exclusive."""
+"""Range of a trajectory's start time; the end is exclusive."""
 DEEPEST = 100
-"""Lists and objects in each other of a record."""
+"""Maximum nesting of lists and objects in a record."""
 
 Extra = Mapping[str, Any]
-"""What a record holds beyond our columns: JSON values by format."""
+"""Data of a record without a column here: JSON values by format."""
 
 
 def flaw_of(value: object) -> tuple[str, str] | None:
-    """The first thing in a JSON value that no lake keeps: where it stands, such as `steps.3.text`, and what it is.
+    """Return the first part of a JSON value that no lake stores: its place, such as `steps.3.text`, and the flaw.
 
-    It is a NUL or half of a character in a text or a key, or what is nested deeper than `DEEPEST`; None where there is
-    none. In the stored JSON half of a character would keep every query that looks into it from running.
+    It is a NUL or half of a surrogate pair in a text or a key, or a value nested deeper than `DEEPEST`; None where
+    there is none. In stored JSON half of a surrogate pair would break every query that parses it.
     """
     left: list[tuple[tuple[str, ...], object]] = [((), value)]
     while left:
@@ -69,7 +69,7 @@ def flaw_of(value: object) -> tuple[str, str] | None:
 
 
 def _begun(instant: datetime) -> datetime:
-    """The instant; raises ValueError for one that is not in the time that tables and Python's own arithmetic hold."""
+    """Return the instant; raise ValueError where tables and Python's own arithmetic cannot hold it."""
     try:
         within = EARLIEST <= instant.astimezone(UTC) < LATEST
     except OverflowError:
@@ -80,8 +80,10 @@ def _begun(instant: datetime) -> datetime:
 
 
 def holds_back(route: str | None, success: bool | None) -> bool:
-    """Whether a filter that sent a trajectory there says that it is no success, whatever itself says: it waits for a
-    person, says nothing about a policy, or was turned away though it claims success."""
+    """Whether a filter with this route denies a success, whatever the trajectory itself claims.
+
+    The trajectory waits for a person, does not measure a policy, or was rejected although it claims success.
+    """
     return route in ("quarantine", "none") or (route == "ct" and success is True)
 
 
@@ -90,7 +92,7 @@ class _Known(BaseModel):
 
 
 class About(_Known):
-    """What a lake knows of a trajectory, for formats that have no columns for it."""
+    """A lake's fields of a trajectory, for formats without columns for them."""
 
     lake: Storable = ""
     trajectory_id: Storable = ""
@@ -107,53 +109,53 @@ class About(_Known):
     started_at: Annotated[AwareDatetime, AfterValidator(_begun)] | None = None
     wall_s: Annotated[float, Field(ge=0.0, le=MOST_SECONDS, allow_inf_nan=False)] | None = None
     continues: Storable | None = None
-    """Of a correction: the trajectory, of the lake it is from, whose first steps were replayed."""
+    """Trajectory whose first steps a correction replays, in its original lake."""
     replayed: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
-    """How many steps were: the context of what follows, some of them errors, and no targets."""
+    """Number of replayed steps: context of the following ones, some of them errors, and no targets."""
     withheld: bool = False
-    """Whether none of its steps is a target: a correction that nothing saw succeed, or that was undone."""
+    """Whether none of its steps is a target: a correction without a verified success, or an undone one."""
     route: Route | None = None
-    """Where the filter or a person of the lake that it is from sent it; null where none has seen it."""
+    """Route by the filter or a person of its original lake; null where none has seen it."""
     reason: Storable = ""
-    """Why."""
+    """Reason for the route."""
     extra: dict[str, Any] = Field(default_factory=dict)
-    """Of formats other than the one that is written."""
+    """Data of formats other than the written one."""
 
 
 _LATER = {"continues", "replayed", "withheld"}
-"""Fields that came later: they count in a digest only where they say something, so that older ones stay the same."""
+"""Fields added later: a digest includes them only where they have a value, so that older digests stay the same."""
 _DECIDED = {"route", "reason"}
-"""Fields that change as people and judges look again: of these a digest counts that a trajectory is held back."""
+"""Fields that change with new decisions: a digest includes only whether a trajectory is held back."""
 
 
 class Correction(_Known):
-    """What a person put in the place of a step, which is no target as it was recorded."""
+    """A person's replacement of a step, which is no target as it was recorded."""
 
     action: Annotated[str, AfterValidator(lambda text: to_json(from_json(text)))]
     """Canonical JSON."""
     thought: Storable = ""
     state: Literal["verified", "refuted", "unverified"] = "unverified"
-    """The outcome that a sandbox gave."""
+    """Outcome in a sandbox."""
     replaces: bool | None = None
-    """Whether the recorded step gave way to it; where nobody says, it did."""
+    """Whether it replaces the recorded step; yes where it is unknown."""
     taught: bool = False
     """Whether it is a target in the step's place; not where another trajectory shows it."""
 
 
 class StepAbout(_Known):
-    """What a lake knows of a step, for formats that have no columns for it."""
+    """A lake's fields of a step, for formats without columns for them."""
 
     actor: Storable = ""
     policy_version: Storable = ""
     error: Storable | None = None
-    """Why its text holds no action that could be performed."""
+    """Reason why its text has no action that could be performed."""
     correction: Correction | None = None
     target: bool | None = None
-    """Whether a training in the lake that it is from imitates it as it was recorded; null where the filter there did
-    not accept its trajectory, and where the step gave way to a correction. False in every lake where the record that it
-    was imported from says so (`loss_mask` 0, `is_copied_context`)."""
+    """Whether a training in its original lake imitates the recorded step; null where the filter there did not accept
+    its trajectory, and where a correction replaces the step. False in every lake where the imported record excludes it
+    (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
-    """The thought that the step was recorded with, where a person's stands in its place."""
+    """The recorded thought, where a person's replaces it."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -164,15 +166,15 @@ class Metadata(_Known):
     dialect: str | None = None
     trajectory: About = About()
     step: Annotated[int, Field(ge=0, lt=MOST_STEPS)] | None = None
-    """Which step a row is; null where a row is a trajectory."""
+    """Number of a row's step; null where a row is a trajectory."""
     copied: bool = False
-    """Whether a row is only what is to be learnt: its trajectory stands whole elsewhere in the same export."""
+    """Whether a row is only a training target; its whole trajectory is elsewhere in the same export."""
     steps: list[StepAbout] = Field(default_factory=list[StepAbout])
 
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, value: object) -> object:
-        """Refuses what no lake keeps, also where a format holds this as a text of JSON."""
+        """Refuse values that no lake stores, also where a format has them as a text of JSON."""
         if flaw := flaw_of(value):
             raise ValueError(": ".join(filter(None, flaw)))
         return value
@@ -186,7 +188,7 @@ class Picture:
     width: int
     height: int
     original: str = field(default="", compare=False)
-    """Of one that was painted over: the name of the picture that it was."""
+    """Original name of a picture that was painted over."""
 
     @property
     def sha256(self) -> str:
@@ -196,7 +198,7 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class StepAssessment:
-    """What somebody found of a step's action, looking back at it; the fields have AgentNet's names."""
+    """Assessment of a step's action in hindsight; the fields have AgentNet's names."""
 
     last_step_correct: bool | None = None
     last_step_redundant: bool | None = None
@@ -205,16 +207,16 @@ class StepAssessment:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a policy sampled as a step's reply."""
+    """A policy's sampled reply in a step."""
 
     text: str
-    """The reply as it was decoded."""
+    """The decoded reply."""
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None
     """Natural logarithms under the policy that sampled; None where its server gave none."""
     prompt_ids: tuple[int, ...] | None = None
-    """Tokens of the prompt, those of screens included; None where they are not asked for or cannot be made again, and
-    where a text of it is redacted."""
+    """Tokens of the prompt, including those of screens; None where they are not requested, cannot be rebuilt, or have a
+    redacted text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,21 +227,21 @@ class ExchangedStep:
     thought: str = ""
     action: Action | None = None
     text: str = ""
-    """What stood in the action's place where none could be read."""
+    """Text in the action's place where no action could be parsed."""
     error: str | None = None
-    """Why `action` is null, or why it could not be performed."""
+    """Reason why `action` is null, or why it could not be performed."""
     found: StepAssessment | None = None
     about: StepAbout = field(default_factory=StepAbout)
     extra: Extra = field(default_factory=dict[str, Any])
     better: str = ""
-    """What a person put in the place of its thought while the action stayed; empty where nobody did."""
+    """A person's replacement of its thought while the action stayed; empty where there is none."""
     sampled: Sampled | None = None
     """Null where no policy of this lake sampled it, and where its text is redacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedReview:
-    """What a person decided elsewhere; fields as in `schemas.tables.review.Review`."""
+    """A person's decision from another tool; fields as in `schemas.tables.review.Review`."""
 
     step: int | None
     person: str
@@ -254,16 +256,16 @@ class Exchanged:
     """A trajectory."""
 
     name: str
-    """What its source calls it."""
+    """Its name in its source."""
     instruction: str
     steps: tuple[ExchangedStep, ...]
     success: bool | None = None
-    """Null where nobody judged it."""
+    """Null where it is unknown."""
     after: Picture | None = None
     """The screen after the last step."""
     about: About = field(default_factory=About)
     decided: tuple[ImportedReview, ...] = ()
-    """What people decided on it elsewhere."""
+    """People's decisions on it from another tool."""
     extra: Extra = field(default_factory=dict[str, Any])
 
     def is_target(self, step: int) -> bool:
@@ -278,20 +280,19 @@ class Exchanged:
         return about.continues is None or step == about.replayed or self.steps[about.replayed].about.actor == "person"
 
     def as_taught(self) -> "Exchanged":
-        """The same as a training reads it: with the thoughts that people put in the place of recorded ones, which each
-        step then keeps beside it."""
+        """Return the trajectory as a training reads it: people's thoughts replace recorded ones, which steps keep."""
         return replace(self, steps=tuple(_taught(one) for one in self.steps))
 
     @property
     def decisions(self) -> tuple[ImportedReview, ...]:
-        """What people decided on it elsewhere, the corrections that its steps came with included."""
+        """People's decisions on it from another tool, including its steps' corrections."""
         given = [(number, one.about.correction) for number, one in enumerate(self.steps)]
         brought = [ImportedReview(at, IMPORT, "correct", one.action, one.thought, "") for at, one in given if one]
         return (*brought, *self.decided)
 
     @property
     def digest(self) -> str:
-        """sha256 of all it holds: the same record read twice is one trajectory."""
+        """sha256 of its content: the same record read twice is one trajectory."""
         steps = [
             [one.screen.sha256, one.thought, one.action and to_json(one.action), one.text, one.extra, str(one.found)]
             for one in self.steps
@@ -306,7 +307,7 @@ class Exchanged:
 
     @property
     def digest_decided(self) -> str:
-        """The same of what it holds and what people decided on it."""
+        """sha256 of its content and of people's decisions on it."""
         decided = self.decisions
         return hashlib.sha256(f"{self.digest}{decided}".encode()).hexdigest() if decided else self.digest
 
@@ -320,17 +321,17 @@ def _taught(step: ExchangedStep) -> ExchangedStep:
 
 @dataclass(frozen=True, slots=True)
 class RecordPlace:
-    """Where a record stands in what is imported."""
+    """Place of a record in an import."""
 
     file: str
     line: int | None = None
-    """From 1."""
+    """Number from 1."""
     counted: Literal["line", "row", "record", "task"] = "line"
-    """What is counted: rows of Parquet, records of a JSON array, tasks of Label Studio."""
+    """Counted items: lines, rows of Parquet, records of a JSON array, tasks of Label Studio."""
 
 
 class RecordRefused(ValueError):
-    """A record that cannot be imported: the file, the line, the field, and what is wrong with it."""
+    """A record that cannot be imported, with the file, the line, the field and the problem."""
 
     def __init__(self, place: RecordPlace, field: str, problem: str) -> None:
         self.place, self.field, self.problem = place, field, problem
@@ -339,11 +340,11 @@ class RecordRefused(ValueError):
 
 
 def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
-    """The record.
+    """Check a record, and return it.
 
     Raises:
-        Refused: no step with a screenshot, more steps or longer texts than a lake takes, what is no text, a seed that
-            measures policies, a trajectory that continues itself.
+        RecordRefused: no step with a screenshot, more steps or longer texts than a lake stores, an invalid text, a seed
+            that measures policies, a trajectory that continues itself.
     """
     about, seed = record.about, record.about.seed
     if not record.steps:
@@ -374,14 +375,14 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
 def metadata_of(
     record: Exchanged, format_name: str, unit: str, dialect: str = "", step: int | None = None, copied: bool = False
 ) -> Extra:
-    """What goes under `flywheel`: of the whole trajectory, or of one step of it.
+    """Return the object at `flywheel`: of the whole trajectory, or of one step of it.
 
     Args:
         record: the trajectory.
-        format_name: the format that is written; what the record holds of other formats is carried along.
-        unit, dialect: of coordinates and actions as they are written.
-        step: which step, in formats with a row per step.
-        copied: whether the row is only what is to be learnt.
+        format_name: the written format; the record's data of other formats is included.
+        unit, dialect: of the written coordinates and actions.
+        step: number of the step, in formats with a row per step.
+        copied: whether the row is only a training target.
     """
     others = {name: held for name, held in record.extra.items() if name not in (format_name, OWN)}
     about = record.about.model_copy(update={"success": record.success, "extra": others})
@@ -399,10 +400,10 @@ def _step_about(step: ExchangedStep, format_name: str) -> Extra:
 
 
 def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace) -> Exchanged:
-    """The record with what stood under `flywheel`; what the format itself says of the outcome counts.
+    """Return the record with its object at `flywheel`; the format's own outcome takes precedence.
 
     Raises:
-        Refused: it tells of more or fewer steps than there are.
+        RecordRefused: the object has more or fewer steps than the record.
     """
     if known is None:
         return record

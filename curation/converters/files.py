@@ -1,7 +1,7 @@
-"""Files of other people's data sets: read with every name and byte taken for hostile, written as a new folder.
+"""Files of other people's data sets: read with every name and byte as untrusted, written as a new folder.
 
-A picture's name in a record is data: it may be no absolute path, and where it leads, links followed, must lie below
-the folders that the pictures are in. What is no plain PNG becomes one (`schemas.picture`); nothing else is changed.
+A picture's name in a record is data: it may not be an absolute path, and its target, after links, must lie below the
+folders of pictures. Pictures become plain PNGs (`schemas.picture`); nothing else is changed.
 """
 
 import base64
@@ -25,29 +25,29 @@ from schemas.text import storable
 M = TypeVar("M", bound=BaseModel)
 
 MOST_BYTES = 64_000_000
-"""Of one line and of one picture's file."""
+"""Maximum bytes of one line and of one picture's file."""
 MOST_SIDE = 16_384
-"""Pixels of a picture's side, as the lake's quality gate has it."""
+"""Maximum pixels of a picture's side, as in the lake's quality gate."""
 MOST_PIXELS = 64_000_000
-"""Of a picture: about twice an 8K screen."""
+"""Maximum pixels of a picture: about twice an 8K screen."""
 KINDS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 KEPT = 32
-"""Pictures that are kept in memory, for formats that show one in several rows."""
+"""Number of pictures kept in memory, for formats that show one in several rows."""
 PICTURES = "images"
-"""The folder of pictures beside what is exported."""
+"""Folder of an export's pictures."""
 CONTEXT = "__context"
-"""The folder of what an import of our own needs and nobody trains on; readers of folders pass such names by."""
+"""Folder of data that only an import of this project needs; other readers ignore such names."""
 
 
 class ImportSource:
-    """A file or folder that is imported.
+    """A file or folder to import.
 
     Args:
-        path: what was named.
+        path: the named file or folder.
         images: the folder that pictures are named from; that of the file, and `images` in it, if not given.
-        unit: the unit of coordinates, for records that do not say.
-        stored: says of a lake's id and a trajectory's if it is in the very lake that is imported into, of which formats
-            that hand home what people decided need no pictures.
+        unit: the unit of coordinates, for records without one.
+        stored: whether a trajectory of a lake, given their ids, is in the importing lake itself; formats that bring
+            people's decisions home need no pictures of those.
 
     Raises:
         UsageError: there is no such file or folder.
@@ -70,7 +70,7 @@ class ImportSource:
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
 
     def files(self, *suffixes: str) -> list[Path]:
-        """The file that was named, or those of a folder with one of these suffixes, in order, its `CONTEXT` first.
+        """Return the named file, or a folder's files with one of these suffixes, in order, its `CONTEXT` first.
 
         Raises:
             UsageError: there is none.
@@ -86,11 +86,11 @@ class ImportSource:
         return found
 
     def named(self, file: Path) -> str:
-        """A file as messages name it."""
+        """Return a file's name in messages."""
         return storable(str(file.relative_to(self.folder)) if file.is_relative_to(self.folder) else str(file))
 
     def lines(self, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
-        """The JSON value of every line that is not blank; a `RecordRefused` where a line holds none."""
+        """Yield the JSON value of every line that is not blank; a `RecordRefused` where a line is invalid."""
         with file.open("rb") as content:
             number = 0
             while line := content.readline(MOST_BYTES + 1):
@@ -104,9 +104,9 @@ class ImportSource:
                     yield place, parsed(line, place)
 
     def records(self, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
-        """The records of a file of JSON: the values of its lines, or those of the one array or object that it is.
+        """Yield the records of a JSON file: the values of its lines, or those of its one array or object.
 
-        An array of messages is one record, a chat. A `RecordRefused` stands in the place of what is no JSON.
+        An array of messages is one record, a chat. A `RecordRefused` replaces invalid JSON.
         """
         first, more = self._first(file)
         begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, RecordPlace(self.named(file), 1))
@@ -127,21 +127,23 @@ class ImportSource:
             yield place, value
 
     def _first(self, file: Path) -> tuple[bytes, bool]:
-        """The first line that is not blank, and whether another follows."""
+        """Return the first line that is not blank, and whether another follows."""
         with file.open("rb") as content:
             filled = (line for line in iter(lambda: content.readline(MOST_BYTES + 1), b"") if line.strip())
             return next(filled, b""), next(filled, None) is not None
 
     def document(self, file: Path) -> tuple[RecordPlace, Any]:
-        """The JSON value of a whole file; a `RecordRefused` where it holds none."""
+        """Return the JSON value of a whole file; a `RecordRefused` where it is invalid."""
         place = RecordPlace(self.named(file))
         if file.stat().st_size > MOST_BYTES:
             return place, RecordRefused(place, "", f"a file of more than {MOST_BYTES:,} bytes")
         return place, parsed(file.read_bytes(), place)
 
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
-        """The picture of this name; raises Refused as `picture_of` does, or if the name is empty or leads elsewhere or
-        nowhere."""
+        """Return the picture of this name.
+
+        Raises RecordRefused as `picture_of` does, or if the name is empty, or leads out of the folder or nowhere.
+        """
         if not name:
             raise RecordRefused(place, field, "no screenshot: the name of the picture is empty")
         if name not in self._pictures:
@@ -171,7 +173,7 @@ class ImportSource:
 
 
 def parsed(text: bytes, place: RecordPlace) -> Any:
-    """The value of JSON in UTF-8; a `RecordRefused` where it is none."""
+    """Parse JSON in UTF-8; return a `RecordRefused` where it is invalid."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -179,10 +181,10 @@ def parsed(text: bytes, place: RecordPlace) -> Any:
 
 
 def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
-    """The bytes of a data URL; None of the name of a file.
+    """Return the bytes of a data URL; None for the name of a file.
 
     Raises:
-        Refused: another URL, which no import fetches, or one without base64.
+        RecordRefused: another URL, which no import fetches, or one without base64.
     """
     scheme, colon, rest = name.partition(":")
     if scheme.lower() == "data" and colon:
@@ -200,7 +202,7 @@ def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
 
 
 def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -> Picture:
-    """The picture that a file of a name holds; raises Refused if it is none, is cut, or is larger than a lake takes."""
+    """Return the picture in a named file; raise RecordRefused if it is none, cut, or too large."""
     where = f" in {name[:200]!r}" if name else ""
     try:
         with warnings.catch_warnings():
@@ -223,7 +225,7 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
 
 
 def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
-    """A record as its columns; raises Refused with the field that is not as it should be, or is none that is kept."""
+    """Parse a record into its columns; raise RecordRefused with the field that is invalid, or that no lake stores."""
     if isinstance(value, RecordRefused):
         raise value
     if flaw := flaw_of(value):
@@ -235,38 +237,38 @@ def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
 
 
 def fields_of(value: object) -> dict[str, Any]:
-    """The fields of a JSON object; none of what is no object."""
+    """Return the fields of a JSON object; none for another value."""
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def items_of(value: object) -> list[Any] | None:
-    """The items of a list; None of what is none."""
+    """Return the items of a list; None for another value."""
     return list(cast(Sequence[Any], value)) if isinstance(value, list | tuple) else None
 
 
 class Target:
-    """A new folder that an export is written to.
+    """A new folder for an export.
 
     Args:
-        folder: where.
-        images_at: what stands before a picture's name in formats that name pictures by their address.
+        folder: the folder.
+        images_at: prefix of a picture's name in formats that name pictures by their address.
     """
 
     def __init__(self, folder: Path, images_at: str = "") -> None:
         self.folder, self.images_at = folder, images_at
 
     def write(self, name: str, content: bytes) -> None:
-        """Writes a file."""
+        """Write a file."""
         file = self.path(name)
         file.write_bytes(content)
 
     def append(self, name: str, content: bytes) -> None:
-        """Writes at a file's end."""
+        """Append to a file."""
         with self.path(name).open("ab") as file:
             file.write(content)
 
     def path(self, name: str) -> Path:
-        """Where a file is to be, in a folder that is there."""
+        """Return the path of a file, in a folder that exists."""
         file = self.folder / name
         if not file.resolve().is_relative_to(self.folder.resolve()):
             raise UsageError(f"{name[:200]!r} leads out of the export's folder.", "A format names its own files.")
@@ -274,7 +276,7 @@ class Target:
         return file
 
     def picture(self, picture: Picture) -> str:
-        """Writes a picture once and returns its name."""
+        """Write a picture once, and return its name."""
         name = f"{PICTURES}/{picture.sha256}.png"
         if not (self.folder / name).exists():
             self.write(name, picture.png)
@@ -282,5 +284,5 @@ class Target:
 
 
 def line_of(value: Mapping[str, Any] | list[Any]) -> str:
-    """One line of JSON; a lone surrogate is written as its escape, so that the line is UTF-8."""
+    """Return one line of JSON; a lone surrogate is written as its escape, so that the line is UTF-8."""
     return storable(json.dumps(value, ensure_ascii=False)) + "\n"

@@ -1,7 +1,6 @@
-"""The seam of the converters: a format writes trajectories into a folder and reads them from a file or folder.
+"""The interface of the converters: a format writes trajectories into a folder and reads them from a file or folder.
 
-A format that is brought from outside derives from `Format` and is named by its dotted path; the built-in ones are
-found the same way.
+A user's format derives from `Format` and is named by its dotted path; the built-in formats are found the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -21,33 +20,33 @@ class Format(ABC):
     """One format.
 
     Args:
-        unit: in which coordinates are written; the format's first if not given.
-        dialect: how actions are written, in a format that has several; its first if not given.
+        unit: unit of written coordinates; the format's first if not given.
+        dialect: dialect of written actions, in a format that has several; its first if not given.
 
     Raises:
         UsageError: a unit or a dialect that the format does not have.
     """
 
     name: ClassVar[str]
-    """Its name in what is stored of imported records; letters, digits and dashes."""
+    """Its name in stored data of imported records; letters, digits and dashes."""
     units: ClassVar[tuple[str, ...]] = ("fraction",)
-    """Those it is written in."""
+    """Units of written coordinates."""
     theirs: ClassVar[tuple[str, ...]] = ()
-    """Those that records of others are in, if they are not `units`."""
+    """Units in records of other projects, if they are not `units`."""
     assumed: ClassVar[str | None] = None
-    """The unit of a record that does not say; None where the format does not settle it."""
+    """Unit of a record without one; None where the format does not define it."""
     dialects: ClassVar[tuple[str, ...]] = ()
     addressed: ClassVar[bool] = False
-    """Whether its pictures are named by their address, before which `Target.images_at` stands."""
+    """Whether its pictures are named by their address, with the prefix `Target.images_at`."""
     comes_home: ClassVar[bool] = False
-    """Whether what is written comes back with what people changed in it, so that nothing in it may be redacted."""
+    """Whether an export is imported again with people's changes, so that nothing in it may be redacted."""
 
     prompts: ClassVar[bool] = False
-    """Whether it keeps the tokens of prompts (`Sampled.prompt_ids`), which take time to make."""
+    """Whether it has the tokens of prompts (`Sampled.prompt_ids`), which take time to make."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.notes: list[str] = []
-        """What the users of an export that was written must know, a line each."""
+        """Notes for the users of a written export, a line each."""
         self.unit = unit or self.units[0]
         self.dialect = dialect or (self.dialects[0] if self.dialects else "")
         if self.unit not in self.units:
@@ -58,14 +57,14 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """Writes trajectories, a few at a time in memory."""
+        """Write trajectories, a few at a time in memory."""
 
     @abstractmethod
     def records(self, source: ImportSource) -> Read:
-        """Every record of a source, as it comes, or why it is refused; a few at a time in memory."""
+        """Yield every record of a source, or why it is refused; a few at a time in memory."""
 
     def read(self, source: ImportSource) -> Read:
-        """As `records`, every record checked."""
+        """Yield `records`, each of them checked."""
         for place, found in self.records(source):
             try:
                 yield place, found if isinstance(found, RecordRefused) else checked(found, place)
@@ -75,10 +74,10 @@ class Format(ABC):
     def unit_of(
         self, known: Metadata | None, source: ImportSource, place: RecordPlace, usual: str | None = None
     ) -> str:
-        """The unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
+        """Return the unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
 
         Raises:
-            Refused: none of them says, or the record says one that there is not.
+            RecordRefused: none of them is given, or the record's is unknown.
         """
         unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:

@@ -1,11 +1,10 @@
 """Label Studio's JSON: a task per step, the recorded action as a prediction, people's answers as annotations.
 
 `{data: {image, instruction, thought, action, ...}, predictions: [{result}], annotations: [{completed_by, result}]}`.
-Points are key points in percent of the picture, labelled with the action; in tasks of others the centre of a rectangle
-is one too. The action's text and the thought are text areas; `decision` is a choice. What people answered on a lake's
-own steps comes back as their decisions (corrections, error steps, words on the trajectory); tasks of others become
-trajectories, of which their first answer is the action.
-`config.xml` is the labelling interface of what is exported.
+Points are key points in percent of the picture, labelled with the action; in other projects' tasks the centre of a
+rectangle is one too. The action's text and the thought are text areas; `decision` is a choice. People's answers on a
+lake's own steps come back as their decisions (corrections, error steps, decisions on the trajectory); other projects'
+tasks become trajectories with their first answer as the action. `config.xml` is the labelling interface of the export.
 """
 
 import math
@@ -39,24 +38,24 @@ from schemas.problem import named_problem
 from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)
-"""In the place of pictures of the lake that is imported into, which has them."""
+"""Placeholder for pictures of the importing lake, which has them."""
 CONTROLS = ("point", "thought", "action", "decision", "note", "")
-"""Of the labelling interface."""
+"""Controls of the labelling interface."""
 FILE, CONFIG = "tasks.json", "config.xml"
 LABELS = ("click", "left_double", "right_single", "long_press", "scroll", "drag")
 END = "drag_end"
-"""The label of the point where a drag ends."""
+"""Label of the point where a drag ends."""
 Word = Literal["accept", "reject", "error_step"]
 Mark = tuple[str, float, float]
-"""A point: its label and where it lies, in fractions."""
+"""A point: its label and its place in fractions."""
 POINTS, BOXES = ("keypointlabels", "keypoint"), ("rectanglelabels", "rectangle")
-"""Types of regions that say where, each with labels of its own or by a result of type `labels` with its id."""
+"""Types of regions with a place, each with labels of its own or by a result of type `labels` with its id."""
 REGIONS = tuple(
     f"{kind}{end}" for kind in ("polygon", "brush", "ellipse", "bitmask", "vector") for end in ("", "labels")
 )
-"""Types of regions of a picture that say no point."""
+"""Types of regions of a picture without a point."""
 ROUNDED = 0.001
-"""Fractions of the screen within which two points are one: texts are rounded to thousandths."""
+"""Distance in fractions of the screen within which two points are equal: texts are rounded to thousandths."""
 WORDS: tuple[Word, ...] = get_args(Word)
 KNOWN: dict[str, Word] = {word: word for word in WORDS}
 XML = f"""<View>
@@ -76,7 +75,7 @@ XML = f"""<View>
 
 
 class _LabelStudioModel(BaseModel):
-    """An object whose fields may be null, as ones that are not there, and which may have others."""
+    """An object whose null fields count as missing, and which may have other fields."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -118,7 +117,7 @@ class _Answer(_LabelStudioModel):
     completed_by: int | str | dict[str, Any] | None = None
     was_cancelled: bool = False
     skipped: bool = False
-    """The same in exports before Label Studio 1.0."""
+    """Name of the field in exports before Label Studio 1.0."""
     result: list[_Result] = []
 
 
@@ -134,7 +133,7 @@ class _Data(_LabelStudioModel):
 class _LabelStudioTask(_LabelStudioModel):
     data: _Data
     annotations: list[_Answer] = Field([], validation_alias=AliasChoices("annotations", "completions"))
-    """Called completions before Label Studio 1.0."""
+    """Answers; called completions before Label Studio 1.0."""
     predictions: list[Any] = []
 
 
@@ -148,7 +147,7 @@ class LabelStudio(Format):
     comes_home = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One task per step."""
+        """Write one task per step."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as tasks:
             tasks.write("[")
@@ -172,7 +171,7 @@ class LabelStudio(Format):
         return {"data": data, "predictions": kept.get("predictions", [prediction]), **kept.get("task", {})}
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per run of tasks of it; tasks of others are one step each."""
+        """Yield one trajectory per run of its tasks; other projects' tasks are one step each."""
         return joined(self._parts(source))
 
     def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
@@ -221,7 +220,7 @@ class LabelStudio(Format):
 
 
 def _check_whole(task: object, place: RecordPlace) -> None:
-    """Check that a task is one of the export `JSON`; raises Refused for one of `JSON_MIN`, which is flat."""
+    """Check that a task is one of the export `JSON`; raise RecordRefused for one of `JSON_MIN`, which is flat."""
     fields = fields_of(task)
     if fields and "data" not in fields:
         problem = "it is missing, as in JSON_MIN, which leaves out what a step is known by: export the answers as JSON"
@@ -229,7 +228,7 @@ def _check_whole(task: object, place: RecordPlace) -> None:
 
 
 def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
-    """Check that no answer holds regions alone that no action is read from; raises Refused for the first one."""
+    """Check that no answer has only regions without an action; raise RecordRefused for the first one."""
     for at, answer in enumerate(answers):
         for number, region in enumerate(answer.result):
             if region.type in REGIONS:
@@ -238,13 +237,13 @@ def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
 
 
 def _rest(answer: _Answer) -> dict[str, Any]:
-    """What an answer holds of controls that are not of our interface."""
+    """Return an answer's results of controls outside this project's interface."""
     whole = answer.model_dump(mode="json", exclude_unset=True)
     return {**whole, "result": [one for one in whole.get("result", []) if one.get("from_name", "") not in CONTROLS]}
 
 
 def _of_ours(answer: _Answer) -> _Answer:
-    """An answer to a task of ours, without regions of other controls: the interface has no rectangles."""
+    """Return an answer to this project's task without regions of other controls: its interface has no rectangles."""
     result = [
         one for one in answer.result if one.type not in BOXES and (one.type not in POINTS or one.from_name in CONTROLS)
     ]
@@ -252,7 +251,7 @@ def _of_ours(answer: _Answer) -> _Answer:
 
 
 def _results(step: ExchangedStep) -> list[dict[str, Any]]:
-    """A recorded step as an answer."""
+    """Return a recorded step as an answer."""
     about = {"to_name": "image", "original_width": step.screen.width, "original_height": step.screen.height}
     written = step.text if step.action is None else format_action(step.action)
     results: list[dict[str, Any]] = [{"type": "textarea", "from_name": "action", **about, "value": {"text": [written]}}]
@@ -265,7 +264,7 @@ def _results(step: ExchangedStep) -> list[dict[str, Any]]:
 
 
 def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
-    """The step of a task before anybody answered."""
+    """Return the step of a task before any answer."""
     thought = data.thought or ""
     if not data.action:
         return ExchangedStep(screen, thought, error="nobody gave the action")
@@ -276,16 +275,16 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
 def _decided(
     answer: _Answer, own: ExchangedStep, written: str, step: int, place: RecordPlace
 ) -> Iterator[ImportedReview]:
-    """What one person's answer says of a step.
+    """Yield the decisions in one person's answer on a step.
 
     Args:
         answer: the answer.
-        own, written: what was recorded, and as which text.
-        step: which step of its trajectory it is.
-        place: where the task stands.
+        own, written: the recorded step, and its text.
+        step: number of the step in its trajectory.
+        place: place of the task.
 
     Raises:
-        Refused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
+        RecordRefused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
     """
     person, note = _person(answer), _text(answer.result, "note") or ""
     thought = _text(answer.result, "thought")
@@ -306,10 +305,10 @@ def _decided(
 
 
 def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: RecordPlace) -> Action | None:
-    """The action that an answer gives beside the recorded one; None where it gives none.
+    """Return the action that an answer gives next to the recorded one; None where it gives none.
 
-    An answer begins as a copy of what was recorded, so only what differs from that came from a person: of the text's
-    entries the last such one, and the points that lie elsewhere or have another label.
+    An answer begins as a copy of the recorded step, so only differences are a person's: the last such entry of the
+    text, and points at another place or with another label.
     """
     texts = [text for text in _texts(answer.result, "action") if text.strip() and text.strip() != written.strip()]
     read = [_read(text, place) for text in texts]
@@ -336,18 +335,18 @@ def _read(text: str, place: RecordPlace) -> Action:
 
 
 def _marks_of(action: Action | None) -> list[Mark]:
-    """The points of an action, as they are exported."""
+    """Return the points of an action, as they are exported."""
     fields = action.model_dump() if action else {}
     places = (("x", "y", fields.get("type")), ("to_x", "to_y", END))
     return [(str(label), fields[x], fields[y]) for x, y, label in places if x in fields]
 
 
 def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
-    """The points of an answer: key points, and the centres of rectangles.
+    """Return the points of an answer: key points, and the centres of rectangles.
 
     Raises:
-        Refused: a point outside of the picture, a region without a place, or one of a picture that was turned: neither
-            Label Studio's documentation nor its converter says whether its place counts before or after the turn.
+        RecordRefused: a point outside of the picture, a region without a place, or one of a turned picture: neither
+            Label Studio's documentation nor its converter defines whether its place counts before or after the turn.
     """
     labels = {one.id: one.value.labels for one in answer.result if one.type == "labels"}
     marks: list[Mark] = []
@@ -375,7 +374,7 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
 
 
 def _centre(value: _LabelStudioValue, x: float, y: float, screen: Picture) -> tuple[float, float]:
-    """The centre of a rectangle in percent; its corner is where the rectangle is turned around, clockwise.
+    """Return the centre of a rectangle in percent; the rectangle is turned around its corner, clockwise.
 
     Source: label-studio-sdk 2.1.3, `converter/utils.py`, `convert_annotation_to_yolo_obb`.
     """
@@ -392,7 +391,7 @@ def _near(one: Mark, other: Mark) -> bool:
 
 
 def _pointed(marks: Sequence[Mark], action: Action | None, place: RecordPlace) -> Action:
-    """An action with its points moved; raises Refused where that is none."""
+    """Return an action with its points moved; raise RecordRefused where the result is invalid."""
     fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
     for label, x, y in sorted(marks, key=lambda mark: mark[0] == END):
         if label == END:
@@ -419,19 +418,19 @@ def _moved(one: Action, other: Action) -> bool:
 
 
 def _texts(results: Sequence[_Result], name: str) -> list[str]:
-    """The entries of a text area; none where it was not filled in."""
+    """Return the entries of a text area; none where it was not filled in."""
     given = [one.value.text for one in results if one.from_name == name and one.type == "textarea"]
     return [text for one in given for text in (one if isinstance(one, list) else [one]) if text is not None]
 
 
 def _text(results: Sequence[_Result], name: str) -> str | None:
-    """The whole text of a text area; None where it was not filled in."""
+    """Return the whole text of a text area; None where it was not filled in."""
     texts = _texts(results, name)
     return "\n".join(texts) if texts else None
 
 
 def _person(answer: _Answer) -> str:
-    """Who answered."""
+    """Return the name of the answer's person."""
     by = answer.completed_by
     name = by.get("email") or by.get("id") if isinstance(by, dict) else by
     plain = re.sub(r"[^\w .@+'’-]", "-", f"{name if name is not None else 'somebody'}")
@@ -439,7 +438,7 @@ def _person(answer: _Answer) -> str:
 
 
 def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
-    """The picture of a task; a local or an uploaded file is also found by its path there, or by its file's name alone.
+    """Return the picture of a task; a local or uploaded file is also searched by its path there, or by its name alone.
 
     Source: label-studio-sdk 2.1.2, `_extensions/label_studio_tools/core/utils/io.py`, `get_local_path`.
     """
@@ -460,11 +459,11 @@ def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
 
 
 def _names(image: str) -> list[str]:
-    """The names by which a picture is looked for.
+    """Return the names by which a picture is searched.
 
     A local file (`/data/local-files/?d=`) has its path below the document root, an uploaded one
-    (`/data/upload/1/x.png`) that below the folder of uploads. Both have the own one of the file, an uploaded one also
-    without the eight digits that Label Studio puts before it.
+    (`/data/upload/1/x.png`) its path below the folder of uploads. Both have the file's own name, an uploaded one also
+    without the eight digits that Label Studio adds.
     """
     _, local, quoted = image.partition("?d=")
     uploaded = _UPLOADED.search(unquote(image.partition("?filepath=")[2] or image))
@@ -478,4 +477,4 @@ def _names(image: str) -> list[str]:
 
 _UPLOADED = re.compile(r"^/?(?:data/)?(upload/\d+/.+)$")
 _DIGITS = re.compile(r"^[0-9a-f]{8}-(?=.)")
-"""What Label Studio puts before the name of an uploaded file."""
+"""Label Studio's prefix of the name of an uploaded file."""

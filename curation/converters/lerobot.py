@@ -42,7 +42,7 @@ from schemas.problem import named_problem
 from schemas.text import Storable
 
 MIXED = "mixed"
-"""The folder of trajectories whose screens have several sizes."""
+"""Folder of trajectories whose screens have several sizes."""
 VERSION, FPS, PER_CHUNK, MEGABYTES = "v3.0", 1, 1000, 100
 SCREEN = "observation.images.screen"
 NAMES: tuple[str, ...] = tuple(one.model_fields["type"].default for one in get_args(get_args(Action)[0]))
@@ -95,7 +95,7 @@ class LeRobot(Format):
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One episode per trajectory, one frame per step; of screens of several sizes a data set for each."""
+        """Write one episode per trajectory and one frame per step; each size of screens gives a data set."""
         with ExitStack() as opened:
             sets = dict[str, _DataSet]()
             for record in records:
@@ -114,7 +114,7 @@ class LeRobot(Format):
             self.notes.append("screens that change their size are read with batch_size=1")
 
     def frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
-        """A step as a row; of a trajectory without tokens (`for_trainers`)."""
+        """Return a step as a row; of a trajectory without tokens (`for_trainers`)."""
         step, last = record.steps[at], at == len(record.steps) - 1
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
         counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
@@ -132,7 +132,7 @@ class LeRobot(Format):
         }
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per episode.
+        """Yield one trajectory per episode.
 
         Raises:
             UsageError: no LeRobot data set of version 3, or one whose screens are videos.
@@ -182,13 +182,13 @@ class LeRobot(Format):
 
 
 def _size(record: Exchanged) -> str:
-    """The folder of a trajectory's data set: its screens' size, or that they have several."""
+    """Return the folder of a trajectory's data set, by its screens' size or `MIXED` for several."""
     sizes = {(step.screen.width, step.screen.height) for step in record.steps}
     return MIXED if len(sizes) > 1 else "{}x{}".format(*sizes.pop())
 
 
 def _folders(source: ImportSource) -> list[Path]:
-    """The data set of the folder, or those of the folders in it."""
+    """Return the data set of the folder, or those of the folders in it."""
     inner = sorted(file.parent.parent for file in source.folder.glob("*/meta/info.json"))
     return inner if inner and not (source.folder / "meta").exists() else [source.folder]
 
@@ -201,8 +201,10 @@ def _data(source: ImportSource, folder: Path) -> Iterator[tuple[RecordPlace, Any
 def _whole(
     held: list[tuple[RecordPlace, _Frame, ChatRow]], lengths: dict[int, int]
 ) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-    """The frames of one episode, or that some are missing: what is left would be a trajectory with holes. What was
-    found is taken out of `lengths`."""
+    """Yield the frames of one episode, or a refusal where some are missing: the rest would be a trajectory with holes.
+
+    A found episode is removed from `lengths`.
+    """
     if not held:
         return
     place, frame, _ = held[0]
@@ -229,7 +231,7 @@ def _step(frame: _Frame, screen: Picture) -> ExchangedStep:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Cells as JSON holds them."""
+    """Convert cells to JSON values."""
     return json.loads(json.dumps(values, default=str))
 
 
@@ -241,7 +243,7 @@ def _vector(action: Action | None) -> list[float]:
 
 
 def _screen_key(folder: Path) -> str:
-    """The feature that holds the screen; raises UsageError where there is none."""
+    """Return the feature with the screen; raise UsageError where there is none."""
     file = folder / "meta" / "info.json"
     try:
         info = json.loads(_content(file))
@@ -264,7 +266,7 @@ def _screen_key(folder: Path) -> str:
 
 
 def _tasks(folder: Path) -> dict[int, str]:
-    """The tasks' texts by their numbers; raises UsageError where they cannot be read."""
+    """Return the tasks' texts by their numbers; raise UsageError where they cannot be read."""
     file = folder / "meta" / "tasks.parquet"
     with _refusing(file, "no Parquet of `task` and `task_index`"):
         table = pq.read_table(io.BytesIO(_content(file)))
@@ -275,7 +277,7 @@ def _tasks(folder: Path) -> dict[int, str]:
 
 
 def _lengths(folder: Path) -> dict[int, int]:
-    """How many frames each episode has; raises UsageError where that cannot be read."""
+    """Return the number of frames of each episode; raise UsageError where it cannot be read."""
     episodes = folder / "meta" / "episodes"
     lengths: dict[int, int] = {}
     for file in sorted(episodes.glob("chunk-*/file-*.parquet")):
@@ -296,7 +298,7 @@ def _refusing(file: Path, wanted: str) -> Iterator[None]:
 
 
 def _content(file: Path) -> bytes:
-    """What a file of `meta` holds; raises UsageError where it is missing or cannot be read."""
+    """Return the content of a file of `meta`; raise UsageError where it is missing or cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -310,12 +312,12 @@ def _foreign(file: Path, problem: str) -> UsageError:
 
 
 class _DataSet:
-    """One data set as it is written; used as a context.
+    """Writer of one data set; used as a context.
 
     Args:
         form: the format.
         target: the export's folder.
-        folder: that of the data set in it.
+        folder: folder of the data set in it.
     """
 
     def __init__(self, form: LeRobot, target: Target, folder: str) -> None:
@@ -339,7 +341,7 @@ class _DataSet:
                 self._target.write(f"{self._folder}/meta/{name}.json", json.dumps(content, indent=4).encode())
 
     def write(self, record: Exchanged) -> None:
-        """Writes an episode."""
+        """Write an episode."""
         record = for_trainers(record)
         task, frames = self._tasks.setdefault(record.instruction, len(self._tasks)), self._frames
         rows = [self._form.frame(record, at, task, self._episodes, frames) for at in range(len(record.steps))]
@@ -357,7 +359,7 @@ class _DataSet:
 
 
 class _Shards:
-    """The data's files: each of about so many megabytes, a row group per episode."""
+    """Writer of the data's files: each of at most about `MEGABYTES`, a row group per episode."""
 
     def __init__(self, target: Target, schema: pa.Schema, folder: str) -> None:
         self._target, self._schema, self._folder = target, schema, folder
@@ -365,12 +367,12 @@ class _Shards:
         self._writer: pq.ParquetWriter | None = None
 
     def close(self) -> None:
-        """Ends the last file."""
+        """End the last file."""
         if self._writer is not None:
             self._writer.close()
 
     def write(self, rows: list[dict[str, Any]]) -> tuple[int, int]:
-        """Writes an episode; returns the numbers of its chunk and file."""
+        """Write an episode; return the numbers of its chunk and file."""
         table = pa.Table.from_pylist(rows, schema=self._schema)
         if self._bytes + table.nbytes > MEGABYTES * 10**6 or self._writer is None:
             if self._writer is not None:
@@ -414,7 +416,7 @@ def _info(episodes: int, frames: int, tasks: int, shape: tuple[int, int]) -> dic
 
 
 def _write_tasks(path: Path, tasks: dict[str, int]) -> None:
-    """Tasks by their text, which is the index of the frame that pandas reads."""
+    """Write tasks by their text, which is the index of the frame that pandas reads."""
     columns = [
         {"name": name, "field_name": name, "pandas_type": kind, "numpy_type": numpy, "metadata": None}
         for name, kind, numpy in (("task_index", "int64", "int64"), ("task", "unicode", "object"))

@@ -1,11 +1,11 @@
-"""What of a trajectory trainers of others are to imitate, and where the rest of it is written.
+"""Select the steps of a trajectory that other trainers imitate, and the place of the other steps.
 
-Of what the filter accepted the targets are those of a training in-house: an export asks the same query for them
-(`storage/queries/training_weights.sql`), and each step says so (`StepAbout.target`). Of anything else all steps are
-targets, but what an import's source takes out of training, what was only replayed, what follows the step that a
-proposer corrected, and what gave way to a person's correction; that is one, after the very steps that led there. A
-format whose rows are targets, without a mask, writes a trajectory that has other steps twice: its targets as rows of
-their own (`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which nobody trains on.
+For an accepted trajectory the targets are those of a training in this project: an export runs the same query
+(`storage/queries/training_weights.sql`), and each step has the result (`StepAbout.target`). For others all steps are
+targets, except those that an import's source excludes, replayed ones, those after the step that a proposer corrected,
+and those that a person's correction replaces; the correction is a target, after the steps that led there. A format
+whose rows are targets, without a mask, writes a trajectory with other steps twice: its targets as rows of their own
+(`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which no trainer reads.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ class Lesson:
 
     @property
     def step(self) -> int:
-        """Which step it is."""
+        """Number of the step."""
         return len(self.record.steps) - 1
 
 
@@ -33,7 +33,7 @@ def whole(record: Exchanged) -> bool:
 
 
 def lessons_of(record: Exchanged) -> Iterator[Lesson]:
-    """All targets, in order."""
+    """Yield all targets, in order."""
     instead = {one.step: one for one in corrected(record)}
     for number in range(len(record.steps)):
         if record.is_target(number):
@@ -43,7 +43,7 @@ def lessons_of(record: Exchanged) -> Iterator[Lesson]:
 
 
 def corrected(record: Exchanged) -> Iterator[Lesson]:
-    """The targets that people put in the place of steps."""
+    """Yield people's corrections that are targets."""
     for number, step in enumerate(record.steps):
         given = step.about.correction
         if given is None or not given.taught:
@@ -56,19 +56,19 @@ def corrected(record: Exchanged) -> Iterator[Lesson]:
 
 
 class Wholes:
-    """The trajectories that were read whole, so that copies of their targets can be passed by."""
+    """Trajectories that were read whole, so that copies of their targets can be skipped."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def add(self, record: Exchanged) -> None:
-        """Notes one, or a row of one; only those are kept that a format writes twice."""
+        """Record one, or a row of one; only those that a format writes twice are kept."""
         about = record.about
         if not whole(record) or any(corrected(record)):
             self._names.add(f"{about.lake}/{about.trajectory_id}")
 
     def missing(self, record: Exchanged, place: RecordPlace) -> RecordRefused | None:
-        """What is wrong with a copy whose trajectory was not read."""
+        """Return the problem of a copy whose trajectory was not read."""
         problem = "a copy of a step whose trajectory is not here: import the whole folder that was exported"
         there = f"{record.about.lake}/{record.about.trajectory_id}" in self._names
         return None if there else RecordRefused(place, "flywheel.copied", problem)

@@ -1,7 +1,9 @@
 # pyright: basic
 # pyarrow has no types of its own
-"""Parquet with pictures in it, as Hugging Face's `datasets` write it: a struct of bytes and a path, and the features in
-the file's metadata, so that its readers see pictures."""
+"""Parquet with embedded pictures, in the form of Hugging Face's `datasets`.
+
+A picture is a struct of bytes and a path, and the features are in the file's metadata, so that readers see pictures.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,17 +18,17 @@ from curation.converters.files import MOST_BYTES, ImportSource, Target, picture_
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
-"""Rows that are in memory together."""
+"""Number of rows in memory together."""
 
 
 class RowFile:
-    """A file that rows are written to, one at a time; used as a context.
+    """A file for rows, one at a time; used as a context.
 
     Args:
         target: the export's folder.
-        name: the file's; it is there once it has a row.
+        name: the file's; it exists once it has a row.
         schema: its columns.
-        pictures: the columns that hold pictures, as features of `datasets`.
+        pictures: the columns with pictures, as features of `datasets`.
     """
 
     def __init__(self, target: Target, name: str, schema: Any, pictures: Mapping[str, Any]) -> None:
@@ -48,12 +50,12 @@ class RowFile:
         return self._writer is not None
 
     def begun(self) -> "RowFile":
-        """The file, which is there from now on."""
+        """Return the file, which exists from now on."""
         self._writer = self._writer or pq.ParquetWriter(self._target.path(self._name), self._schema)
         return self
 
     def write(self, row: Mapping[str, Any]) -> None:
-        """Writes a row, by column."""
+        """Write a row, by column."""
         self.begun()
         assert self._writer is not None
         self._writer.write_table(pa.Table.from_pylist([dict(row)], schema=self._schema))
@@ -68,12 +70,12 @@ def _feature(kind: Any) -> Any:
 
 
 def image_of(picture: Picture) -> dict[str, Any]:
-    """A picture as a cell."""
+    """Return a picture as a cell."""
     return {"bytes": picture.png, "path": f"{picture.sha256}.png"}
 
 
 def read_rows(source: ImportSource, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
-    """The rows of a file with their places, a few at a time; a `RecordRefused` where it cannot be read on."""
+    """Yield the rows of a file with their places, a few at a time; a `RecordRefused` where it is damaged."""
     number = 0
     try:
         with pq.ParquetFile(file) as opened:
@@ -87,19 +89,19 @@ def read_rows(source: ImportSource, file: Path) -> Iterator[tuple[RecordPlace, A
 
 
 def rows_of_any(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
-    """The rows of all Parquet files and the records of all files of JSON of a source."""
+    """Yield the rows of all Parquet files and the records of all JSON files of a source."""
     for file in source.files(".parquet", ".jsonl"):
         yield from read_rows(source, file) if file.suffix == ".parquet" else source.records(file)
 
 
 def name_of(cell: Any) -> str | None:
-    """What a cell calls its picture; None where it has no name."""
+    """Return the name of a cell's picture; None where it has none."""
     name = cell.get("path") if isinstance(cell, dict) else cell
     return name if isinstance(name, str) else None
 
 
 def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) -> Picture:
-    """The picture of a cell: bytes, or a name below the source's folder; raises Refused where there is none."""
+    """Return a cell's picture, from bytes or a name below the source's folder; raise RecordRefused if there is none."""
     content = cell.get("bytes") if isinstance(cell, dict) else None
     name = name_of(cell)
     if isinstance(content, bytes):
@@ -112,5 +114,5 @@ def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) 
 
 
 def json_of(value: Any) -> str:
-    """JSON as a column's text."""
+    """Return JSON for a column of text."""
     return json.dumps(value, sort_keys=True)

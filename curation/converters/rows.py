@@ -1,4 +1,4 @@
-"""Between a lake's rows and trajectories as they are exchanged; nothing here reads or writes."""
+"""Convert between a lake's rows and exchanged trajectories; nothing here reads or writes."""
 
 import hashlib
 import json
@@ -29,13 +29,13 @@ from schemas.tables.trajectory import IMPORT, Route, Termination, Trajectory
 from schemas.text import storable
 
 NAME = "name"
-"""Of a stored trajectory's `extra`: what its source called it."""
+"""Key in a stored trajectory's `extra` for its name in the source."""
 ENDS: Mapping[str, Termination] = {"finished": "finished", "call_user": "call_user"}
 
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What all trajectories of one import have in common."""
+    """Common fields of all trajectories of one import."""
 
     lake_id: str
     run_id: str
@@ -43,7 +43,7 @@ class Import:
     task_id: str
     """The task of trajectories that name none of the lake's."""
     known: frozenset[str]
-    """The tasks that the lake's wheel trains on."""
+    """The tasks that the lake's policies train on."""
     source: str
     """`import:FORMAT:DIGEST`."""
     demonstrations: bool
@@ -60,7 +60,7 @@ class ImportedRows:
     screenshots: list[Screenshot]
     reflections: list[Reflection]
     decided: tuple[ImportedReview, ...]
-    """What people decided on it elsewhere."""
+    """People's decisions on it from another tool."""
 
 
 def exchanged_of(
@@ -75,18 +75,18 @@ def exchanged_of(
     decided: tuple[Route | None, str] = (None, ""),
     better: Mapping[int, str] | None = None,
 ) -> Exchanged:
-    """A stored trajectory as it is exchanged.
+    """Convert a stored trajectory to the exchanged form.
 
     Args:
         lake_id: the lake it comes from.
-        trajectory, steps: the rows; a step's thought is the one that is to be written.
-        pictures: those that the steps show, by sha256.
-        found: by step, what was found of it last.
-        corrections: by step, what people put in its place.
+        trajectory, steps: the rows; a step's thought is the one to write.
+        pictures: the steps' pictures, by sha256.
+        found: last finding, by step.
+        corrections: people's corrections, by step.
         withheld: whether none of its steps is a target.
         targets: the steps that a training here imitates as they were recorded; None where the filter did not accept it.
-        decided: where the filter or a person sent it, and why; None where none has seen it.
-        better: by step, the thoughts that people put in the place of recorded ones while the action stayed.
+        decided: its route by the filter or a person, and the reason; None where none has seen it.
+        better: thoughts that people replaced while the action stayed, by step.
     """
     extra = json.loads(trajectory.extra or "{}")
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
@@ -134,7 +134,7 @@ def _exchanged(
 def _target(
     step: int, given: bool | None, correction: Correction | None, targets: Collection[int] | None
 ) -> bool | None:
-    """Whether a step is a target as it was recorded; of an import its source's statement (`given`) is kept."""
+    """Whether a step is a target as it was recorded; an import's own statement (`given`) is kept."""
     if given is False:
         return False
     if correction is not None and correction.replaces:
@@ -150,9 +150,9 @@ def _sampled(step: Step) -> Sampled | None:
 
 
 def rows_of(record: Exchanged, of: Import) -> ImportedRows:
-    """The rows of an imported trajectory, its id and seed derived from what it holds.
+    """Return the rows of an imported trajectory; its id and seed are derived from its content.
 
-    Its replies are stored as those of demonstrations are: in thousandths of the screen, in the first dialect.
+    Its replies are stored like those of demonstrations: in thousandths of the screen, in the first dialect.
     """
     name = hashlib.sha256(f"{of.lake_id}|{IMPORT}|{record.digest}".encode()).hexdigest()[:24]
     about = record.about
@@ -196,8 +196,10 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
 
 
 def seed_of(record: Exchanged) -> int:
-    """A training seed that stands for what is asked on which screen: trajectories of the same are of one task and seed,
-    and may teach which of their actions was the better one."""
+    """Return a training seed for an instruction on a screen.
+
+    Trajectories with the same ones share a task and a seed, so that preferences between their actions can be learned.
+    """
     name = f"{record.instruction}|{record.steps[0].screen.sha256}"
     return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) % MOST_SEED
 

@@ -2,10 +2,10 @@
 
 `{image, conversations: [{from: human, value}, {from: gpt, value}], width, height}`: the human asks with `Task:` and
 `Previous operations:`, the answer is `<think>`, `<operation>` (the step in words) and `<action>` (code). A data set is
-named in a mix file, `meta.json`: `{NAME: {root, annotation, repeat_time, length, ...}}`. Rows of theirs name no
-trajectory: a row whose previous operations are one more than those of the row before it, for the same task, goes on
-with it. There `response(answer=...)` says what was found and `terminate(...)` after it ends the trajectory; here they
-are one end, `finished` with the answer, and two rows again where that is exported.
+named in a mix file, `meta.json`: `{NAME: {root, annotation, repeat_time, length, ...}}`. Rows of other projects name no
+trajectory: a row for the same task with one previous operation more than the row before continues that row's
+trajectory. There `response(answer=...)` gives the answer and a following `terminate(...)` ends the trajectory; here
+they are one end, `finished` with the answer, and two rows again in an export.
 """
 
 import json
@@ -47,14 +47,14 @@ _TASK = "Task:"
 _PREVIOUS = re.compile(r"\n[^\S\n]*+Previous operations:")
 _HEADING = re.compile(r"(\n[^\S\n]*+Previous +)(?=operations:)")
 _BROKEN_HEADING = re.compile(r"(\n[^\S\n]*+Previous +) (?=operations:)")
-"""A line of an instruction that reads as what follows the instruction, and one that is broken with one more space."""
+"""A line of an instruction that looks like the heading after it, and one that is broken with one more space."""
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
 _THINK_END = re.compile(r"</think>(?=\s*+(?:<(?:operation|action)>|\Z))")
 _OPERATION_END = re.compile(r"</operation>(?=\s*+(?:<action>|\Z))")
 _ANY_OPERATION_END = re.compile(r"</operation>")
-"""Ends of the parts of an answer, with what follows them there; elsewhere they are text."""
+"""Ends of the parts of an answer, with the text after them there; elsewhere they are text."""
 _END = "end"
-"""What the row of an answer's end held, in the kept fields of the answer's row."""
+"""Key of the end's row in the kept fields of the answer's row."""
 _TAG = re.compile(r"<( *)(?=/?(?:think|operation|action)>)")
 _BROKEN_TAG = re.compile(r"<( *) (?=/?(?:think|operation|action)>)")
 
@@ -77,15 +77,14 @@ class _ScaleCuaRow(BaseModel):
 
 
 class ScaleCua(Format):
-    """A file of lines, a folder of pictures, the mix file that names them, and a file of trajectories that are not all
-    targets."""
+    """A file of lines, a folder of pictures, the mix file, and a file of trajectories that are not all targets."""
 
     name = "scalecua"
     units = ("fraction",)
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One line per target, and the mix file."""
+        """Write one line per target, and the mix file."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in map(_opened, map(Exchanged.as_taught, records)):
@@ -119,7 +118,7 @@ class ScaleCua(Format):
         }
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per run of rows."""
+        """Yield one trajectory per run of rows."""
         return (
             (place, one if isinstance(one, RecordRefused) else _closed(one))
             for place, one in joined(self._rows(source))
@@ -141,7 +140,7 @@ class ScaleCua(Format):
         if begin < 0 or previous is None:
             raise RecordRefused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         instruction = human[begin + len(_TASK) : previous.start()]
-        if known is not None and human.startswith(ASK):  # which is written here
+        if known is not None and human.startswith(ASK):  # written by this module
             instruction = _BROKEN_HEADING.sub(r"\1", instruction)
         instruction = instruction.strip()
         screen = source.picture(name, place, "image")
@@ -157,7 +156,7 @@ class ScaleCua(Format):
         except OutOfScreen as outside:
             raise RecordRefused(place, "conversations.1.value", f"{outside}; --unit names another unit") from outside
         kept: dict[str, Any] = {}
-        if operation != code or _is_answer(action, code):  # what they say in words
+        if operation != code or _is_answer(action, code):  # the record's own words
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
@@ -174,8 +173,10 @@ class ScaleCua(Format):
 
 
 def _one_of_each(row: _ScaleCuaRow, place: RecordPlace) -> tuple[str, str, str]:
-    """The picture's name, the question and the answer of a row; raises Refused where there are more, or a placeholder
-    without a picture, of which all but the first would be left out."""
+    """Return the picture's name, the question and the answer of a row.
+
+    Raises RecordRefused where there are more, or a placeholder without a picture: all but the first would be left out.
+    """
     names = [row.image] if isinstance(row.image, str) else row.image
     if len(names) != 1:
         left = f"; {names[1][:200]!r} is left over" if names else ""
@@ -194,7 +195,7 @@ def _is_answer(action: Action | None, code: str) -> bool:
 
 
 def _closed(record: Exchanged) -> Exchanged:
-    """The record with an answer and the end after it as one step; what the end's row held is kept with it."""
+    """Join an answer and the end after it into one step, which keeps the end's row."""
     if len(record.steps) < 2:
         return record
     answer, end = record.steps[-2:]
@@ -210,7 +211,7 @@ def _closed(record: Exchanged) -> Exchanged:
 
 
 def _opened(record: Exchanged) -> Exchanged:
-    """The record with the end of its answer as a step of its own, where it was one."""
+    """Split the end of its answer off as a step of its own, where it was one."""
     last = record.steps[-1]
     kept = last.extra.get(ScaleCua.name, {})
     if _END not in kept:
@@ -229,14 +230,14 @@ def _opened(record: Exchanged) -> Exchanged:
 
 
 def _answered(step: ExchangedStep) -> str:
-    """The code of a step that was read from a row that is kept."""
+    """Return the code of a step from its kept row."""
     turns = step.extra.get(ScaleCua.name, {}).get("conversations", ())
     said = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
     return _parts(said)[2]
 
 
 def _operation(step: ExchangedStep) -> str:
-    """The step in words, where its record had some; else its code; of a step without tokens (`for_trainers`)."""
+    """Return the step in words, where its record had some; else its code; of a step without tokens (`for_trainers`)."""
     for one in step.extra.get("scalecua", {}).get("conversations", ()):
         if one.get("from") == "gpt":
             return plain(_parts(one["value"])[1])
@@ -244,7 +245,7 @@ def _operation(step: ExchangedStep) -> str:
 
 
 def _plain(turn: dict[str, Any]) -> dict[str, Any]:
-    """A turn as it came, without tokens other than its picture's placeholder."""
+    """Return an imported turn, without tokens other than its picture's placeholder."""
     value = turn["value"]
     return {**turn, "value": plain_between(value, _IMAGE) if turn.get("from") == "human" else plain(value)}
 
@@ -260,8 +261,10 @@ def _tagged(text: str) -> str:
 
 
 def _parts(answer: str) -> tuple[str, str, str]:
-    """The thought, the step in words and the code of an answer. Each ends where the next one begins, so that tags in a
-    text that the code types are text."""
+    """Return the thought, the step in words and the code of an answer.
+
+    Each ends where the next one begins, so that tags in a text that the code types are text.
+    """
     unthought = answer.lstrip().startswith(("<operation>", "<action>"))
     thought = None if unthought else _part(answer, "think", _THINK_END)
     rest = thought[1] if thought else answer if unthought else split_thinking(answer)[1]
@@ -272,7 +275,7 @@ def _parts(answer: str) -> tuple[str, str, str]:
 
 
 def _part(answer: str, name: str, end: re.Pattern[str]) -> tuple[str, str] | None:
-    """A part of an answer and the text after it, or None."""
+    """Return a part of an answer and the text after it, or None."""
     begin = answer.find(f"<{name}>")
     closed = end.search(answer, begin) if begin >= 0 else None
     if closed is None:
@@ -281,7 +284,7 @@ def _part(answer: str, name: str, end: re.Pattern[str]) -> tuple[str, str] | Non
 
 
 def _code(text: str) -> str:
-    """The code between the first `<action>` and the last `</action>`."""
+    """Return the code between the first `<action>` and the last `</action>`."""
     begin = text.find("<action>")
     end = text.rfind("</action>")
     return text[begin + len("<action>") : end].removeprefix("\n") if 0 <= begin < end else ""

@@ -1,6 +1,6 @@
 """Keeps special tokens out of the texts that trainers of others tokenise.
 
-A tokenizer reads `<|im_end|>` or `<image>` as a control code wherever it stands in a row. Formats whose texts are
+A tokenizer reads `<|im_end|>` or `<image>` as a control code anywhere in a row. Formats whose texts are
 tokenised (`ui-tars`, `trl`, `verl`, `scalecua`, `agentnet`, `lerobot`) therefore write every text of a trajectory with
 a space behind the first character of such a token; formats that record or exchange (`atif`, `label-studio`) keep texts
 exactly. A text that holds the broken form already gets one more space, so that an import of an export removes one space
@@ -61,8 +61,7 @@ def plain_value(value: Any) -> Any:
 
 
 def for_trainers(record: Exchanged) -> Exchanged:
-    """Break every token in a trajectory's texts; a format breaks what it keeps in `extra` itself, as it knows its own
-    placeholders there."""
+    """Break every token in a trajectory's texts; a format breaks its own `extra`, where it knows the placeholders."""
     return _record(record, plain)
 
 

@@ -3,7 +3,7 @@
 `{messages: [{role, content, loss_mask}], images: [...]}`; a turn of a screen is `<|vision_start|>...<|vision_end|>`,
 and `images` names the pictures of these turns in order. A bare list of messages, as theirs is, has no pictures and is
 refused by that. Coordinates are thousandths of the screen (UI-TARS 1.0, Doubao) or pixels of the screen as
-`smart_resize` leaves it (1.5); nothing in a record of theirs says which, so the command has to.
+`smart_resize` returns it (1.5); a record of another project does not have the unit, so the command must give it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,8 +69,10 @@ class UiTars(Format):
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One line per step, without loss where it is no target, and one per correction; what came as a line goes as
-        that line."""
+        """Write one line per step, without loss where it is no target, and one per correction.
+
+        An imported line is exported as that line.
+        """
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in map(Exchanged.as_taught, records):
                 last = len(record.steps) - 1
@@ -107,7 +109,7 @@ class UiTars(Format):
         }
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per row, or per rows of one trajectory of a flywheel."""
+        """Yield one trajectory per row, or per rows of one trajectory of this project."""
         return joined(self._rows(source))
 
     def _rows(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
@@ -140,7 +142,7 @@ class UiTars(Format):
 
 
 def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:
-    """Messages as they came, without loss on replies that are no targets; the last replies are those of the steps."""
+    """Return imported messages, without loss on replies that are no targets; the last are the steps'."""
     replies = [place for place, one in enumerate(messages) if one["role"] == "assistant"][-len(record.steps) :]
     steps = range(len(record.steps) - len(replies), len(record.steps))
     others = {place for place, step in zip(replies, steps, strict=True) if not record.is_target(step)}
@@ -148,7 +150,7 @@ def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str,
 
 
 def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """A message as it came, without tokens other than its pictures' placeholders."""
+    """Return an imported message, without tokens other than its pictures' placeholders."""
     content = message["content"]
     reply = message["role"] == "assistant"
     thoughts = {name: plain(one) for name in REASONING if isinstance(one := message.get(name), str)}
@@ -156,17 +158,17 @@ def _plain(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def _row(value: Any) -> Any:
-    """A row, also of a bare list of messages."""
+    """Return a row, also from a bare list of messages."""
     messages = items_of(value)
     return value if messages is None else {"messages": messages}
 
 
 def _read(message: _UiTarsMessage, field: str, off: bool) -> ChatMessage:
-    """A message; a reply has no placeholders.
+    """Parse a message; a reply has no placeholders.
 
     Args:
-        message, field: what stands where.
-        off: whether its row takes it out of training.
+        message, field: the message, and the name of its field.
+        off: whether its row excludes it from training.
     """
     reply, given = message.role == "assistant", message.model_extra or {}
     parts = [reply_of(message.content, given)] if reply else split(message.content)
@@ -174,7 +176,7 @@ def _read(message: _UiTarsMessage, field: str, off: bool) -> ChatMessage:
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
-    """The row that a record came as; None where there is none, or its placeholders are not those of the steps."""
+    """Return a record's imported row; None where there is none, or its placeholders are not those of the steps."""
     kept = record.extra.get(UiTars.name)
     if not kept:
         return None

@@ -1,8 +1,8 @@
-"""Units of coordinates: a number without its unit says nothing, so every format names its own.
+"""Units of coordinates: a number means nothing without its unit, so every format names its own.
 
-`fraction` of the screen in [0, 1], which is ours; `thousandths` and `percent` of it; `pixels` of the screenshot; and
-`resized_pixels`, pixels of the screenshot as UI-TARS's public parser resizes it: a data set names no image processor,
-so the parser's own limits are its convention.
+`fraction` of the screen in [0, 1], the unit of this project; `thousandths` and `percent` of it; `pixels` of the
+screenshot; and `resized_pixels`, pixels of the screenshot as UI-TARS's public parser resizes it: a data set names no
+image processor, so the parser's own limits are its convention.
 """
 
 from typing import Literal, get_args
@@ -12,11 +12,11 @@ from models.families.screen import smart_resize
 Unit = Literal["fraction", "thousandths", "percent", "pixels", "resized_pixels"]
 UNITS: tuple[str, ...] = get_args(Unit)
 PARSER = (28, 100 * 28**2, 16384 * 28**2)
-"""Factor and least and most pixels of the public parser (ui-tars 0.5.1); a checkpoint's own come from its processor."""
+"""Factor and minimum and maximum pixels of the public parser (ui-tars 0.5.1); a checkpoint has its own."""
 
 
 def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
-    """How many of the unit the screen is wide and high; raises ValueError for a unit that is none."""
+    """Return the screen's width and height in a unit; raise ValueError for an unknown unit."""
     if unit == "pixels":
         return float(width), float(height)
     if unit == "resized_pixels":
@@ -29,7 +29,7 @@ def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
 
 
 def extent_of(unit: str, width: int, height: int) -> str:
-    """A screen's sides in words."""
+    """Return a screen's sides in words."""
     if unit == "fraction":
         return "a screen in fractions of its sides, from 0 to 1"
     across, down = scale_of(unit, width, height)
@@ -37,10 +37,10 @@ def extent_of(unit: str, width: int, height: int) -> str:
 
 
 def fraction_of(x: float, y: float, unit: str, width: int, height: int) -> tuple[float, float]:
-    """A point in fractions of the screen.
+    """Convert a point to fractions of the screen.
 
     Raises:
-        ValueError: it lies outside of the screen, or is no number.
+        ValueError: it lies outside of the screen, or is not a number.
     """
     across, down = scale_of(unit, width, height)
     if not (0 <= x <= across and 0 <= y <= down):

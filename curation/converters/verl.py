@@ -1,7 +1,7 @@
 """verl's Parquet: a row per step, whose prompt is the chat up to its screen and whose ground truth is the reply.
 
 `{data_source, prompt: [{role, content}], images, ability, reward_model: {style, ground_truth}, extra_info}`; `<image>`
-in a content stands for the next picture. In texts of ours a space is put into what would be taken for one.
+in a content is the placeholder of the next picture. This project's texts get a space where they would look like one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -93,7 +93,7 @@ class Verl(Format):
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One row per target."""
+        """Write one row per target."""
         pictures, indices = {"images": [{"_type": "Image"}]}, count()
         others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
         with RowFile(target, FILE, SCHEMA, pictures).begun() as rows, others:
@@ -111,7 +111,7 @@ class Verl(Format):
             yield self._row(record, number, next(indices))
 
     def _copies(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
-        """Its targets; of one that came as a row, that row's is the last step."""
+        """Yield its targets; of an imported row, that row's is the last step."""
         came = _came(record)
         if came and record.is_target(len(record.steps) - 1):
             yield self._as_it_came(record, next(indices), copied=True)
@@ -132,7 +132,7 @@ class Verl(Format):
         }
 
     def _as_it_came(self, record: Exchanged, index: int, copied: bool = False) -> dict[str, Any]:
-        """The row of a record that came as one; columns that are none of verl's stay in our metadata."""
+        """Return a record's imported row; columns that verl does not have stay in this project's metadata."""
         kept = record.extra[self.name]
         row, metadata = (
             fields_of(kept["row"]),
@@ -149,7 +149,7 @@ class Verl(Format):
         }
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per row, or per rows of one trajectory of a flywheel."""
+        """Yield one trajectory per row, or per rows of one trajectory of this project."""
         return joined(self._parts(source))
 
     def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
@@ -181,14 +181,14 @@ class Verl(Format):
 
 
 def _read(message: _VerlMessage, field: str) -> ChatMessage:
-    """A message of a prompt, all of which is context."""
+    """Parse a message of a prompt, all of which is context."""
     given = message.model_extra or {}
     parts = split(reply_of(message.content, given))
     return ChatMessage(message.role, parts, field, masked=True, thought=thought_of(given))
 
 
 def _came(record: Exchanged) -> bool:
-    """Return whether a record came as a row that verl's columns hold, whose placeholders are those of its steps."""
+    """Whether a record was imported as a row that verl's columns hold, whose placeholders are those of its steps."""
     kept = record.extra.get(Verl.name)
     if not kept or any(map(holds_more, kept["row"]["prompt"])):  # than verl's columns do
         return False

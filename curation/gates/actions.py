@@ -1,4 +1,4 @@
-"""The gate of what was done: every step is there, with an action that could be performed, on the screen."""
+"""The gate `actions`: every step exists and has an action that can be performed, on the screen."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,12 +15,12 @@ _POINTS = {"x", "y", "to_x", "to_y"}
 
 
 class ActionsGate(Gate[Section]):
-    """Turns away unreadable and impossible actions, actions outside the screen, and missing steps."""
+    """Rejects unreadable and impossible actions, actions outside the screen, and missing steps."""
 
     name = "actions"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Names the first step that is wrong."""
+        """Return the first faulty step."""
         for step in steps:
             if fault := fault_of(step):
                 return GateResult(False, f"step {step.step} {fault}", error_step=step.step)
@@ -30,7 +30,7 @@ class ActionsGate(Gate[Section]):
 
 
 def fault_of(step: Step) -> str:
-    """What is wrong with a step's action, to be read after `step N`; empty where nothing is."""
+    """Return the fault of a step's action, to be read after `step N`; empty where there is none."""
     if step.action is None or step.action_error:
         why = f": {step.action_error}" if step.action_error else ""
         return f"holds no action that could be performed{why}"
@@ -39,10 +39,10 @@ def fault_of(step: Step) -> str:
     try:
         from_json(step.action)
     except ValidationError as error:
-        return "points outside the screen" if _outside(error.errors()) else "holds an action that nobody can read"
+        return "points outside the screen" if _outside(error.errors()) else "holds an unreadable action"
     return ""
 
 
 def _outside(errors: Sequence[Any]) -> bool:
-    """Whether coordinates beyond the screen are all that is wrong with an action."""
+    """Whether coordinates beyond the screen are an action's only errors."""
     return all(_POINTS & set(one["loc"]) and one["type"].endswith("than_equal") for one in errors)

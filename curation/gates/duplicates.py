@@ -1,6 +1,6 @@
-"""The gate of near-duplicates: what an accepted trajectory has already taught is not taught again.
+"""The gate `duplicates`: near-copies of an accepted trajectory are not trained on again.
 
-It stays a success: it counts in its group and in the statistics, and is only not imitated.
+A near-copy stays a success: it counts in its group and in the statistics, and is only not imitated.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ class DuplicateOptions(Section):
     """`filter.options.duplicates`."""
 
     most_bits: Whole = 8
-    """Two screens whose hashes differ in at most so many of their 512 bits are one, if no more bits
-    of their closer looks (`curation.pictures.detail`) differ."""
+    """Maximum number of differing bits, of 512, between the hashes of equal screens; no more bits of their finer hashes
+    (`curation.pictures.detail`) may differ either."""
     distance: Share = 0.02
-    """Of the screen: two points that are no further apart in x and y are one."""
+    """Maximum distance of equal points in x and in y, as a share of the screen."""
 
 
 class DuplicatesGate(Gate[DuplicateOptions]):
-    """Turns away successes that do the same on the same screens as an accepted one that was asked the same."""
+    """Rejects successes that do the same on the same screens as an accepted one with the same task and instruction."""
 
     name = "duplicates"
     rule = "5"
@@ -30,7 +30,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     section = DuplicateOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Has nothing to say of failures."""
+        """Compare a success with the accepted ones; return None for a failure."""
         if not succeeded(trajectory, context) or not steps:
             return None
         options = self.options

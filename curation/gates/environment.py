@@ -1,4 +1,4 @@
-"""The gate that sets apart what the environment, not the policy, ended."""
+"""The gate `environment`: separates trajectories that the environment, not the policy, ended."""
 
 from collections.abc import Sequence
 
@@ -10,13 +10,13 @@ from schemas.tables.trajectory import Trajectory
 
 
 class EnvironmentGate(Gate[Section]):
-    """Passes what no environment failure ended; the rest says nothing about the policy and goes nowhere."""
+    """Passes trajectories without an environment failure; the others do not measure the policy and are not used."""
 
     name = "environment"
     sends_to = "none"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Passes unless the failure is blamed on a boundary that is not the policy's."""
+        """Pass unless the failure is blamed on a boundary that is not the policy's."""
         boundary = trajectory.failure_boundary
         if is_environment_failure(boundary):
             return GateResult(False, f"{boundary} failure: {trajectory.failure_reason}")

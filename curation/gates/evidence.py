@@ -1,6 +1,6 @@
-"""The gates of suspicious successes: a reward that nothing on the screens explains, or that came too soon.
+"""The gates of suspicious successes: a reward that the screens do not explain, or that came too soon.
 
-Neither is proof of a reward hack: what they turn away waits in quarantine until a person has looked.
+Neither proves a reward hack: rejected trajectories wait in quarantine until a person has reviewed them.
 """
 
 import json
@@ -18,14 +18,14 @@ class EvidenceOptions(Section):
     """`filter.options.evidence`."""
 
     least_known: Count = 20
-    """Verified successes of the task from which on it is known what they look like."""
+    """Minimum number of verified successes of the task before their usual screens count as known."""
     usual: Share = 0.95
-    """Where in this share of them the screen changed, one in which it never did is suspicious. There are tasks whose
+    """Share of those successes with a changed screen from which a success without a change is suspicious. Some tasks'
     last click changes no pixel."""
 
 
 class EvidenceGate(Gate[EvidenceOptions]):
-    """Holds back successes without an action or an answer, with `finished` again and again, or without a change."""
+    """Holds back successes without an action or an answer, with repeated `finished`, or without a change."""
 
     name = "evidence"
     rule = "3"
@@ -33,13 +33,13 @@ class EvidenceGate(Gate[EvidenceOptions]):
     section = EvidenceOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Has nothing to say of failures."""
+        """Check a success for evidence; return None for a failure."""
         if not succeeded(trajectory, context):
             return None
         ends = sum(step.action_type == "finished" for step in steps)
         idle = all(step.action_type in (*TERMINAL, "wait", None) for step in steps)
         if ends <= 1 and idle and context.judged is None and steps and _answers(steps[-1]):
-            return GateResult(True, "what was asked was answered")
+            return GateResult(True, "the question was answered")
         if idle:
             return GateResult(False, "a success in which nothing was done")
         if ends > 1:
@@ -53,7 +53,7 @@ class EvidenceGate(Gate[EvidenceOptions]):
 
 
 def _answers(step: Step) -> bool:
-    """Whether a step ends the trajectory with an answer, which a verifier may have been waiting for."""
+    """Whether a step ends the trajectory with an answer, which a verifier may expect."""
     return step.action_type == "finished" and bool(json.loads(step.action or "{}").get("content", "").strip())
 
 
@@ -61,9 +61,9 @@ class ShortcutOptions(Section):
     """`filter.options.shortcut`."""
 
     least_known: Count = 20
-    """Verified successes of the task from which on it is known how many screens one needs."""
+    """Minimum number of verified successes of the task before the number of needed screens counts as known."""
     share: Share = 0.5
-    """A success that acts on fewer screens than this share of what nine in ten of the known ones need is suspicious."""
+    """A success on fewer screens than this share of the number that nine in ten known ones need is suspicious."""
 
 
 class ShortcutGate(Gate[ShortcutOptions]):
@@ -75,7 +75,7 @@ class ShortcutGate(Gate[ShortcutOptions]):
     section = ShortcutOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Has nothing to say of failures."""
+        """Compare a success's number of screens with the known ones; return None for a failure."""
         if not succeeded(trajectory, context):
             return None
         task, screens = context.task, len({step.screenshot for step in steps})

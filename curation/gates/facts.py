@@ -1,4 +1,4 @@
-"""What gates know of other trajectories than the one they check: of its task, and which accepted ones are like it."""
+"""Facts about other trajectories for the gates: successes of the same task, and similar accepted trajectories."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -12,34 +12,34 @@ from schemas.tables.task import IMPORTED
 from schemas.tables.trajectory import Trajectory
 
 Looks = Mapping[str, int]
-"""Difference hashes (`curation/pictures.py`) by the screenshots' sha256; of pictures without one there is none."""
+"""Difference hashes (`curation/pictures.py`) by the screenshots' sha256; pictures without one have no entry."""
 Details = Callable[[str], Detail | None]
-"""What a screenshot looks like closely, by its sha256; None where the picture is not at hand."""
+"""Returns a screenshot's finer hash by its sha256; None where the picture is not at hand."""
 
 
 def unseen(name: str) -> None:
-    """No picture is at hand: hashes alone are compared."""
+    """Return None: no picture is at hand, so only hashes are compared."""
 
 
 _Alike = Callable[[str, int | None, str | None, int | None], bool]
-"""Whether two screens, each given as its name and its hash, are one."""
+"""Whether two screens, each given as its name and its hash, are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """What the known successes of one task look like; nothing where none is known."""
+    """Properties of the known successes of one task; zeros where none is known."""
 
     successes: int = 0
-    """How many are known."""
+    """Number of known successes."""
     changed: int = 0
-    """In how many of them the screen changed."""
+    """Number of them in which the screen changed."""
     screens: int = 0
-    """Different screens that nine in ten of them act on at the least."""
+    """Minimum number of different screens on which nine in ten of them act."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ComparedStep:
-    """One step, as far as it is compared."""
+    """The compared fields of one step."""
 
     action: Mapping[str, Any]
     screen: str
@@ -50,7 +50,7 @@ class _ComparedStep:
 
 @dataclass(frozen=True, slots=True)
 class _AcceptedTrajectory:
-    """One accepted trajectory, as far as it is compared."""
+    """The compared fields of one accepted trajectory."""
 
     trajectory_id: str
     group_id: str | None
@@ -59,14 +59,14 @@ class _AcceptedTrajectory:
 
 @dataclass(slots=True)
 class Accepted:
-    """The accepted trajectories of earlier iterations and, so far, of this one."""
+    """Accepted trajectories of earlier iterations and, so far, of this one."""
 
     _seen: dict[tuple[str, str], list[_AcceptedTrajectory]] = field(
         default_factory=dict[tuple[str, str], list[_AcceptedTrajectory]]
     )
 
     def add(self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> None:
-        """Notes an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
+        """Record an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
         if all(step.action is not None for step in steps):
             key = asked(trajectory.task_id, trajectory.instruction)
             self._seen.setdefault(key, []).append(_seen(trajectory, steps, looks))
@@ -80,19 +80,19 @@ class Accepted:
         distance: float,
         details: Details = unseen,
     ) -> str | None:
-        """The accepted trajectory that this one is a near-duplicate of; None for none.
+        """Return the accepted trajectory that this one is a near-duplicate of; None for none.
 
-        It was asked the same (`asked`) and does the same on the same screens; both may have detours and idle steps
-        besides, which lead back to a screen, wait or change no pixel, and one of the two such as change no more than a
-        cursor does, but for the last. Those of its own group are left out: there repeats are meant, and a repeated step
-        has no weight (`storage/queries/training_weights.sql`).
+        A near-duplicate has the same task and instruction (`asked`) and does the same on the same screens. Both may
+        also have detours and idle steps, which lead back to a screen, wait or change no pixel; one of the two may have
+        steps that change no more than a cursor does, except the last. Trajectories of its own group are left out:
+        repeats are intended there, and a repeated step has no weight (`storage/queries/training_weights.sql`).
 
         Args:
-            trajectory, steps: the one that is held against the accepted ones.
+            trajectory, steps: the trajectory to compare with the accepted ones.
             looks: hashes of its screens.
-            most_bits: in which the hashes of two screens may differ and be of one screen.
-            distance: of the screen, within which two points are one.
-            details: confirms that two screens with near hashes are one, where it has both.
+            most_bits: maximum number of differing bits of equal screens' hashes.
+            distance: maximum distance of equal points, as a share of the screen.
+            details: confirms that two screens with near hashes are equal, where it has both.
         """
         others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
         if not others or any(step.action is None for step in steps):
@@ -118,10 +118,10 @@ class Accepted:
 
 
 def asked(task_id: str, instruction: str) -> tuple[str, str]:
-    """What trajectories that may be copies of each other have in common: the task and the instruction; of imported
-    ones, whose task is only the file that they came with, the instruction, its case and white space aside.
+    """Return the properties that possible copies share: the task and the instruction.
 
-    `storage/queries/gate_accepted.sql` asks the lake for the same.
+    An imported trajectory's task is only its file, so imports share the instruction without case and white space.
+    `storage/queries/gate_accepted.sql` groups the lake's rows in the same way.
     """
     environment = task_id.partition("/")[0]
     return (environment, " ".join(instruction.split()).lower()) if environment == IMPORTED else (task_id, instruction)
@@ -141,7 +141,7 @@ def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _Accep
 
 
 def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike: _Alike, distance: float) -> bool:
-    """Whether the longer of two does what the shorter does, in order, and is idle besides.
+    """Whether the longer of two does everything that the shorter does, in order, and is otherwise idle.
 
     The last step of each is never idle: it was rewarded, whatever it showed.
     """
@@ -168,7 +168,7 @@ def _is_idle(step: _ComparedStep, alike: _Alike) -> bool:
 
 
 def _does_the_same(one: Mapping[str, Any], two: Mapping[str, Any], distance: float) -> bool:
-    """Whether two actions are one, points aside that lie near each other."""
+    """Whether two actions are equal, except for points that lie near each other."""
     return one.keys() == two.keys() and all(
         abs(value - two[name]) <= distance if _is_place(value, two[name]) else value == two[name]
         for name, value in one.items()

@@ -1,4 +1,4 @@
-"""The gate of loops: the same actions on the same screens again and again."""
+"""The gate `loops`: repetitions of the same actions on the same screens."""
 
 from collections.abc import Sequence
 
@@ -9,27 +9,27 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 LONGEST = 8
-"""Steps of the longest cycle that is noticed."""
+"""Maximum number of steps of a detected cycle."""
 
 
 class LoopOptions(Section):
     """`filter.options.loops`."""
 
     max_repeats: Count = 4
-    """The same action on the same screen repeated this often is a loop."""
+    """Number of repeats of the same action on the same screen that make a loop."""
     max_cycles: Count = 2
-    """Two to eight steps, actions and screens, repeated this often are a loop."""
+    """Number of repeats of two to eight steps, actions and screens, that make a loop."""
 
 
 class LoopsGate(Gate[LoopOptions]):
-    """Turns away loops, even those that ended in success: what is imitated is not to learn them."""
+    """Rejects loops, even in successes, so that no policy imitates them."""
 
     name = "loops"
     rule = "2"
     section = LoopOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Names the step at which the first loop begins."""
+        """Return the step at which the first loop begins."""
         found = loop_of(steps, self.options.max_repeats, self.options.max_cycles)
         if found is None:
             return GateResult(True, "no loop")
@@ -39,10 +39,10 @@ class LoopsGate(Gate[LoopOptions]):
 
 
 def loop_of(steps: Sequence[Step], max_repeats: int, max_cycles: int) -> tuple[int, int] | None:
-    """The step at which the shortest cycle begins that is repeated too often, and how many steps it has; None for none.
+    """Return the first step and the number of steps of the shortest cycle that repeats too often; None for none.
 
-    A cycle of p steps is repeated n times where n p steps in succession equal those p before them. Saying again that it
-    is done is none: where that was believed in the end, it is a suspicious success.
+    A cycle of p steps is repeated n times where n p steps in succession equal those p before them. Repeated terminal
+    actions are no cycle: if the environment accepted the end, the trajectory is a suspicious success.
     """
     keys = [(step.screenshot, step.step if step.action_type in TERMINAL else step.action) for step in steps]
     for size in range(1, min(LONGEST, len(keys) // 2) + 1):

@@ -1,4 +1,4 @@
-"""The gates that ask whether the task was done: by its verifier, or by a judge where it has none."""
+"""The gates that check whether the task was done: by its verifier, or by a judge where it has none."""
 
 import json
 from collections.abc import Sequence
@@ -9,26 +9,27 @@ from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import IMPORT, Route, Trajectory
 
-CLAIMED = "imported as done: its own data says so, and no verifier here has looked"
-UNSEEN = "imported as done: its own data says so, but its task has no verifier, so a judge or a person has to look"
-DENIED = "imported as not done: its own data says so, and no verifier here has looked"
+CLAIMED = "imported as done by its own data, and no verifier here has checked it"
+UNSEEN = "imported as done by its own data, but its task has no verifier, so a judge or a person has to check it"
+DENIED = "imported as not done by its own data, and no verifier here has checked it"
 
 
 class VerifierGate(Gate[Section]):
-    """Passes what the verifier called a success; a reward below the task's threshold is none. Leaves to the judge what
-    it judged.
+    """Passes successes of the verifier, whose reward reaches the task's threshold; leaves judged ones to the judge.
 
-    Of what is imported nobody here saw the end, so that its own data counts: also where the lake that it is from held
-    it back, which is nothing that a judge here takes back.
+    An imported trajectory has no verdict of this lake, so its own data decides. A trajectory that its original lake
+    held back stays held back, and no judge here overrides that.
     """
 
     name = "verifier"
     rule = "3"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Passes what reached its threshold; a trajectory that ended without that went wrong at its last step. An
-        imported one was verified by nobody here: its own data says what became of it, but for tasks of the suite that
-        only a judge can score."""
+        """Pass a trajectory that reached its threshold; one that ended without that went wrong at its last step.
+
+        An imported trajectory has no verdict of this lake: its own data decides, except for tasks of the suite that
+        only a judge can score.
+        """
         reward = trajectory.reward or 0.0
         imported = trajectory.policy == IMPORT
         held = _held_back(trajectory) if imported else None
@@ -47,7 +48,7 @@ class VerifierGate(Gate[Section]):
 
 
 def _held_back(trajectory: Trajectory) -> GateResult | None:
-    """The result of an imported trajectory that the lake it is from held back; None where that lake did not."""
+    """Return the result of an imported trajectory that its original lake held back; None where it did not."""
     about = json.loads(trajectory.extra or "{}").get(OWN, {})
     route: Route | None = about.get("route")
     if not holds_back(route, trajectory.success):
@@ -57,18 +58,18 @@ def _held_back(trajectory: Trajectory) -> GateResult | None:
 
 
 class JudgeGate(Gate[Section]):
-    """Goes by the verdict that the judge gave when it was asked; has nothing to say where none was.
+    """Uses the stored verdict of the judge; does not apply where the judge was not asked.
 
-    A judge on probation may only veto: what it accepts is held back in quarantine until it has earned trust, and the
-    filter runs again, or a person has looked. It is no success to imitate, for nobody who can be trusted saw one, and
-    no failure to learn from either.
+    A judge on probation may only veto: a trajectory that it accepts waits in quarantine until the judge has earned
+    trust and the filter runs again, or a person has reviewed it. It is not imitated, since no trusted source saw a
+    success, and it is not used as a failure either.
     """
 
     name = "judge"
     given = True
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """What the stored verdict says."""
+        """Return the stored verdict's result."""
         judged = context.judged
         if judged is None:
             return None

@@ -1,7 +1,7 @@
-"""The gate that draws a share of what passed for people to look at.
+"""The gate `people`: samples a share of the passed trajectories for review by people.
 
-Who is drawn follows from the trajectory's id alone, so a larger share draws all that a smaller one did, and running the
-filter again draws the same.
+The sample depends on the trajectory's id alone, so a larger share contains every smaller one, and a repeated filter run
+takes the same sample.
 """
 
 import hashlib
@@ -17,20 +17,20 @@ class PeopleOptions(Section):
     """`filter.options.people`."""
 
     share: Share = 0.05
-    """The share that is drawn."""
+    """Share of trajectories in the sample."""
     wait: bool = False
-    """Whether what is drawn waits in quarantine until a person has looked; else it is trained on meanwhile."""
+    """Whether sampled trajectories wait in quarantine for the review; else they are trained on meanwhile."""
 
 
 class PeopleGate(Gate[PeopleOptions]):
-    """Marks what it draws by a verdict; has nothing to say of the rest."""
+    """Marks sampled trajectories by a verdict; does not apply to the rest."""
 
     name = "people"
     sends_to = "quarantine"
     section = PeopleOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Passes what it draws, unless that is to wait."""
+        """Pass a sampled trajectory, unless it has to wait."""
         if not drawn(trajectory.trajectory_id, self.options.share):
             return None
         if self.options.wait:
@@ -39,6 +39,6 @@ class PeopleGate(Gate[PeopleOptions]):
 
 
 def drawn(trajectory_id: str, share: float) -> bool:
-    """Whether a trajectory is in the share that is drawn, in [0, 1]: by the first 48 bits of a hash of its id."""
+    """Whether a trajectory is in the sample of a share in [0, 1]: by the first 48 bits of a hash of its id."""
     number = int.from_bytes(hashlib.sha256(f"for people {trajectory_id}".encode()).digest()[:6], "big")
     return number < share * 2**48

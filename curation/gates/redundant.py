@@ -1,7 +1,7 @@
-"""The gate of wandering: actions that change nothing, and detours, where they are most of a trajectory.
+"""The gate `redundant`: rejects trajectories that mostly change nothing or take detours.
 
-A few are no reason to turn a trajectory away: each is a finding of its own (`curation/reflections.py`), and training
-imitates only the shortest way through the screens.
+A few such steps are no reason to reject a trajectory: each is a finding of its own (`curation/reflections.py`), and
+training imitates only the shortest way through the screens.
 """
 
 from collections.abc import Sequence
@@ -17,22 +17,22 @@ class RedundantOptions(Section):
     """`filter.options.redundant`."""
 
     max_run: Count = 4
-    """More actions in a row that change nothing are too many: whoever does that is stuck."""
+    """Maximum number of actions in a row that change nothing; with more the policy is stuck."""
     max_share: Share = 0.8
-    """The share of redundant steps above which a trajectory is turned away."""
+    """Maximum share of redundant steps."""
     least_steps: Count = 10
-    """Steps from which on the share counts: a short trajectory with a detour is a short trajectory."""
+    """Minimum number of steps for the share to count: a short trajectory with a detour stays short."""
 
 
 class RedundantGate(Gate[RedundantOptions]):
-    """Turns away who is stuck, and who mostly goes astray."""
+    """Rejects trajectories that are stuck or mostly redundant."""
 
     name = "redundant"
     rule = "2"
     section = RedundantOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Names the step from which on nothing changed."""
+        """Return the step from which on nothing changed."""
         run: list[Step] = []
         for step in steps[:-1]:
             run = [*run, step] if changed_nothing(step) else []

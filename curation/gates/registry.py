@@ -1,7 +1,7 @@
-"""Which gates a config names, in order, and their verdicts with the decision: where a trajectory's data goes.
+"""Select a config's gates in order, and make their verdicts and the decision on the use of a trajectory's data.
 
 UI-TARS-2's rule (arXiv 2509.02544): V(s)=1 goes to the next SFT set, V(s)=0 to the next CT set; an environment failure
-is neither. V(s)=1 here means that every gate passed. Nothing is turned away without the gate's name and its reason.
+is neither. V(s)=1 here means that every gate passed. Each rejection has the gate's name and its reason.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ GATES: Registry[Gate[Any]] = Registry(
     },
 )
 RULES = ("actions", "thoughts", "loops")
-"""What the gate `rules` of schema version 2 checked."""
+"""Gates that replace the gate `rules` of schema version 2."""
 FIRST = "environment"
-"""The gate before all others: any other one would take an environment's failure for the policy's."""
+"""The gate before all others: any other gate would take an environment's failure for the policy's."""
 
 
 def gates_of(config: FilterConfig) -> list[Gate[Any]]:
-    """The configured gates, in order.
+    """Return the configured gates, in order.
 
     Raises:
         UsageError: an unknown gate, two of one name, another first one than `environment`, an unknown option or one of
@@ -55,7 +55,7 @@ def gates_of(config: FilterConfig) -> list[Gate[Any]]:
     if len({DECISION, *names}) <= len(names):
         raise UsageError(f"`filter.gates`: {', '.join(names)} are not {len(names)} names.", "Name each gate once.")
     if names[0] != FIRST:
-        hint = f"Put `{FIRST}` first: what the environment ended says nothing about the policy and must teach nothing."
+        hint = f"Put `{FIRST}` first: trajectories that the environment ended must not be trained on."
         raise UsageError(f"`filter.gates`: begins with {names[0]}.", hint)
     for name in config.options.keys() - set(names):
         raise UsageError(f"`filter.options.{name}`: no gate of that name filters.", f"They are {', '.join(names)}.")
@@ -68,17 +68,18 @@ def gates_of(config: FilterConfig) -> list[Gate[Any]]:
 def verdicts_of(
     gates: Sequence[Gate[Any]], trajectory: Trajectory, steps: Sequence[Step], context: GateContext, now: datetime
 ) -> list[Verdict]:
-    """The verdicts of the gates up to the first that turns the trajectory away, then the decision. Where a person has
-    decided, that stands in its place for whoever asks (`storage/queries/views/decisions.sql`).
+    """Return the verdicts of the gates up to the first rejection, then the decision.
+
+    A person's decision replaces this one in all queries (`storage/queries/views/decisions.sql`).
 
     Args:
-        gates: in order; of one whose verdicts are given, none is written again.
+        gates: in order; verdicts of a gate with `given` are not written again.
         trajectory, steps: their rows, steps in order.
-        context: what gates may know in addition.
-        now: when the filter runs.
+        context: additional facts for the gates.
+        now: time of the filter run.
     """
     verdicts: list[Verdict] = []
-    decided, route, by = GateResult(True, "nothing to say"), "sft", "no gate"
+    decided, route, by = GateResult(True, "none applied"), "sft", "no gate"
     for gate in gates:
         result = gate.check(trajectory, steps, context)
         if result is None:
@@ -95,13 +96,13 @@ def verdicts_of(
 
 
 def _valid_steps(decided: GateResult, steps: Sequence[Step]) -> int | None:
-    """How many of the steps come before the error; None where no step is known to be it."""
+    """Return the number of steps before the error; None where the error step is not known."""
     error = None if decided.passed else decided.error_step
     return None if error is None else sum(step.step < error for step in steps)
 
 
 def _version(gate: Gate[Any], context: GateContext) -> str:
-    """A gate's version; of one that goes by a stored verdict, the version of that."""
+    """Return a gate's version; for a gate that uses a stored verdict, that verdict's version."""
     return context.judged.gate_version if gate.given and context.judged else gate.version
 
 

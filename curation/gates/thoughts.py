@@ -1,5 +1,4 @@
-"""The gate of thoughts: who says the same again and again, or writes an action into a thought, is no example, even
-where it led to success."""
+"""The gate `thoughts`: rejects thoughts that repeat themselves or contain an action, even in successes."""
 
 import re
 from collections import Counter
@@ -14,11 +13,11 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 LEAST = 24
-"""Characters that a repetition fills at the least: a quoted `very very very very` is none."""
+"""Minimum number of characters of a repetition: a quoted `very very very very` is none."""
 LONGEST = 1000
-"""Characters of the longest phrase whose repetition is noticed."""
+"""Maximum length of a detected phrase, in characters."""
 _WINDOW = 6
-"""Characters by whose return a repetition is suspected; a quarter of `LEAST`, so that none is overlooked."""
+"""Characters whose return suggests a repetition; a quarter of `LEAST`, so that none is missed."""
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
 
@@ -26,22 +25,22 @@ class ThoughtOptions(Section):
     """`filter.options.thoughts`."""
 
     max_phrases: Count = 3
-    """A phrase that a thought says more often than this in a row is endless repetition (Seed1.5-VL, arXiv 2505.07062,
-    cleans its RFT data of it)."""
+    """Maximum number of times that a phrase may occur in a row in a thought (Seed1.5-VL, arXiv 2505.07062, removes
+    endless repetition from its RFT data)."""
 
 
 class ThoughtsGate(Gate[ThoughtOptions]):
-    """Turns away thoughts that repeat themselves, and those in which an action is read."""
+    """Rejects thoughts that repeat themselves, and thoughts that parse as an action."""
 
     name = "thoughts"
     rule = "3"
     section = ThoughtOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Names the first such step."""
+        """Return the first such step."""
         endless = next((step.step for step in steps if repeats_itself(step.thought, self.options.max_phrases)), None)
         if endless is not None:
-            return GateResult(False, f"step {endless} says the same again and again", error_step=endless)
+            return GateResult(False, f"step {endless} repeats the same text", error_step=endless)
         acting = next((step.step for step in steps if holds_call(step.thought)), None)
         if acting is not None:
             return GateResult(False, f"an action is written in the thought of step {acting}", error_step=acting)
@@ -49,21 +48,21 @@ class ThoughtsGate(Gate[ThoughtOptions]):
 
 
 def holds_action(thought: str) -> bool:
-    """Whether a parser may find an action in it, which nobody meant: its label, or the words of its arguments."""
+    """Whether a parser may find an unintended action in a thought: its label, or the words of its arguments."""
     return bool(_ACTION.search(thought))
 
 
 def holds_call(thought: str) -> bool:
-    """Whether a whole action is read in it; one that only speaks of an action holds none."""
+    """Whether a whole action parses from a thought; a mere mention of an action does not count."""
     return holds_action(thought) and parse_reply(thought).action is not None
 
 
 def repeats_itself(text: str, most: int) -> bool:
     """Whether a phrase with a letter in it follows itself more than `most` times in a row, in any script.
 
-    Characters are compared, white space counting as one blank each: a phrase of p characters occurs n times in a row
-    where (n - 1) p characters in succession equal those p before them. Only those p are tried at which some few
-    characters return often enough.
+    Characters are compared, with white space as one blank: a phrase of p characters occurs n times in a row where (n -
+    1) p characters in succession equal those p before them. Only those p are tried at which a few characters return
+    often enough.
     """
     text = " ".join(text.split()) + " "
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -71,7 +70,7 @@ def repeats_itself(text: str, most: int) -> bool:
 
 
 def _distances(text: str, most: int) -> list[int]:
-    """How far apart a few characters and their last occurrence are, as often as a phrase's repetition makes them."""
+    """Return distances between a few characters and their last occurrence that occur as often as in a repetition."""
     last: dict[str, int] = {}
     found = Counter[int]()
     for at in range(len(text) - _WINDOW + 1):
@@ -79,12 +78,12 @@ def _distances(text: str, most: int) -> list[int]:
         if window in last:
             found[at - last[window]] += 1
         last[window] = at
-    often = max(1, most - 1)  # what lies across the end of a phrase is not there after the last one
+    often = max(1, most - 1)  # the window across the end of a phrase does not occur after the last repetition
     return [size for size, times in found.items() if times >= often and size <= min(LONGEST, len(text) // (most + 1))]
 
 
 def _repeated(text: str, codes: np.ndarray, size: int, most: int) -> bool:
-    """Whether a phrase of so many characters does."""
+    """Whether a phrase of `size` characters repeats more than `most` times."""
     breaks = np.flatnonzero(codes[size:] != codes[:-size])
     edges = np.concatenate(([-1], breaks, [len(codes) - size]))
     starts = edges[:-1][np.diff(edges) - 1 >= max(size * most, LEAST - size)] + 1

@@ -1,7 +1,7 @@
-"""The gate of screens that were caught in between: while they changed, or before anything was on them.
+"""The gate `transient`: screens captured while they changed, or before they had any content.
 
-What was done on a screen that nobody could read is no example of how to read screens, and what follows a screen that
-went on changing is not what the action did.
+An action on an unreadable screen does not teach a policy to read screens, and the change of a screen that was still
+changing is not the action's effect.
 """
 
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ class TransientOptions(Section):
     """`filter.options.transient`."""
 
     most_bits: Whole = 8
-    """Two screens whose hashes differ in more of their 512 bits are not the same: a blinking cursor is no change."""
+    """Maximum number of differing bits, of 512, between the hashes of equal screens: a blinking cursor is no change."""
     blank_bits: Count = 8
-    """A screen with at most so many edges, of 512 places where there could be one, may be blank or still loading."""
+    """Maximum number of edges, of 512 possible ones, of a screen that may be blank or still loading."""
     blank_cells: Count = 7
-    """It is, if all that is on it lies in a box of so many cells of 12 pixels: what turns or says `Loading...` is 40
-    to 70 pixels wide, and no page that is worked on as small as 84. At 1280x720 a line of menus takes 12."""
+    """Maximum size in cells of 12 pixels of the box around all content of a blank screen. A spinner or `Loading...` is
+    40 to 70 pixels wide; the content of any usable page is wider than 84. At 1280x720 a line of menus takes 12."""
 
 
 class TransientGate(Gate[TransientOptions]):
-    """Turns away actions on blank or loading screens, and on screens that changed after they were taken."""
+    """Rejects actions on blank or loading screens, and on screens that changed after they were captured."""
 
     name = "transient"
     rule = "3"
     section = TransientOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Names the first such step; waiting is what one does there, and no fault."""
+        """Return the first such step; waiting on such a screen is no fault."""
         acted = [step for step in steps if step.action_type not in (*TERMINAL, "wait")]
         blank = next((step.step for step in acted if self._blank(step, context)), None)
         if blank is not None:
@@ -53,7 +53,7 @@ class TransientGate(Gate[TransientOptions]):
         return near is None or not near.finer or near.spread <= self.options.blank_cells
 
     def _went_on(self, before: Step, after: Step, context: GateContext) -> bool:
-        """Whether the screen after a step is another than the one that the next step saw."""
+        """Whether the screen after a step differs from the one that the next step saw."""
         if before.next_screenshot is None or before.next_screenshot == after.screenshot:
             return False
         looks = context.looks.get(before.next_screenshot), context.looks.get(after.screenshot)

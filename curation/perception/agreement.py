@@ -1,4 +1,4 @@
-"""How well elements that were read off the pixels agree with those that the page lists: words and their places."""
+"""Measure the agreement of elements read from pixels with the page's own list: words and their places."""
 
 import re
 from collections import Counter
@@ -9,27 +9,27 @@ from curation.perception.screen import RecognisedScreen
 from schemas.observation import Element
 
 NEAR = 0.03
-"""Of the screen: how far a word may lie outside the box that it is looked for in."""
+"""Maximum distance of a word from the box of its element, as a share of the screen."""
 CUT = 80
-"""Characters at which pages cut the text of an element: of a longer one nobody knows the end."""
+"""Characters at which pages cut the text of an element, so that the end of a longer one is unknown."""
 _WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True, slots=True)
 class WordRecall:
-    """Words found and missed, over any number of screens."""
+    """Counts of found and missed words, over any number of screens."""
 
     there: int = 0
-    """Words of names that the page says are written on the screen."""
+    """Number of words of names that the page lists as visible."""
     found: int = 0
-    """Those of them that were read in a box at their place."""
+    """Number of those that were read in a box at their place."""
     read: int = 0
-    """Words that were read where the page lists texts."""
+    """Number of words that were read where the page lists texts."""
     right: int = 0
-    """Those of them that stand in a name at their place."""
+    """Number of those that belong to a name at their place."""
 
     def __add__(self, other: "WordRecall") -> "WordRecall":
-        """Both together."""
+        """Add two counts."""
         sums = ((getattr(self, name) + getattr(other, name)) for name in ("there", "found", "read", "right"))
         return WordRecall(*sums)
 
@@ -40,12 +40,12 @@ class WordRecall:
 
     @property
     def precision(self) -> float:
-        """Share of the words read that stand there."""
+        """Share of the read words that the page has there."""
         return self.right / max(1, self.read)
 
 
 def agreement(screen: RecognisedScreen, lines: Sequence[Element]) -> WordRecall:
-    """Of one screen; words of names that can be read count, and lines within an element whose whole text is known."""
+    """Count one screen's words: those of legible names, and lines within an element whose whole text is known."""
     known = [one for one in screen.elements if screen.legible(one)]
     there = [(word, one) for one in known for word in words(one.name)]
     held = [Element(one.value, one.kind, one.box, True) for one in screen.elements if one.value]
@@ -57,12 +57,12 @@ def agreement(screen: RecognisedScreen, lines: Sequence[Element]) -> WordRecall:
 
 
 def words(text: str) -> Counter[str]:
-    """The words of a text, in small letters."""
+    """Count the words of a text, in lower case."""
     return Counter(_WORD.findall(text.casefold()))
 
 
 def _near(line: Element, element: Element) -> bool:
-    """Whether the two boxes touch, give or take `NEAR`."""
+    """Whether the two boxes touch within `NEAR`."""
     (a, b, c, d), (left, top, right, bottom) = line.box, element.box
     return a <= right + NEAR and left <= c + NEAR and b <= bottom + NEAR and top <= d + NEAR
 

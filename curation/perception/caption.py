@@ -1,4 +1,4 @@
-"""Dense caption: a whole screen in words, element by element, in the order in which people read."""
+"""Dense caption: describe a whole screen element by element, in reading order."""
 
 from curation.perception.screen import MAX_NAME, Perceived, RecognisedScreen, at
 from schemas.observation import Element, elements_of
@@ -6,14 +6,14 @@ from schemas.tables.step import Step
 
 WORDINGS = ("Describe this screen.", "What is on this screen?", "What does the screen show?")
 MOST = 6
-"""Elements that are listed; of more only how many."""
+"""Maximum number of listed elements; further ones are only counted."""
 KNOWN_AT_SIGHT = ("text field", "password field", "textarea", "checkbox", "radio")
 ROW = 0.03
-"""Of the screen's height: what begins within it stands in one row."""
+"""Height of a row as a share of the screen's; elements that begin within it are in one row."""
 
 
 def captions(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """One, where there is something to tell."""
+    """Make one caption, if any element can be described."""
     shown = sorted((one for one in screen.elements if tellable(screen, one)), key=_reading_order)
     if not shown:
         return []
@@ -24,12 +24,12 @@ def captions(screen: RecognisedScreen, most: int) -> list[Perceived]:
 
 
 def tellable(screen: RecognisedScreen, element: Element) -> bool:
-    """Whether words can say what it is: by its name, or by a kind that people know at sight."""
+    """Whether words can describe an element: its name is legible, or people know its kind at sight."""
     return screen.legible(element) or element.kind in KNOWN_AT_SIGHT
 
 
 def listed_elements(step: Step) -> list[Element]:
-    """The elements of a step's screen that words can say something of."""
+    """Return the elements of a step's screen that words can describe."""
     elements = elements_of(step.elements)
     screen = RecognisedScreen(step.screenshot, step.screen_width, step.screen_height, tuple(elements), "page")
     return [one for one in elements if tellable(screen, one)]

@@ -1,4 +1,4 @@
-"""What an element looks like, from the pixels of its box: its colour, where one colour fills it."""
+"""Find the colour that fills an element's box, from its pixels."""
 
 from functools import lru_cache
 
@@ -15,15 +15,15 @@ COLOURS = {
     "yellow": (250, 230, 50),
     "black": (20, 20, 20),
 }
-"""Colours that nobody takes for another; whites and greys are left out, as everything has them."""
+"""Unambiguous colours; whites and greys are left out, as they are everywhere."""
 NEAR = 60.0
-"""Distance in RGB up to which a colour has a name."""
+"""Maximum distance in RGB of a named colour."""
 FILLED = 0.5
-"""Share of the box that it fills."""
+"""Minimum share of the box that a colour fills."""
 
 
 def colour(png: bytes, element: Element) -> str:
-    """The name of the colour that fills an element's box; empty where none does, or without a picture."""
+    """Return the name of the colour that fills an element's box; empty where none does, or without a picture."""
     if not png:
         return ""
     picture = _opened(png)

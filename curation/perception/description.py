@@ -1,4 +1,4 @@
-"""Element description: what is at a place, what it looks like, where it is and what it is for."""
+"""Element description: kind, appearance, place and use of the element at a place."""
 
 from curation.perception.colours import colour
 from curation.perception.screen import Perceived, RecognisedScreen, at
@@ -22,11 +22,11 @@ USES = {
     "textarea": "Text can be typed into it.",
     "slider": "It can be dragged.",
 }
-"""By kind; other kinds are not described."""
+"""Uses by kind; other kinds are not described."""
 
 
 def descriptions(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """One each of at most so many elements."""
+    """Describe at most `most` elements."""
     chosen = screen.drawn(screen.known, most, "description")
     return [
         Perceived(screen.pick(WORDINGS, f"description {number}"), described(screen, element), _inside(element))
@@ -35,7 +35,7 @@ def descriptions(screen: RecognisedScreen, most: int) -> list[Perceived]:
 
 
 def described(screen: RecognisedScreen, element: Element) -> str:
-    """Kind, name, colour, place and use in two sentences at most."""
+    """Describe kind, name, colour, place and use in two sentences at most."""
     looks = colour(screen.png, element)
     noun = " ".join(part for part in (looks, screen.called(element)) if part)
     use = USES.get(element.kind, "") if element.interactive else ""

@@ -1,4 +1,4 @@
-"""Set-of-mark: numbered boxes drawn around elements of a screen, and questions about the numbers (arXiv 2310.11441)."""
+"""Set-of-mark: draw numbered boxes around elements of a screen, and ask about the numbers (arXiv 2310.11441)."""
 
 import io
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ Box = tuple[int, int, int, int]
 
 
 def marks(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """At most so many questions about one picture; none where fewer than two elements can be marked."""
+    """Ask at most `most` questions about one picture; none where fewer than two elements can be marked."""
     marked = placed(screen, screen.drawn(screen.known, MOST, "marks")) if screen.png else []
     if len(marked) < 2:
         return []
@@ -36,8 +36,11 @@ def marks(screen: RecognisedScreen, most: int) -> list[Perceived]:
 
 
 def placed(screen: RecognisedScreen, elements: Sequence[Element]) -> list[tuple[Element, Box]]:
-    """The elements beside which a label fits, each with its label's box in pixels: on a plain piece of the picture, so
-    that it hides nothing, and off the other ones."""
+    """Return the elements with room for a label, each with its label's box in pixels.
+
+    A label lies on a plain piece of the picture next to its element, so that it hides nothing, and off the other
+    labels.
+    """
     picture = rgb_of(screen.png)
     wide, high = (round(side * scale(screen)) for side in LABEL)
     boxes = {id(one): _pixels(screen, one) for one in elements}
@@ -55,7 +58,7 @@ def placed(screen: RecognisedScreen, elements: Sequence[Element]) -> list[tuple[
 
 
 def draw(screen: RecognisedScreen, marked: Sequence[tuple[Element, Box]]) -> bytes:
-    """The PNG of the screen with a box around each element and its number, from 1, on its label."""
+    """Draw a box around each element and its number, from 1, on its label; return the screen as PNG."""
     picture = rgb_of(screen.png)
     pen = ImageDraw.Draw(picture)
     font = ImageFont.load_default(size=9 * scale(screen))
@@ -70,7 +73,7 @@ def draw(screen: RecognisedScreen, marked: Sequence[tuple[Element, Box]]) -> byt
 
 
 def scale(screen: RecognisedScreen) -> float:
-    """How much larger labels are than on a screen of `SIZE`."""
+    """Return the size of labels relative to a screen of `SIZE`."""
     return max(1.0, screen.height / SIZE / 2)
 
 
@@ -85,7 +88,7 @@ def _pixels(screen: RecognisedScreen, element: Element) -> Box:
 
 
 def _plain(picture: Image.Image, box: Box) -> bool:
-    """Whether a piece of a picture is all of one colour."""
+    """Whether a piece of a picture has one colour."""
     return picture.crop(box).getcolors(1) is not None
 
 

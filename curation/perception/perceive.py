@@ -1,7 +1,6 @@
-"""Perception data of a screen as annotations: the kinds that are asked for, from whoever knows what is on it.
+"""Make perception annotations of a screen, of the requested kinds, from the page's elements or a reader of pixels.
 
-Which screens of an iteration it is made of is drawn by what they show, so the same iteration gives the same data
-however often it is gone through.
+The screens of an iteration are sampled by their content, so the same iteration always gives the same data.
 """
 
 import hashlib
@@ -31,19 +30,19 @@ MAKERS: Mapping[Kind, Maker] = {
 
 @dataclass
 class Chosen:
-    """The screens that perception data is made of: `most` of all that pass by.
+    """Sample of `most` screens, of all that pass by, for perception data.
 
-    A screen is known by its first step; those whose sha256 is least are kept, which is a draw that needs no state.
+    A screen is identified by its first step. The sample has the least sha256 values, so sampling needs no state.
     """
 
     decisions: Mapping[str, TrajectoryRoute]
-    """By trajectory; what is in quarantine or failed by its environment shows nothing that is learnt from."""
+    """Decisions by trajectory; quarantined ones and environment failures give no perception data."""
     most: int
     steps: dict[str, tuple[Step, Step | None]] = field(default_factory=dict[str, tuple[Step, Step | None]])
-    """By screenshot: its step, and the one that follows."""
+    """The step and its following one, by screenshot."""
 
     def passing(self, trajectories: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
-        """Hands the steps of trajectories on, and looks at them."""
+        """Pass the steps of trajectories on, and add their screens to the sample."""
         for steps in trajectories:
             decision = self.decisions.get(steps[0].trajectory_id) if steps else None
             if decision is not None and decision.route in ("sft", "ct"):
@@ -60,8 +59,10 @@ class Chosen:
 def perceive(
     screen: RecognisedScreen, step: Step, kinds: Collection[str], most: int, now: datetime
 ) -> tuple[list[Annotation], list[bytes]]:
-    """Every kind that is asked for, of one screen, and the pictures that were drawn for it; what stands where too, of a
-    screen that was read off its pixels."""
+    """Make the annotations of a screen for every requested kind, and return them with the pictures drawn for them.
+
+    A screen read from its pixels also gets grounding targets.
+    """
     made: list[Annotation] = []
     pictures: list[bytes] = []
     if screen.author == "ocr":
@@ -75,7 +76,7 @@ def perceive(
 
 
 def picture_name(png: bytes) -> str:
-    """sha256 of a picture, its name in the lake."""
+    """Return the sha256 of a picture, its name in the lake."""
     return hashlib.sha256(png).hexdigest()
 
 

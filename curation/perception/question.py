@@ -1,4 +1,4 @@
-"""Question answering about a screen: what is there, how many, what it holds, whether it is checked, what is written."""
+"""Ask questions about a screen: presence and number of elements, values, checked boxes, order and visible text."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -8,14 +8,14 @@ from curation.perception.screen import LEAST_WIDTH, MARGIN, Perceived, Recognise
 from schemas.observation import Element
 
 COUNTED = {"button": "buttons", "text field": "text fields", "checkbox": "checkboxes", "radio": "radio buttons"}
-"""Kinds that look the same everywhere and that a page lists completely, with the word for several."""
+"""Kinds that look the same everywhere and that a page lists completely, with their plural."""
 MOST_COUNTED = 9
 ABSENT = ("Delete", "Archive", "Print", "Refresh", "Sign out", "Upload")
-"""Names that are asked for where there is none such."""
+"""Names for questions about elements that do not exist."""
 
 
 def questions(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """At most so many: the first of each sort, then the second; which sort begins is the screen's own."""
+    """Ask at most `most` questions: the first of each sort, then the second; the screen decides which sort begins."""
     if screen.author == "page":
         sorts: tuple[Callable[[RecognisedScreen], Iterator[Perceived]], ...] = (
             counts,
@@ -25,14 +25,14 @@ def questions(screen: RecognisedScreen, most: int) -> list[Perceived]:
             order,
             written,
         )
-    else:  # who reads pixels knows words, and neither kinds nor what was overlooked
+    else:  # a reader of pixels has words, but no kinds, and may overlook elements
         sorts = (order, written)
     in_turn = zip_longest(*(sort(screen) for sort in screen.turned(sorts, "sorts")))
     return list(islice((one for several in in_turn for one in several if one), most))
 
 
 def counts(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """How many there are of a kind."""
+    """Ask for the number of elements of a kind."""
     found = Counter(element.kind for element in screen.elements)
     for kind in screen.turned([kind for kind in COUNTED if 0 < found[kind] <= MOST_COUNTED], "count"):
         wording = screen.pick(("How many {kinds} are there?", "Count the {kinds}."), f"count {kind}")
@@ -40,7 +40,7 @@ def counts(screen: RecognisedScreen) -> Iterator[Perceived]:
 
 
 def presence(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """Whether there is a thing of a name; every second time there is none."""
+    """Ask whether an element of a name exists; about half of the names do not."""
     there = [one for one in screen.named if one.kind in ("button", "link", "tab", "checkbox", "radio")]
     names = {one.name.casefold() for one in screen.elements}
     for number, element in enumerate(screen.drawn(there, 2, "presence")):
@@ -51,7 +51,7 @@ def presence(screen: RecognisedScreen) -> Iterator[Perceived]:
 
 
 def values(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """What a field holds, where all of it can be seen."""
+    """Ask for a field's value, where all of it is visible."""
     for element in screen.drawn([one for one in screen.known if one.kind in ("text field", "select")], 2, "value"):
         wide = (element.box[2] - element.box[0]) * screen.width
         if len(element.value) * (LEAST_WIDTH + 2) <= wide:
@@ -61,13 +61,13 @@ def values(screen: RecognisedScreen) -> Iterator[Perceived]:
 
 
 def checks(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """Whether something is checked."""
+    """Ask whether an element is checked."""
     for element in screen.drawn([one for one in screen.named if one.kind in ("checkbox", "radio")], 2, "check"):
         yield Perceived(_about("Is the {thing} checked?", screen, element), "Yes." if element.value else "No.")
 
 
 def order(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """Which of two is further left, or higher up."""
+    """Ask which of two elements is further left, or higher up."""
     chosen = screen.drawn(screen.named, 4, "order")
     for one, other in zip(chosen[::2], chosen[1::2], strict=False):
         for axis, word in screen.turned(((0, "further left"), (1, "higher up")), f"order {one.name}"):
@@ -81,7 +81,7 @@ def order(screen: RecognisedScreen) -> Iterator[Perceived]:
 
 
 def written(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """What is written at a place."""
+    """Ask for the text at a place."""
     there = [one for one in screen.named if one.kind in ("button", "link", "tab", "text")]
     for number, element in enumerate(screen.drawn(there, 2, "written")):
         x, y = (round(min(1.0, max(0.0, part)), 4) for part in element.centre)

@@ -1,8 +1,8 @@
-"""A screen as perception data is made of it: what lies where on it, in words that the picture bears out.
+"""A screen for perception data: elements and their places, in words that its picture supports.
 
-Elements come from a page or from a reader of pixels. A description of them is true of the picture and stays so when the
-small policy's trainer moves it by a few pixels: a place that is near the edge of two regions has no name, and a name
-that cannot fit into its box (the hidden text of an icon) is none.
+Elements come from a page or from a reader of pixels. A description must stay true when the trainer of the small policy
+moves the picture by a few pixels. So a place near the edge of two regions has no name, and a name that cannot fit into
+its box (the hidden text of an icon) does not count.
 """
 
 import hashlib
@@ -16,43 +16,43 @@ from schemas.observation import Element
 
 T = TypeVar("T")
 MAX_NAME = 40
-"""Longer texts are paragraphs, not names."""
+"""Maximum length of a name, in characters; longer texts are paragraphs."""
 LEAST_WIDTH, LINE = 5.0, 12.0
-"""Pixels that a letter of a name and a line of them need at least, where the name is written inside its element."""
+"""Minimum width of a letter and height of a line in pixels, where the name is written inside its element."""
 INSIDE = {"button": 1.0, "link": 1.0, "tab": 1.0, "option": 1.0, "text": 0.8}
-"""Kinds that have their name written inside, with the share of `LEAST_WIDTH` that a letter takes: a text's box has no
-edge around it."""
+"""Kinds with their name written inside, with the share of `LEAST_WIDTH` that a letter takes: a text's box has no edge
+around it."""
 FIELDS = ("text field", "password field", "textarea", "select")
-"""Kinds whose name may be written in them only as long as they are empty."""
+"""Kinds whose name may be written in them only while they are empty."""
 MARGIN = 0.055
-"""Of the screen: further than the trainer moves a picture."""
+"""Share of the screen, larger than the trainer moves a picture."""
 _SIDES = {"x": ("left", "middle", "right"), "y": ("upper", "middle", "lower")}
 
 
 @dataclass(frozen=True)
 class RecognisedScreen:
-    """One screen and the elements that are on it."""
+    """One screen and its elements."""
 
     digest: str
     """sha256 of the picture."""
     width: int
-    """In pixels."""
+    """Width in pixels."""
     height: int
     elements: tuple[Element, ...]
     author: str
-    """Who knows them: `page` or `ocr`."""
+    """Source of the elements: `page` or `ocr`."""
     png: bytes = b""
-    """The picture; only marks need it."""
+    """PNG of the picture; only marks need it."""
 
     @cached_property
     def named(self) -> tuple[Element, ...]:
-        """Elements with a name that is written on the screen and that no other element has."""
+        """Elements with a legible name that no other element has."""
         counts = Counter(element.name.casefold() for element in self.elements)
         return tuple(one for one in self.elements if counts[one.name.casefold()] == 1 and self.legible(one))
 
     @cached_property
     def known(self) -> tuple[Element, ...]:
-        """Elements that words can single out: those of `named`, and those that are the only ones of their kind."""
+        """Elements that words can identify: those of `named`, and those that are the only ones of their kind."""
         kinds = Counter(element.kind for element in self.elements)
         named = {id(one) for one in self.named}
         return tuple(
@@ -74,20 +74,20 @@ class RecognisedScreen:
         return fits and not any(holds(element, other) for other in self.elements)
 
     def called(self, element: Element) -> str:
-        """What it is, such as `button "ok"`."""
+        """Return an element's description, such as `button "ok"`."""
         return f'{element.kind} "{element.name}"' if self.legible(element) else element.kind
 
     def drawn(self, elements: Sequence[Element], most: int, topic: str) -> list[Element]:
-        """At most so many of them, chosen by what the screen shows, the interactive ones first."""
+        """Sample at most `most` elements by the screen's content, the interactive ones first."""
         ranked = sorted(elements, key=lambda one: (not one.interactive, self._digest(topic, one.name, *one.box)))
         return ranked[:most]
 
     def pick(self, wordings: Sequence[str], topic: str) -> str:
-        """One of several wordings: always the same for the same screen and topic."""
+        """Choose a wording: always the same for the same screen and topic."""
         return wordings[int(self._digest(topic)[:8], 16) % len(wordings)]
 
     def turned(self, ways: Sequence[T], topic: str) -> list[T]:
-        """All of them, beginning with one that is chosen as `pick` does."""
+        """Rotate the list to begin with an item that is chosen as `pick` does."""
         begins = int(self._digest(topic)[:8], 16) % max(1, len(ways))
         return [*ways[begins:], *ways[:begins]]
 
@@ -96,7 +96,7 @@ class RecognisedScreen:
 
 
 VAGUE = ("shape", "other")
-"""Kinds whose name is a title or an alternative text, which no picture shows, and that look like anything."""
+"""Kinds of variable appearance whose name is a title or an alternative text, which no picture shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +104,16 @@ class Perceived:
     """One question about a screen, with its answer."""
 
     question: str
-    """`{place}` in it stands for `place`; where there is none it stands for itself."""
+    """Question; `{place}` in it stands for `place`, or for itself where there is none."""
     answer: str
     place: tuple[float, float] | None = None
-    """In [0, 1] of the screen."""
+    """Point in [0, 1] of the screen."""
     picture: bytes | None = None
-    """PNG of the picture that is asked about, where it is not the screen itself."""
+    """PNG of the picture in question, where it is not the screen itself."""
 
 
 def holds(outer: Element, inner: Element) -> bool:
-    """Whether one is only what the other stands in: its text is that of the other, or has it among others."""
+    """Whether the outer element only contains the inner one: its text is that of the inner, or includes it."""
     if not inner.name or inner.name not in outer.name:
         return False
     edges = zip(outer.box, inner.box, (1, 1, -1, -1), strict=True)
@@ -122,7 +122,7 @@ def holds(outer: Element, inner: Element) -> bool:
 
 
 def at(element: Element) -> str:
-    """Where it is, as words to go on with, such as ` in the upper left`; empty where no words are sure."""
+    """Return an element's place in words, such as ` in the upper left`; empty where no words are certain."""
     across, down = (_side(place, axis) for place, axis in zip(element.centre, "xy", strict=True))
     if not across or not down:
         return ""

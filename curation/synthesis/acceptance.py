@@ -1,8 +1,8 @@
-"""When a proposal is a task: its checks give the golden state 1, the initial one and every near miss 0, those that its
-maker named and those that follow from the two states.
+"""Accept a proposal as a task if its checks score its states as intended.
 
-CUA-Gym's rule (arXiv 2605.25624). What it says of a proposal is kept whether it is accepted or not. Whether anybody
-can solve it is asked after that, of whoever acts.
+The golden state must score 1, the initial state and every near miss 0: those that its maker named, and those that
+follow from the two states (CUA-Gym's rule, arXiv 2605.25624). The decision on a proposal is always kept. Rollouts show
+afterwards whether a policy can solve the task.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,32 +22,32 @@ REASONS = (
     "malformed", "held out", "wording", "known", "unreadable", "golden", "initial", "near miss", "few near misses",
     "search", "contradiction", "never solved", "always solved", "environment",
 )  # fmt: skip
-"""Why proposals are turned away."""
+"""Reasons for rejecting proposals."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptanceDecision:
-    """What is decided of a proposal."""
+    """Decision on a proposal."""
 
     reason: str = ""
     """One of `REASONS`; empty where it is accepted."""
     detail: str = ""
     checks: tuple[FieldCheck, ...] = ()
-    """The reward maker's, and the house's own (`curation.synthesis.guard`)."""
+    """Checks of the reward maker, and of this project (`curation.synthesis.guard`)."""
     asked: tuple[str, ...] = ()
-    """Ids of the environment's own tasks whose fields the reward maker's checks ask for."""
+    """Ids of the environment's own tasks whose fields the reward maker's checks read."""
     golden: float | None = None
     initial: float | None = None
     near_misses: tuple[float, ...] = ()
-    """Of those that its maker named."""
+    """Scores of the near misses that its maker named."""
     left_out: tuple[float, ...] = ()
     side_effects: tuple[float, ...] = ()
     max_steps: int = 0
-    """The task's limit."""
+    """The task's step limit."""
 
     @property
     def accepted(self) -> bool:
-        """Whether it is a task."""
+        """Whether it becomes a task."""
         return not self.reason
 
 
@@ -61,17 +61,17 @@ def decide(
     layout: Layout | None = None,
     max_steps: int = MAX_STEPS,
 ) -> AcceptanceDecision:
-    """The decision on a proposal that needs no rollout.
+    """Decide on a proposal as far as that needs no rollout.
 
     Args:
-        proposal: what was proposed.
-        world: of its environment.
-        reward: who writes the reward, from the words alone.
-        held: what is held out.
-        known: `identity` of the tasks that there are.
-        least: near misses that there have to be.
-        layout: of the site's pages; without one no search is measured.
-        max_steps: the highest limit that a task may have.
+        proposal: the proposal.
+        world: the world of its environment.
+        reward: writes the reward, from the words alone.
+        held: the held-out tasks.
+        known: `identity` of the existing tasks.
+        least: minimum number of near misses.
+        layout: layout of the site's pages; without one no search is measured.
+        max_steps: maximum step limit of a task.
     """
     if wrong := _malformed(proposal, world):
         return AcceptanceDecision("malformed", wrong)
@@ -93,20 +93,20 @@ def decide(
 
 
 def identity(environment: str, instruction: str) -> str:
-    """What tells a task's words from others: case and spaces aside."""
+    """Return a key of a task's words, without case and repeated spaces."""
     return f"{environment}|{' '.join(instruction.casefold().split())}"
 
 
 def solvable(
     decision: AcceptanceDecision, solved: int, tries: int, failed: int, least: float, most: float
 ) -> AcceptanceDecision:
-    """The decision with what rolling it out says.
+    """Add the result of rollouts to the decision.
 
     Args:
         decision: an accepting one.
-        solved, tries: successes among trajectories that count.
-        failed: environment failures, which count nothing.
-        least, most: shares of successes that are turned away, at or below and at or above.
+        solved, tries: successes among the trajectories that count.
+        failed: number of environment failures, which do not count.
+        least, most: shares of successes at or below which, and at or above which, the task is rejected.
     """
     if tries == 0:
         return replace(
@@ -123,7 +123,7 @@ def solvable(
 def _limited(
     proposal: ProposedTask, decision: AcceptanceDecision, world: World, layout: Layout | None, max_steps: int
 ) -> AcceptanceDecision:
-    """An accepting decision with the task's limit; one that turns it away where the search fails or is longer."""
+    """Add the task's step limit to an accepting decision; reject the task where the search fails or is longer."""
     found = None
     if world.site is not None and layout is not None:
         found = searched(world.site, layout, proposal.instruction, proposal.initial, decision.checks, max_steps)
@@ -171,8 +171,10 @@ def _scored(proposal: ProposedTask, read: tuple[FieldCheck, ...], world: World, 
 
 
 def _there_already(checks: Sequence[FieldCheck], initial: State, world: World) -> str:
-    """A text or a flag that holds what is asked for at the start, where a state in which nothing was done does not: an
-    answer box that is filled in already, an answer that was handed in; empty if there is none."""
+    """Return a text or flag field that holds the requested value at the start, but not in the untouched state.
+
+    Examples are an answer box that is filled in, and a submitted answer. The result is empty if there is none.
+    """
     named = {one.name for one in world.fields if one.kind in ("text", "flag")}
     met = [one.field for one in checks if one.field in named and one.holds(initial) and not one.holds(world.start)]
     return met[0] if met else ""

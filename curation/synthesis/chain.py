@@ -1,7 +1,7 @@
 """Multi-hop chains (UI-TARS-2, arXiv 2509.02544): links followed, each hop's answer embedded in the next question.
 
-Forwards, what is asked is where links lead to: `the city of the maker of the product that ...`. Backwards, each linked
-entity is described instead of named: `the product whose maker is the maker whose city is the city that ...`.
+Forwards, a question asks for the target of links: `the city of the maker of the product that ...`. Backwards, each
+linked entity is described instead of named: `the product whose maker is the maker whose city is the city that ...`.
 """
 
 import random
@@ -19,17 +19,17 @@ class ChainOptions(ObfuscateOptions):
     """`synthesis.options.chain`."""
 
     hops: Count = 2
-    """At most so many links are followed."""
+    """Maximum number of followed links."""
 
 
 class Chain(TaskMaker[ChainOptions]):
-    """Opens, answers and fills the cart at the end of a chain."""
+    """Makes tasks to open, answer and fill the cart at the end of a chain."""
 
     version = "2"
     section = ChainOptions
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Forwards and backwards in turn."""
+        """Propose tasks forwards and backwards in turn."""
         site, failed, turn = site_in(material), 0, 0
         linking = [one for one in site.entities if one.links]
         while failed < MOST_TRIED:

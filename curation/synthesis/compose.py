@@ -16,13 +16,13 @@ MOST_TRIED = 100
 
 
 class Compose(TaskMaker[Section]):
-    """Two parents; those that fail first."""
+    """Joins two parents; those that fail come first."""
 
     version = "3"
     needs_site = False
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Pairs, each drawn anew."""
+        """Propose pairs, each sampled anew."""
         return self._joined(material, chance) if material.world.site else self._in_turn(material, chance)
 
     def _joined(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
@@ -47,7 +47,7 @@ class Compose(TaskMaker[Section]):
         return goals
 
     def _in_turn(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Pairs of the environment's own tasks that no other one shares its words with, those that fail most first."""
+        """Yield pairs of the environment's own tasks with unique words, those that fail most first."""
         words = Counter(material.world.parts.values())
         own = {name: text for name, text in material.world.parts.items() if words[text] == 1}
         usable = [one for one in material.parents if one.instruction == own.get(one.task_id.partition("/")[2])]

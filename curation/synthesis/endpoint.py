@@ -1,6 +1,6 @@
 """Makers behind any OpenAI-compatible server: one invents tasks, another one rewards; neither sees the other's work.
 
-Answers are JSON and read strictly: what is anything else is a proposal that is turned away, with what was wrong.
+Answers are JSON and parsed strictly: any other answer is a rejected proposal, with the parse error.
 """
 
 import json
@@ -33,24 +33,24 @@ REWARD_RULES = (
     "Name every field that the task asks for and no other; that the others stay as they were is checked anyway."
 )
 UNMEASURED = 20
-"""Steps of a task where there are no pages to search."""
+"""Step limit of a task without pages to search."""
 SHOWN = 40
-"""Pages that the maker of tasks is shown."""
+"""Maximum number of pages shown to the maker of tasks."""
 
 
 class MakerEndpointOptions(Section):
-    """`synthesis.options.endpoint`, and of the reward maker `synthesis.options.reward`."""
+    """Options in `synthesis.options.endpoint`, and of the reward maker in `synthesis.options.reward`."""
 
     url: str = Field(min_length=1)
     """The server's base url, for example `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1)
     """The model's name there."""
     key_variable: str = "FLYWHEEL_SYNTHESIS_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
+    """Environment variable with the key; no key is sent if it is not set."""
     timeout_s: Positive = 60.0
     """Seconds without a byte after which a request has failed."""
     retries: Whole = 2
-    """How often a request that may still succeed is sent again."""
+    """Number of times that a request that may still succeed is sent again."""
     temperature: Positive = 1.0
     max_tokens: Count = 1024
 
@@ -78,11 +78,11 @@ class EndpointMaker(TaskMaker[MakerEndpointOptions]):
     needs_site = False
 
     def require(self) -> None:
-        """Asks the server whether it is there and takes the key."""
+        """Check that the server answers and accepts the key."""
         _client(self.options, self.name).require()
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """One for each answer; a server that does not answer ends them."""
+        """Yield a proposal for each answer; a server that does not answer ends them."""
         client = _client(self.options, "endpoint")
         while True:
             seed = chance.randrange(2**31)
@@ -120,11 +120,11 @@ class EndpointReward(RewardMaker[MakerEndpointOptions]):
     section = MakerEndpointOptions
 
     def require(self) -> None:
-        """Asks the server whether it is there and takes the key."""
+        """Check that the server answers and accepts the key."""
         _client(self.options, "reward").require()
 
     def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
-        """What it answers."""
+        """Ask the model for the checks of an instruction."""
         asked = json.dumps({"instruction": instruction, **_schema(world), "pages": _pages(world)})
         try:
             text = _client(self.options, "reward").chat(_body(self.options, REWARD_RULES, asked, 0))["text"]

@@ -1,4 +1,4 @@
-"""Goals: what a made task asks for, as its state maker knows it: the words, and what they change in the state.
+"""Goals of a made task: the words, and the changes of the state that they ask for.
 
 Only state makers know goals. A reward maker sees the words alone (`curation.synthesis.reward`).
 """
@@ -12,32 +12,32 @@ from curation.synthesis.reference import Condition, Linked, Ref, fits, ref_text
 from schemas.world import Entity, Site, State, canonical
 
 NEAR = 2
-"""Wrong values that are tried for each goal."""
+"""Number of wrong values tried for each goal."""
 VERBS = ("cart", "note", "open", "answer")
-"""In the order in which they are asked for: the page that is to be open comes after what opens other pages on its way,
-and an answer ends the task."""
+"""Verbs in the order of their sentences: the page to open comes after goals that open other pages on their way, and an
+answer ends the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class MakerGoal:
-    """One thing that is asked for."""
+    """One goal of a task."""
 
     verb: str
     """One of `VERBS`."""
     entity: str = ""
-    """The key of the entity that is meant."""
+    """Key of the target entity."""
     ref: Ref | None = None
-    """How it is referred to."""
+    """Reference to it."""
     attribute: str = ""
-    """Of an answer."""
+    """Attribute to answer with."""
     count: int = 1
-    """Of a cart."""
+    """Number of items in the cart."""
     text: str = ""
-    """Of a note."""
+    """Text of the note."""
 
 
 def sentence(site: Site, goal: MakerGoal) -> str:
-    """The words."""
+    """Return a goal's words."""
     named = ref_text(site, goal.ref) if goal.ref else ""
     match goal.verb:
         case "open":
@@ -51,23 +51,23 @@ def sentence(site: Site, goal: MakerGoal) -> str:
 
 
 def instruction(site: Site, goals: Sequence[MakerGoal]) -> str:
-    """All of them, an answer last."""
+    """Return the words of all goals, an answer last."""
     return " ".join(sentence(site, goal) for goal in in_order(goals))
 
 
 def in_order(goals: Sequence[MakerGoal]) -> tuple[MakerGoal, ...]:
-    """Goals in the order in which they are asked for."""
+    """Sort goals by the order of their sentences."""
     return tuple(sorted(goals, key=lambda goal: VERBS.index(goal.verb)))
 
 
 def agree(goals: Sequence[MakerGoal]) -> bool:
-    """Whether they can all be had at once: at most one of each verb, and no page to be open where an answer ends it."""
+    """Whether all goals can be reached together: at most one of each verb, and not both an open page and an answer."""
     verbs = [goal.verb for goal in goals]
     return len(set(verbs)) == len(verbs) and not {"open", "answer"} <= set(verbs)
 
 
 def changes(site: Site, goal: MakerGoal) -> State:
-    """What it comes to in the state."""
+    """Return a goal's changes of the state."""
     match goal.verb:
         case "open":
             return {"page": goal.entity}
@@ -80,7 +80,7 @@ def changes(site: Site, goal: MakerGoal) -> State:
 
 
 def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal]) -> State:
-    """The state in which all of them are reached."""
+    """Return the state in which all goals are reached."""
     state = dict(initial)
     for goal in goals:
         state |= changes(site, goal)
@@ -90,7 +90,7 @@ def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal]) -
 def near_misses(
     site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal], chance: random.Random
 ) -> list[State]:
-    """States that are nearly the golden one: each change left out alone, and for each goal what fits nearly as well."""
+    """Return states near the golden one: each change left out alone, and for each goal values that nearly fit."""
     whole, found = golden(site, initial, goals), list[State]()
     for goal in goals:
         found += [{**whole, field: initial[field]} for field in changes(site, goal)]
@@ -117,7 +117,7 @@ def _wrong(site: Site, goal: MakerGoal, chance: random.Random) -> list[State]:
 
 
 def _alike(site: Site, goal: MakerGoal, right: Entity, chance: random.Random) -> list[Entity]:
-    """Other entities of its kind, those first that meet most of its conditions."""
+    """Return other entities of its kind, those first that meet most of its conditions."""
     conditions = goal.ref.conditions if goal.ref and goal.ref.kind == right.kind else ()
     others = [one for one in site.of_kind(right.kind) if one.key != right.key]
     chance.shuffle(others)
@@ -125,17 +125,17 @@ def _alike(site: Site, goal: MakerGoal, right: Entity, chance: random.Random) ->
 
 
 def entity_of(site: Site, key: str) -> Entity:
-    """An entity by its key."""
+    """Return an entity by its key."""
     return next(one for one in site.entities if one.key == key)
 
 
 def to_data(goals: Sequence[MakerGoal]) -> list[dict[str, Any]]:
-    """Goals as JSON."""
+    """Convert goals to JSON."""
     return [asdict(goal) for goal in goals]
 
 
 def from_data(data: Sequence[Mapping[str, Any]]) -> tuple[MakerGoal, ...]:
-    """Goals from such JSON."""
+    """Parse goals from such JSON."""
     return tuple(MakerGoal(**_with(one, ref=_ref(one["ref"]))) for one in data)
 
 

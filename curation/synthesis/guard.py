@@ -1,8 +1,8 @@
-"""What the house itself asks of a reward, whoever wrote it: every change counts, and nothing else may be changed.
+"""Check a reward independently of its maker: every requested change counts, and nothing else may change.
 
-A maker names the near misses it thinks of, a reward maker reads the words alone. Both can forget the same thing: half
-of what is asked for, or what may happen beside it. The initial and the golden state say what is to change; so from
-those come near misses that nobody has to think of, and the checks that hold the other fields to what they were.
+A maker names the near misses that it thinks of, and a reward maker reads the words alone. Both can forget the same part
+of the request, or the same side effect. The initial and the golden state define the change. They give further near
+misses that need no imagination, and checks that hold the other fields to their values.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -11,13 +11,15 @@ from schemas.world import FieldCheck, State, World, canonical
 
 
 def guards(checks: Collection[FieldCheck], initial: State, golden: State, world: World) -> tuple[FieldCheck, ...]:
-    """That fields which are not to change have not: of those that the environment does not leave free, and that the
-    reward does not read anyway."""
+    """Return checks that all other fields stay unchanged.
+
+    Fields that the environment leaves free, or that the reward reads anyway, need none.
+    """
     return tuple(one for one in world.guards(checks, initial) if not _changes(one.field, initial, golden))
 
 
 def left_out(initial: State, golden: State, world: World) -> list[State]:
-    """The golden state without one of its changes: one for each field, and one for each entry of counts."""
+    """Return the golden state without one of its changes: one for each field, and one for each entry of counts."""
     changed = [one for one in world.fields if _changes(one.name, initial, golden)]
     found = [{**golden, one.name: initial[one.name]} for one in changed]
     for one in changed:
@@ -27,8 +29,10 @@ def left_out(initial: State, golden: State, world: World) -> list[State]:
 
 
 def side_effects(golden: State, world: World) -> list[State]:
-    """The golden state with one change more: one for each field that the environment does not leave free, and of counts
-    one more, one less, and one gone."""
+    """Return the golden state with one further change: one for each field that the environment does not leave free.
+
+    Of counts there are three: one more, one less, and one gone.
+    """
     found: list[State] = []
     for one in world.fields:
         value = golden[one.name]
@@ -45,7 +49,7 @@ def side_effects(golden: State, world: World) -> list[State]:
 
 
 def _changes(name: str, initial: State, golden: State) -> bool:
-    """Whether a check tells the two apart."""
+    """Whether a check distinguishes the two states."""
     return not FieldCheck(field=name, value=golden[name]).holds(initial)
 
 
@@ -55,7 +59,7 @@ def _but_one(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[s
 
 
 def _beside(counts: Mapping[str, int], goods: Iterable[str]) -> list[dict[str, int]]:
-    """Counts with another entry, and for each entry with one more of it and without it."""
+    """Return counts with another entry, and for each entry with one more of it and without it."""
     more = [{**counts, key: 1} for key in goods if key not in counts][:1]
     for key, count in counts.items():
         more += [{**counts, key: count + 1}, {name: left for name, left in counts.items() if name != key}]

@@ -1,4 +1,4 @@
-"""Harder forms of a task: farther from where it is done, asked for by description, with distractors in the cart."""
+"""Harder forms of a task: a more distant start, a target by description, or distractors in the cart."""
 
 import random
 from collections.abc import Iterator
@@ -13,13 +13,13 @@ from schemas.world import Site, State
 
 
 class Harden(TaskMaker[ObfuscateOptions]):
-    """Makes a parent harder in one way at a time: the way is drawn."""
+    """Makes a parent harder in one way at a time, which is sampled."""
 
     version = "2"
     section = ObfuscateOptions
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """From the environment's own tasks and from made ones; those that fail first."""
+        """Propose tasks from the environment's own tasks and from made ones; those that fail come first."""
         site, failed = site_in(material), 0
         while material.parents and failed < MOST_TRIED:
             parent = drawn(material.parents, chance)

@@ -1,9 +1,9 @@
-"""What may not be made: a task that descends from one that is held out, or that asks for the same in nearly its words.
+"""Refuse made tasks that descend from a held-out task, or that ask for the same in nearly its words.
 
-Held-out tasks measure what nothing was trained on. A made task is refused if any of its ancestors is held out, or if
-some part of its words, values left aside, is nearly a held-out task's. Words that a task of the suite has as well tell
-nothing apart, so those are not compared. Whatever a maker says its parents are, and whatever the words: a task whose
-reward asks for the fields of one of the environment's own tasks descends from that (`schemas.world.World.asked`).
+Held-out tasks measure behaviour that was not trained. A made task is refused if any of its ancestors is held out, or if
+some part of its words, without values, is nearly a held-out task's. Words that a task of the suite has as well
+distinguish nothing, so those are not compared. Independently of its stated parents and words, a task whose reward reads
+the fields of one of the environment's own tasks descends from that task (`schemas.world.World.asked`).
 """
 
 import re
@@ -14,23 +14,23 @@ from difflib import SequenceMatcher
 from schemas.tables.task import GuiTask
 
 ALIKE = 0.8
-"""Words are near duplicates from this share of equal words on (`difflib`'s ratio)."""
+"""Minimum ratio of equal words of near duplicates (`difflib`'s ratio)."""
 VALUE = "_"
 
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What is held out."""
+    """The held-out tasks."""
 
     task_ids: Collection[str]
     wordings: Collection[tuple[str, ...]]
-    """Of those tasks, as `plain` gives them."""
+    """Words of these tasks, as `plain` returns them."""
     parents: Mapping[str, Collection[str]]
-    """Of made tasks that there are, by task."""
+    """Parents of the existing made tasks, by task."""
 
 
 def held_out(tasks: Iterable[GuiTask], made: Mapping[str, Collection[str]]) -> HeldOut:
-    """What is held out in a catalog.
+    """Return the held-out tasks of a catalog.
 
     Args:
         tasks: the catalog.
@@ -44,7 +44,7 @@ def held_out(tasks: Iterable[GuiTask], made: Mapping[str, Collection[str]]) -> H
 
 
 def leak(instruction: str, parents: Iterable[str], held: HeldOut) -> tuple[str, str]:
-    """Why a task may not be: `held out` or `wording`, and what it leaks; two empty texts if it may."""
+    """Return why a task is refused, `held out` or `wording`, and the leak; two empty texts if it is allowed."""
     if found := sorted(ancestors(parents, held.parents) & set(held.task_ids)):
         return "held out", f"it descends from {found[0]}, which is held out"
     words = plain(instruction)
@@ -55,7 +55,7 @@ def leak(instruction: str, parents: Iterable[str], held: HeldOut) -> tuple[str, 
 
 
 def ancestors(parents: Iterable[str], made: Mapping[str, Collection[str]]) -> set[str]:
-    """These tasks, what they were made from, and so on."""
+    """Return these tasks, their parents, and so on."""
     found, left = set[str](), list(parents)
     while left:
         if (one := left.pop()) not in found:
@@ -65,13 +65,13 @@ def ancestors(parents: Iterable[str], made: Mapping[str, Collection[str]]) -> se
 
 
 def plain(instruction: str) -> tuple[str, ...]:
-    """An instruction's words in lower case; what is quoted, a number, or filled in by a seed is one sign."""
+    """Return an instruction's words in lower case, with one sign for a quote, a number or a seed's value."""
     text = re.sub(r'"[^"]*"|\{[^}]*\}|\d[\d.,:/]*', f" {VALUE} ", instruction.lower())
     return tuple(re.findall(r"[^\W\d]+", text))
 
 
 def nearest(wording: tuple[str, ...], words: tuple[str, ...]) -> float:
-    """How near the nearest stretch of some words comes to a wording, in [0, 1]."""
+    """Return the similarity of a wording and the nearest stretch of some words, in [0, 1]."""
     size = len(wording)
     if not size:
         return 0.0

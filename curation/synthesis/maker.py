@@ -1,7 +1,7 @@
-"""The seam to who makes tasks: a state maker proposes words, an initial state, a golden state and near-misses.
+"""The interface of state makers, which propose words, an initial state, a golden state and near misses.
 
-It never sees a reward. As in CUA-Gym (arXiv 2605.25624) another maker writes that from the words alone, and a proposal
-counts only where the two agree (`curation.synthesis.acceptance`).
+A state maker never sees a reward. As in CUA-Gym (arXiv 2605.25624) another maker writes that from the words alone, and
+a proposal counts only where the two agree (`curation.synthesis.acceptance`).
 """
 
 import hashlib
@@ -28,32 +28,32 @@ class Parent:
     instruction: str
     max_steps: int = 10
     goals: tuple[MakerGoal, ...] = ()
-    """Of a made one."""
+    """Goals of a made task."""
     initial: Mapping[str, Any] | None = None
     failures: int = 0
-    """Failed trajectories of it in the lake; a task that fails often is made from more often."""
+    """Number of its failed trajectories in the lake; a task that fails often is used more often."""
     successes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class MakerInputs:
-    """What a maker works with."""
+    """Inputs of a maker."""
 
     environment: str
     world: World
     parents: Sequence[Parent]
-    """Tasks that are rolled out for data; none that is held out."""
+    """Tasks that are rolled out for data, without held-out ones."""
     layout: Layout | None = None
-    """Of the site's pages; None where the environment has none."""
+    """Layout of the site's pages; None where the environment has none."""
 
     def root(self, verb: str) -> str:
-        """The id of the environment's own task that goals of a verb descend from."""
+        """Return the id of the environment's own task that goals of a verb descend from."""
         return f"{self.environment}/{self.world.roots[verb].task}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProposedTask:
-    """A task somebody proposes."""
+    """A proposed task."""
 
     maker: str
     version: str
@@ -61,32 +61,32 @@ class ProposedTask:
     instruction: str
     initial: State
     golden: State
-    """What is not asked for is as in `initial`, the page that is open as well."""
+    """Golden state; fields without a request are as in `initial`, and so is the open page."""
     near_misses: tuple[State, ...]
     parents: tuple[str, ...]
-    """Ids of the tasks it was made from."""
+    """Ids of the tasks that it was made from."""
     max_steps: int = 0
-    """Its limit where its maker knows one; 0 where the cost of the search decides (`curation.synthesis.search`)."""
+    """Step limit known to its maker; 0 where the cost of the search decides (`curation.synthesis.search`)."""
     tags: tuple[str, ...] = ()
     goals: tuple[MakerGoal, ...] = ()
-    """Where its maker has them; what was made from it is then made from these."""
+    """Goals, where its maker has them; tasks made from this one use them."""
     problem: str = ""
-    """Why it is none: what a model answered could not be read."""
+    """Parse error of a model's answer; a proposal with one is rejected."""
 
     @property
     def key(self) -> str:
-        """What tells it from others: its environment, its words and where it starts."""
+        """Identity of the proposal: a hash of its environment, words and initial state."""
         name = f"{self.environment}|{self.instruction}|{canonical(self.initial)}"
         return hashlib.sha256(name.encode()).hexdigest()[:12]
 
     @property
     def template(self) -> str:
-        """The name of its task."""
+        """Name of its task."""
         return f"{self.maker.rpartition(':')[2].lower()}-{self.key}"
 
     @property
     def task_id(self) -> str:
-        """The id of its task."""
+        """Id of its task."""
         return f"{self.environment}/{self.template}"
 
 
@@ -99,21 +99,21 @@ class TaskMaker(ABC, Generic[Options]):
     """
 
     version: ClassVar[str] = "1"
-    """Of its rule."""
+    """Version of its rule."""
     section: ClassVar[type[Section]] = Section
-    """What the options must be."""
+    """Class of the options."""
     needs_site: ClassVar[bool] = True
-    """Whether it makes tasks of linked pages alone."""
+    """Whether it makes tasks of linked pages only."""
 
     def __init__(self, name: str, options: Options) -> None:
         self.name, self.options = name, options
 
     @abstractmethod
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Proposals, as many as are asked for; an iterator that ends has no more. The same chance, the same ones."""
+        """Yield proposals until the caller stops or there are no more; the same `chance` gives the same ones."""
 
     def require(self) -> None:
-        """Raises FlywheelError if what it needs is not to be had."""
+        """Raise FlywheelError if a requirement is missing."""
         return
 
 
@@ -132,12 +132,12 @@ MAKERS: Registry[TaskMaker[Any]] = Registry(
 
 
 def maker_of(name: str, given: Mapping[str, Any]) -> TaskMaker[Any]:
-    """The maker of this name or dotted path with its options; raises UsageError."""
+    """Return the maker of this name or dotted path with its options; raises UsageError."""
     kind = MAKERS.class_of(name)
     return kind(name, options_of(kind.section, given, f"synthesis.options.{name}"))
 
 
 def drawn(parents: Sequence[Parent], chance: random.Random) -> Parent:
-    """One of them; a task that fails and sometimes succeeds is drawn most (successes are what can be built on)."""
+    """Sample a parent; tasks that fail and sometimes succeed are the likeliest (successes are a basis to build on)."""
     weights = [1.0 + 4.0 * one.failures / max(1, one.failures + one.successes) for one in parents]
     return chance.choices(list(parents), weights)[0]

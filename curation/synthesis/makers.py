@@ -1,4 +1,4 @@
-"""Those that a config names: who proposes tasks, and who rewards them."""
+"""Create the configured makers of tasks and of rewards."""
 
 from typing import Any
 
@@ -8,18 +8,18 @@ from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
 
 REWARD = "reward"
-"""The name under which the reward maker's own keys stand."""
+"""Name of the section with the reward maker's own keys."""
 
 
 def makers_of(config: SynthesisConfig) -> tuple[list[TaskMaker[Any]], RewardMaker[Any]]:
-    """The makers, in the config's order, and the reward maker.
+    """Return the makers, in the config's order, and the reward maker.
 
     Raises:
         UsageError: an unknown maker, one that is named twice, an unknown option, or options of one that is not named.
     """
     for name in config.options.keys() - {*config.makers, REWARD}:
         raise UsageError(
-            f"`synthesis.options.{name}`: nobody of that name makes tasks.",
+            f"`synthesis.options.{name}`: no maker has this name.",
             f"They are {', '.join(config.makers)}, and `{REWARD}`.",
         )
     if len(set(config.makers)) < len(config.makers):

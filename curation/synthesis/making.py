@@ -1,4 +1,4 @@
-"""What all of our makers share: goals to a whole proposal, and pieces of goals drawn from a site."""
+"""Shared parts of the built-in makers: from goals to a whole proposal, and pieces of goals sampled from a site."""
 
 import random
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def proposal(
     parents: Sequence[str],
     chance: random.Random,
 ) -> ProposedTask:
-    """A proposal for these goals."""
+    """Make a proposal for these goals."""
     site, ordered = site_in(material), in_order(goals)
     roots = [material.root(goal.verb) for goal in ordered]
     return ProposedTask(
@@ -38,23 +38,23 @@ def proposal(
 
 
 def site_in(material: MakerInputs) -> Site:
-    """The world's site; only worlds that have one are handed to makers that need it."""
+    """Return the world's site; only worlds with one are given to makers that need it."""
     assert material.world.site is not None
     return material.world.site
 
 
 def start(material: MakerInputs, page: str, **others: Any) -> State:
-    """The state in which nothing was done, with a page open."""
+    """Return the state in which nothing was done, with a page open."""
     return {**material.world.start, "page": page, **others}
 
 
 def named(entity: Entity) -> Ref:
-    """An entity by its name."""
+    """Refer to an entity by its name."""
     return Ref(title=entity.title)
 
 
 def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Random) -> MakerGoal:
-    """A goal of this verb about an entity."""
+    """Make a goal of this verb about an entity."""
     if verb == "note":
         return MakerGoal("note", text=chance.choice(TEXTS))
     if verb == "answer":
@@ -63,14 +63,17 @@ def goal_for(verb: str, site: Site, entity: Entity, ref: Ref, chance: random.Ran
 
 
 def asked(entity: Entity, ref: Ref) -> list[str]:
-    """Attributes of an entity that its conditions do not give away."""
+    """Return the attributes of an entity that its conditions do not reveal."""
     used = {one.attribute for one in ref.conditions}
     return sorted(set(entity.values) - used)
 
 
 def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
-    """A page from which the first of the goals is a click or two away: the cart where only a note is asked for, the
-    page of what is meant unless that is to be opened, or one that is linked to it."""
+    """Return a page a click or two away from the first goal.
+
+    It is the cart where only a note is requested, else a page linked to the goal's page, or that page itself unless it
+    is to be opened.
+    """
     meant = [goal for goal in in_order(goals) if goal.entity]
     if not meant:
         return "cart"
@@ -81,5 +84,5 @@ def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
 
 
 def subject(verb: str, site: Site, chance: random.Random) -> Entity:
-    """An entity that a goal of this verb can be about."""
+    """Sample an entity for a goal of this verb."""
     return chance.choice(site.of_kind(site.goods) if verb in ("cart", "note") else list(site.entities))

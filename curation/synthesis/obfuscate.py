@@ -1,8 +1,8 @@
-"""Multi-condition obfuscation (UI-TARS-2, arXiv 2509.02544): an entity asked for by what it is like, not by its name.
+"""Multi-condition obfuscation (UI-TARS-2, arXiv 2509.02544): ask for an entity by its properties, not by its name.
 
-Each attribute of it is scored for how distinctive it is, in bits: log2 of how many entities of its kind there are over
-how many share the value. What reveals too much is dropped, the rest is made vaguer, and of that as few conditions are
-kept as single the entity out, over the whole site.
+Each attribute is scored for its distinctiveness in bits: log2 of the number of entities of its kind over the number
+that share the value. Attributes that reveal too much are dropped, and the rest are made vaguer. Of these the maker
+keeps as few conditions as identify the entity on the whole site.
 """
 
 import math
@@ -17,26 +17,26 @@ from schemas.config.section import Count, Section, Share
 from schemas.world import Entity, Site
 
 MOST_TRIED = 40
-"""Entities in a row that could not be singled out, after which there are no more proposals."""
+"""Number of consecutive entities without a unique description after which the proposals end."""
 
 
 class ObfuscateOptions(Section):
-    """`synthesis.options.obfuscate`, and of `chain` and `harden` as well."""
+    """Options in `synthesis.options.obfuscate`, and in those of `chain` and `harden`."""
 
     conditions: Count = 3
-    """At most so many conditions."""
+    """Maximum number of conditions."""
     revealing: Share = 0.9
-    """An attribute is dropped whose value tells more than this share of what would single an entity out of its kind."""
+    """An attribute is dropped if its value has more than this share of the information that identifies an entity."""
 
 
 class Obfuscate(TaskMaker[ObfuscateOptions]):
-    """Opens, answers and fills the cart by description."""
+    """Makes tasks to open, answer and fill the cart by description."""
 
     version = "2"
     section = ObfuscateOptions
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """An entity, a description of it, and something to do with it, from the page that lists everything."""
+        """Propose an entity, a description of it, and a goal about it, from the page that lists everything."""
         site, failed = site_in(material), 0
         while failed < MOST_TRIED:
             entity = chance.choice(site.entities)
@@ -53,16 +53,16 @@ class Obfuscate(TaskMaker[ObfuscateOptions]):
 def described(
     site: Site, entity: Entity, options: ObfuscateOptions, chance: random.Random, linked: Linked | None = None
 ) -> Ref | None:
-    """The shortest description that only this entity fits; None if no few conditions single it out.
+    """Return the shortest description that only this entity fits; None if no few conditions identify it.
 
-    Of equally short ones, one with a condition that a page lists comes first: the search for it is shorter.
+    Among equally short descriptions, one with a condition that a page lists comes first: the search for it is shorter.
 
     Args:
-        site: every entity of it is looked at.
-        entity: what is meant.
-        options: how many conditions, and what reveals too much.
-        chance: the order in which equally good ones are tried.
-        linked: a condition that comes last, of what the entity links to.
+        site: the site with all entities.
+        entity: the entity to describe.
+        options: maximum number of conditions, and the limit of revealing attributes.
+        chance: order in which equally good descriptions are tried.
+        linked: a final condition on the target of a link.
     """
     usable = [
         vaguely(site, entity, name) or exactly(site, entity, name)
@@ -80,22 +80,22 @@ def described(
 
 
 def distinctiveness(site: Site, entity: Entity, name: str) -> float:
-    """How much an attribute's exact value tells, in [0, 1]: 1 singles the entity out of its kind by itself."""
+    """Return the information of an attribute's exact value, in [0, 1]: 1 identifies the entity in its kind."""
     every = len(site.of_kind(entity.kind))
     sharing = len(meant(site, Ref(kind=entity.kind, conditions=(exactly(site, entity, name),))))
     vague = vaguely(site, entity, name)
-    if vague is not None:  # what is written is the vaguer form, so that is what may reveal
+    if vague is not None:  # the text has the vaguer form, so that form counts
         sharing = len(meant(site, Ref(kind=entity.kind, conditions=(vague,))))
     return math.log2(every / sharing) / math.log2(every) if every > 1 else 1.0
 
 
 def _narrows(site: Site, entity: Entity, chosen: Sequence[Condition]) -> bool:
-    """Whether a page lists what meets one of the conditions, so that nobody has to open the page of every other."""
+    """Whether a page lists the matches of a condition, so that a search need not open every other page."""
     return any(attribute_of(site, entity.kind, one.attribute).listed for one in chosen)
 
 
 def _idle(site: Site, entity: Entity, chosen: Sequence[Condition], linked: Linked | None) -> bool:
-    """Whether a shorter description would do: one of the conditions, or the link, adds nothing."""
+    """Whether a shorter description is enough: one of the conditions, or the link, adds nothing."""
     fewer = [(*chosen[:at], *chosen[at + 1 :]) for at in range(len(chosen))]
     less = [Ref(kind=entity.kind, conditions=one, linked=linked) for one in fewer]
     if linked and chosen:

@@ -1,8 +1,8 @@
-"""A player that knows the layout of linked pages and the grammar of the words, but not what the pages hold.
+"""A player that knows the layout of linked pages and the grammar of the words, but not the pages' contents.
 
-It plays an instruction sentence by sentence as it is written, looks for what it describes page by page, and remembers
-what it saw. So it tells how many steps a task takes by search, and whether its words, played in their order, end in the
-state that is rewarded. It never scrolls: a layout's pages fit their screens.
+It plays an instruction sentence by sentence in the written order, searches page by page for the described entity, and
+remembers the pages that it saw. So it measures the number of steps of a search, and checks whether the words, played in
+their order, end in the rewarded state. It never scrolls: a layout's pages fit their screens.
 """
 
 import math
@@ -18,17 +18,17 @@ from schemas.world import Site
 Move = tuple[str, int | str]
 """A step: `click` an item by its place, `clear` the focused field, or `type` a text."""
 CART = "Cart"
-"""The link to the cart; it is on every page and counts what is in it."""
+"""Name of the link to the cart; it is on every page and counts the cart's contents."""
 _COUNTED = re.compile(r"(.+) \(\d+\)")
 
 
 class PlayerLost(Exception):
-    """The player has looked everywhere, or does not see what it needs."""
+    """The player has searched everywhere, or the screen lacks an item that it needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SeenPage:
-    """What a page of an entity showed."""
+    """Content of an entity's page."""
 
     kind: str
     values: dict[str, str | int]
@@ -39,11 +39,11 @@ class _SeenPage:
 
 
 class Player:
-    """One trajectory's memory.
+    """The player's memory in one trajectory.
 
     Args:
         site: its attributes, relations and goods are read, its entities are not.
-        layout: which listing lists what.
+        layout: the contents of each listing.
     """
 
     def __init__(self, site: Site, layout: Layout) -> None:
@@ -57,10 +57,10 @@ class Player:
         self._seen: dict[str, _SeenPage] = {}
 
     def play(self, sentences: Iterable[Ask]) -> Generator[Move, Sequence[PageItem], None]:
-        """Yields steps and is sent what the screen shows after each; begins by being sent what it shows at first.
+        """Yield steps, and receive the screen's items after each; the first received items are the initial screen's.
 
         Raises:
-            Lost: something that a sentence means is not found.
+            PlayerLost: the target of a sentence is not found.
         """
         self._look((yield ("look", 0)))
         for ask in sentences:
@@ -75,7 +75,7 @@ class Player:
                     yield from self._note(ask)
 
     def _open(self, ask: Ask) -> Generator[Move, Sequence[PageItem], str]:
-        """Opens the page that a sentence is about; returns its title."""
+        """Open the page that a sentence is about; return its title."""
         assert ask.meant is not None
         kinds = {
             "cart": [self._goods],
@@ -104,7 +104,7 @@ class Player:
             yield from self._act(("click", wrong))
 
     def _wrong(self, title: str, wanted: int) -> int | None:
-        """The place of a button that brings the cart nearer to so many of one thing alone; None where it is that."""
+        """Return the place of a button towards a cart with `wanted` of one item alone; None where it is right."""
         for at, one in enumerate(self._items):
             if one.kind == "text" and (found := re.fullmatch(r"(\d+) x", one.name)):
                 excess = int(found[1]) - (wanted if self._items[at + 1].name == title else 0)
@@ -125,11 +125,13 @@ class Player:
     def _find(
         self, meant: Meant, kinds: Collection[str], but: Collection[str]
     ) -> Generator[Move, Sequence[PageItem], str | None]:
-        """The title of what is meant and is none of `but`, which may not have been opened; None where there is none.
+        """Return the title of a page that fits `meant` and is not in `but`; None where there is none.
+
+        The page may not have been opened yet.
 
         Args:
-            meant: what a sentence refers to.
-            kinds: that a title can be of.
+            meant: the reference in a sentence.
+            kinds: possible kinds of a title.
             but: titles that were found before.
         """
         if meant.title:
@@ -153,7 +155,7 @@ class Player:
         return (yield from self._searched(meant, but))
 
     def _listed(self, title: str, kinds: Collection[str]) -> Generator[Move, Sequence[PageItem], str | None]:
-        """Opens listings until one links to a title."""
+        """Open listings until one links to a title."""
         while title not in self._ways():
             fitting = [name for name in self._listings() if self._layout.listings[name].kind in kinds]
             unopened = [name for name in fitting if name not in self._links]
@@ -163,12 +165,12 @@ class Player:
         return title
 
     def _listings(self) -> list[str]:
-        """The names of the listings, in the order of the home page where that was open."""
+        """Return the names of the listings, in the order of the home page where that was open."""
         seen = [name for name in self._links.get(self._layout.home, ()) if name in self._layout.listings]
         return seen or list(self._layout.listings)
 
     def _searched(self, meant: Meant, but: Collection[str]) -> Generator[Move, Sequence[PageItem], str | None]:
-        """Goes through the listings that can list what is meant."""
+        """Search the listings that can list the referenced entity."""
         listings = [name for name in self._listings() if _may_list(self._layout.listings[name], meant)]
         while True:
             opened = [name for name in listings if name in self._links]
@@ -182,7 +184,7 @@ class Player:
     def _first(
         self, titles: Iterable[str], meant: Meant, but: Collection[str]
     ) -> Generator[Move, Sequence[PageItem], str | None]:
-        """The first of some titles that is what is meant; those whose pages were opened before take no step."""
+        """Return the first of some titles that fits `meant`; titles of pages opened before take no step."""
         left = [title for title in dict.fromkeys(titles) if title not in but]
         while left:
             title = next((one for one in left if one in self._seen), None) or self._nearest(left)
@@ -192,7 +194,7 @@ class Player:
         return None
 
     def _is(self, title: str, meant: Meant) -> Generator[Move, Sequence[PageItem], bool]:
-        """Whether a title is what is meant; opens its page where it was not open before."""
+        """Whether a title fits `meant`; opens its page if necessary."""
         if meant.title:
             return title == meant.title
         if meant.of is not None:
@@ -211,7 +213,7 @@ class Player:
         return end is not None and (yield from self._is(end, meant.end))
 
     def _go(self, name: str) -> Generator[Move, Sequence[PageItem], None]:
-        """Opens a page by the shortest way that was seen."""
+        """Open a page by the shortest known way."""
         for link in self._ways().get(name, ()):
             place = next(at for at, one in enumerate(self._items) if one.kind == "link" and _plain(one.name) == link)
             yield from self._act(("click", place))
@@ -219,12 +221,12 @@ class Player:
             raise PlayerLost(f"no way leads to {name}")
 
     def _nearest(self, names: Sequence[str]) -> str:
-        """Of names of links the first one with the shortest way."""
+        """Return the first name of a link with the shortest way."""
         ways = self._ways()
         return min(names, key=lambda name: len(ways[name]) if name in ways else math.inf)
 
     def _ways(self) -> dict[str, tuple[str, ...]]:
-        """By name the links that lead there from the open page, for every name that some page showed."""
+        """Return the links from the open page to every page of a known name, by name."""
         ways: dict[str, tuple[str, ...]] = {self._at: ()}
         queue = [self._at]
         for at in queue:
@@ -235,7 +237,7 @@ class Player:
         return ways
 
     def _unopened(self, name: str) -> Sequence[str]:
-        """What a page links to by the layout alone."""
+        """Return the links of an unopened page by the layout alone."""
         return (CART, *self._layout.listings) if name == self._layout.home else (self._layout.home, CART)
 
     def _act(self, move: Move) -> Generator[Move, Sequence[PageItem], None]:
@@ -255,7 +257,7 @@ class Player:
         raise PlayerLost(f"the screen shows no {kind} {name!r}")
 
     def _look(self, items: Sequence[PageItem]) -> None:
-        """Takes in what the screen shows."""
+        """Record the items of the screen."""
         self._items = items
         heading = next(at for at, one in enumerate(items) if one.kind == "heading")
         title = items[heading].name
@@ -267,7 +269,7 @@ class Player:
             self._seen[title] = self._page(items, about[1])
 
     def _page(self, items: Sequence[PageItem], kind: str) -> _SeenPage:
-        """What a page of an entity says: a text `name: value`, a text `relation:` before its link, other links."""
+        """Parse an entity's page: a text `name: value`, a text `relation:` before its link, other links."""
         seen = _SeenPage(kind if kind in self._about else self._goods, {}, {})
         back: list[str] = []
         relation = ""
@@ -292,6 +294,6 @@ def _may_list(listing: Listing, meant: Meant) -> bool:
 
 
 def _plain(name: str) -> str:
-    """The name of a link without what it counts."""
+    """Return the name of a link without its count."""
     found = _COUNTED.fullmatch(name)
     return found[1] if found else name

@@ -1,6 +1,6 @@
-"""A reward maker that reads: the words by their grammar, and what they mean by looking at every page of the site.
+"""A reward maker that parses the words by their grammar, and resolves references on every page of the site.
 
-It shares no code with the state makers but the site's own vocabulary, so that an error of theirs shows.
+It shares only the site's own vocabulary with the state makers, and no code, so that their errors show.
 """
 
 import re
@@ -17,12 +17,12 @@ _TURNS = re.compile(r"Do (\d) tasks one after the other: ")
 
 
 class SentenceReader(RewardMaker[Section]):
-    """Reads the sentences that our own makers write; whoever writes otherwise needs another reward maker."""
+    """Parses the sentences of the built-in makers; other sentences need another reward maker."""
 
     version = "4"
 
     def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
-        """One or two checks for each sentence; of tasks one after the other, which they are and that all are done."""
+        """Return one or two checks for each sentence; for tasks in turn, one of their names and one of all rewards."""
         turns = _TURNS.match(instruction)
         if turns and world.parts:
             names = _parts(instruction[turns.end() :], int(turns[1]), world)
@@ -34,7 +34,7 @@ class SentenceReader(RewardMaker[Section]):
 
 
 def _parts(words: str, count: int, world: World) -> list[str]:
-    """The names of the tasks that these words ask for, one after the other."""
+    """Return the names of the tasks that these words request, in turn."""
     found = re.fullmatch(" ".join(rf"\({number}\) (.+)" for number in range(1, count + 1)), words, re.DOTALL)
     if found is None:
         raise Unreadable(f"{words[:80]!r} are not {count} tasks")
@@ -73,7 +73,7 @@ def _checks(site: Site, ask: Ask) -> list[FieldCheck]:
 
 
 def _entities(site: Site, meant: Meant) -> list[Entity]:
-    """Every entity that is meant, in the site's order."""
+    """Return every entity that fits a reference, in the site's order."""
     if meant.title:
         return [one for one in site.entities if one.title == meant.title]
     if meant.of is not None:

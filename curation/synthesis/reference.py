@@ -1,6 +1,6 @@
-"""References: which entity of a site is meant, by its name, by what it is like, or by a link to it.
+"""References to an entity of a site: by its name, by its properties, or by a link to it.
 
-A described reference is a kind and conditions, each exact or vague; what it means is found by looking at every entity.
+A description is a kind and conditions, each exact or vague; it is resolved by a check of every entity.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Condition:
 
     attribute: str
     word: str = ""
-    """The value's, or with `vague` its family's."""
+    """The value, or with `vague` its family."""
     low: int = 0
     high: int = 0
     vague: bool = False
@@ -23,7 +23,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """The last condition of a description: where a relation leads to."""
+    """The last condition of a description: the target of a relation."""
 
     relation: str
     ref: "Ref"
@@ -31,7 +31,7 @@ class Linked:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """What is meant: a name, or a description, or what `relation` of another reference leads to."""
+    """A reference: a name, or a description, or the target of `relation` from another reference."""
 
     title: str = ""
     kind: str = ""
@@ -42,7 +42,7 @@ class Ref:
 
 
 def meant(site: Site, ref: Ref) -> list[Entity]:
-    """Every entity that a reference fits, in the site's order."""
+    """Return every entity that a reference fits, in the site's order."""
     by_key = {one.key: one for one in site.entities}
     if ref.title:
         return [one for one in site.entities if one.title == ref.title]
@@ -59,7 +59,7 @@ def meant(site: Site, ref: Ref) -> list[Entity]:
 
 
 def holds(site: Site, entity: Entity, condition: Condition) -> bool:
-    """Whether a condition holds of an entity."""
+    """Whether a condition holds for an entity."""
     value = entity.values.get(condition.attribute)
     if isinstance(value, int):
         return condition.low <= value <= condition.high
@@ -69,18 +69,18 @@ def holds(site: Site, entity: Entity, condition: Condition) -> bool:
 
 
 def attribute_of(site: Site, kind: str, name: str) -> Attribute:
-    """An attribute by its name."""
+    """Return an attribute by its name."""
     return next(one for one in site.about(kind) if one.name == name)
 
 
 def exactly(site: Site, entity: Entity, name: str) -> Condition:
-    """The condition that an attribute is just what it is of this entity."""
+    """Return the condition that an attribute has exactly this entity's value."""
     value = entity.values[name]
     return Condition(name, low=value, high=value) if isinstance(value, int) else Condition(name, word=value)
 
 
 def vaguely(site: Site, entity: Entity, name: str) -> Condition | None:
-    """The vaguer form of that condition: a number's range, a word's family; None where there is none."""
+    """Return the vaguer form of that condition: a number's range, a word's family; None where there is none."""
     value, attribute = entity.values[name], attribute_of(site, entity.kind, name)
     if not attribute.vague:
         return None
@@ -91,7 +91,7 @@ def vaguely(site: Site, entity: Entity, name: str) -> Condition | None:
 
 
 def condition_text(site: Site, kind: str, condition: Condition) -> str:
-    """A condition in words: `costs between 200 and 299`."""
+    """Format a condition in words: `costs between 200 and 299`."""
     attribute = attribute_of(site, kind, condition.attribute)
     if condition.word:
         return (attribute.vague if condition.vague else attribute.exact).format(condition.word)
@@ -101,7 +101,7 @@ def condition_text(site: Site, kind: str, condition: Condition) -> str:
 
 
 def ref_text(site: Site, ref: Ref) -> str:
-    """A reference in words: `the product that is red and whose maker is the maker that employs 20 people`."""
+    """Format a reference: `the product that is red and whose maker is the maker that employs 20 people`."""
     if ref.title:
         return f'"{ref.title}"'
     if ref.of is not None:
@@ -113,10 +113,10 @@ def ref_text(site: Site, ref: Ref) -> str:
 
 
 def unique(site: Site, ref: Ref) -> bool:
-    """Whether exactly one entity is meant."""
+    """Whether a reference fits exactly one entity."""
     return len(meant(site, ref)) == 1
 
 
 def fits(site: Site, entity: Entity, conditions: Sequence[Condition]) -> int:
-    """How many of these conditions hold of an entity: those of many are the hardest to tell from the one meant."""
+    """Return how many of these conditions hold for an entity: with many it is hard to distinguish from the target."""
     return sum(holds(site, entity, one) for one in conditions)

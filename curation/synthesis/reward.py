@@ -1,7 +1,7 @@
-"""The seam to who writes rewards: checks on the final state, from a task's words and the world's schema alone.
+"""The interface of reward makers: checks on the final state, from a task's words and the world's schema alone.
 
-A reward maker is never shown the initial or the golden state (CUA-Gym's information barrier, arXiv 2605.25624): what it
-understands otherwise than the state maker meant it shows in the scores, and the task is turned away.
+A reward maker never sees the initial or the golden state (CUA-Gym's information barrier, arXiv 2605.25624). Where it
+understands the words differently from the state maker, the scores show it, and the task is rejected.
 """
 
 from abc import ABC, abstractmethod
@@ -16,7 +16,7 @@ Options = TypeVar("Options", bound=Section)
 
 
 class Unreadable(Exception):
-    """The words say nothing that can be checked, or fit several things; says why."""
+    """The words contain nothing that can be checked, or fit several entities; the text has the reason."""
 
 
 class RewardMaker(ABC, Generic[Options]):
@@ -35,10 +35,10 @@ class RewardMaker(ABC, Generic[Options]):
 
     @abstractmethod
     def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
-        """The reward of a task with this instruction; raises Unreadable."""
+        """Return the reward of a task with this instruction; raises Unreadable."""
 
     def require(self) -> None:
-        """Raises FlywheelError if what it needs is not to be had."""
+        """Raise FlywheelError if a requirement is missing."""
         return
 
 
@@ -53,6 +53,6 @@ REWARDS: Registry[RewardMaker[Any]] = Registry(
 
 
 def reward_maker_of(name: str, given: Mapping[str, Any]) -> RewardMaker[Any]:
-    """The reward maker of this name or dotted path with its options; raises UsageError."""
+    """Return the reward maker of this name or dotted path with its options; raises UsageError."""
     kind = REWARDS.class_of(name)
     return kind(name, options_of(kind.section, given, "synthesis.options.reward"))

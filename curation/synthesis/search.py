@@ -1,4 +1,4 @@
-"""What a made task costs whoever has to search: its limit, and whether its words lead to its reward."""
+"""Measure the search cost of a made task for its step limit, and check that its words lead to its reward."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -11,40 +11,40 @@ from schemas.walk import Layout, PageWalk
 from schemas.world import FieldCheck, Site, State, score
 
 TRIES = 12
-"""Trajectories, each of another seed, in which the player searches."""
+"""Number of trajectories, each of another seed, in which the player searches."""
 MARGIN = 1.5
-"""A task's limit over the steps of the longest of them."""
+"""A task's step limit over the steps of the longest of them."""
 SLACK = 4
-"""Steps on top of it, so that a short task leaves room for a mistake."""
+"""Additional steps, so that a short task leaves room for a mistake."""
 MAX_STEPS = 100
-"""A limit that is given to no task to exceed, unless `synthesis.max_steps` says otherwise."""
+"""Maximum step limit of a task, unless `synthesis.max_steps` is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlaySearch:
-    """What playing a task came to."""
+    """Result of playing a task."""
 
     limit: int = 0
-    """Steps, with the margin; 0 where the player did not solve it."""
+    """Step limit, with the margin; 0 where the player did not solve the task."""
     reason: str = ""
-    """Why it did not: `search` where what the words mean was not found within the highest limit, `contradiction` where
-    they were played and not rewarded."""
+    """Reason without a solution: `search` where the target was not found within the maximum limit, `contradiction`
+    where the played words were not rewarded."""
     problem: str = ""
-    """The same in words."""
+    """The reason in words."""
 
 
 def searched(
     site: Site, layout: Layout, instruction: str, initial: State, checks: Sequence[FieldCheck], max_steps: int
 ) -> PlaySearch | None:
-    """Plays a task in trajectories of several seeds; None where the player cannot read its words.
+    """Play a task in trajectories of several seeds; return None where the player cannot parse its words.
 
     Args:
         site: its vocabulary is used, its entities are not.
-        layout: of its pages.
+        layout: layout of its pages.
         instruction: the words.
-        initial: the state that the task starts from.
+        initial: initial state of the task.
         checks: its reward.
-        max_steps: the highest limit that a task may have.
+        max_steps: maximum step limit of a task.
     """
     blind = vocabulary(site)
     try:
@@ -70,24 +70,24 @@ def searched(
 
 
 def vocabulary(site: Site) -> Site:
-    """A site without its entities: the words about it, which a player may know."""
+    """Return a site without its entities: the vocabulary, which a player may know."""
     return site.model_copy(update={"entities": ()})
 
 
 def steps_of(
     player: Player, walk: PageWalk, sentences: Iterable[Ask], done: Callable[[State], bool], max_steps: int
 ) -> int | None:
-    """The steps after which a player is done; None where it ends before.
+    """Return the number of steps after which a player is done; None where it ends before.
 
     Args:
         player: with an empty memory.
         walk: at its start.
-        sentences: what is asked for.
+        sentences: the parsed instruction.
         done: whether a state is rewarded.
-        max_steps: that it may take.
+        max_steps: maximum number of steps.
 
     Raises:
-        Lost: it finds no way on, or takes more steps.
+        PlayerLost: it finds no way on, or takes more steps.
     """
     moves = player.play(sentences)
     next(moves)

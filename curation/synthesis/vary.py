@@ -1,4 +1,4 @@
-"""Variations: what a task asks for, of another thing on the pages, in other words, from another page."""
+"""Variations of a task: the same request for another entity, in other words, from another page."""
 
 import random
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from schemas.config.section import Section
 
 
 class Vary(TaskMaker[Section]):
-    """The parent's verbs with other targets, counts and texts; everything is asked for by name."""
+    """The parent's verbs with other targets, counts and texts; every entity is named."""
 
     version = "2"
 
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """From the environment's own tasks and from made ones; those that fail first."""
+        """Propose tasks from the environment's own tasks and from made ones; those that fail come first."""
         site = site_in(material)
         while material.parents:
             parent = drawn(material.parents, chance)
@@ -28,6 +28,6 @@ class Vary(TaskMaker[Section]):
 
 
 def verbs_of(material: MakerInputs, parent: Parent) -> list[str]:
-    """What a parent asks for."""
+    """Return the verbs of a parent's goals."""
     own = [verb for verb in material.world.roots if parent.task_id == material.root(verb)]
     return own or [goal.verb for goal in parent.goals]

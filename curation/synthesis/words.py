@@ -1,7 +1,7 @@
-"""The grammar of the sentences that our makers write, read without knowing what any page holds.
+"""The grammar of the built-in makers' sentences, parsed without the contents of any page.
 
-The reader looks up on every page what it read here, the player looks for it page by page. Neither shares this with the
-state makers, so that an error of theirs shows.
+The reader resolves the parsed sentences on every page, the player searches for their targets page by page. Neither
+shares this code with the state makers, so that their errors show.
 """
 
 import re
@@ -33,7 +33,7 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """What a sentence refers to: a title; a kind with tests and a link; or what a relation of another one leads to."""
+    """A reference in a sentence: a title; a kind with tests and a link; or the target of a relation of another one."""
 
     text: str
     """The words."""
@@ -41,7 +41,7 @@ class Meant:
     kind: str = ""
     tests: tuple[Criterion, ...] = ()
     relation: str = ""
-    """The last condition's, whose end is `end`; or of what `of` is."""
+    """Relation of the last condition, with the target `end`; or the relation that leads on from `of`."""
     end: "Meant | None" = None
     of: "Meant | None" = None
 
@@ -54,15 +54,15 @@ class Ask:
     """`open`, `answer`, `cart` or `note`."""
     meant: Meant | None = None
     attribute: str = ""
-    """Of an answer."""
+    """Attribute of an answer."""
     count: int = 0
-    """Of a cart."""
+    """Number of items in a cart."""
     text: str = ""
-    """Of a note."""
+    """Text of a note."""
 
 
 def asks(site: Site, instruction: str) -> tuple[Ask, ...]:
-    """The sentences of an instruction in their order.
+    """Parse the sentences of an instruction in their order.
 
     Args:
         site: its attributes are read, its entities are not.
@@ -75,7 +75,7 @@ def asks(site: Site, instruction: str) -> tuple[Ask, ...]:
 
 
 class _Reading:
-    """One instruction, read from left to right."""
+    """Parser of one instruction, from left to right."""
 
     def __init__(self, site: Site, text: str) -> None:
         self._attributes, self._text, self._at = site.attributes, text, 0
@@ -129,7 +129,7 @@ class _Reading:
         return Meant(self._text[begun : self._at], kind=match[1], tests=tuple(tests), relation=relation, end=end)
 
     def _continues(self, kind: str) -> bool:
-        """Whether another condition follows; an `and` that begins something else is left alone."""
+        """Whether another condition follows; an `and` that begins something else is left in place."""
         back = self._at
         if self._took(r" and "):
             begun = self._at
@@ -143,7 +143,7 @@ class _Reading:
         return False
 
     def _condition(self, kind: str) -> Criterion:
-        """The longest condition on entities of a kind that begins here."""
+        """Parse the longest condition on entities of a kind that begins here."""
         best: tuple[int, Criterion] | None = None
         for attribute in self._attributes:
             for end, test in self._readings(attribute) if attribute.of == kind else ():
@@ -178,7 +178,7 @@ class _Reading:
 
 
 def _test(attribute: Attribute, vague: bool, groups: tuple[str, ...]) -> Callable[[int | str], bool] | None:
-    """What a condition with these words says of a value; None where the words are none of this attribute."""
+    """Return a test of a value for a condition with these words; None where the words do not fit this attribute."""
     numeric = attribute.width > 0
     if numeric and all(one.isdigit() for one in groups):
         low, high = int(groups[0]), int(groups[-1])

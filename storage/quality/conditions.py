@@ -1,7 +1,7 @@
-"""Which rows break an expectation, as SQL: what Great Expectations asks its engines for, in DuckDB's words.
+"""Conditions of Great Expectations as DuckDB SQL that finds the rows that break them.
 
-A null breaks nothing but `nonnull`, as everywhere in Great Expectations. NaN is a number, greater than infinity, so it
-lies in no range: where its own pandas engine takes NaN for a null and lets it pass, this one does not.
+A null breaks only `nonnull`, as everywhere in Great Expectations. NaN is a number greater than infinity, so no range
+contains it. The pandas engine of Great Expectations takes NaN for a null and lets it pass; this one does not.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -11,12 +11,12 @@ Arguments = Mapping[str, Any]
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL."""
+    """Quote a column's name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
-    """A value as SQL.
+    """Format a value as SQL.
 
     Raises:
         TypeError: neither text, number nor truth value.
@@ -31,11 +31,11 @@ def literal(value: Any) -> str:
 
 
 def condition(metric: str, domain: Arguments, values: Arguments) -> str:
-    """The SQL condition of the rows that break a condition of Great Expectations; null or false for the others.
+    """Return the SQL condition of the rows that break an expectation's condition; null or false for the others.
 
     Args:
         metric: the condition's name, such as `column_values.between`.
-        domain: the columns it is about.
+        domain: its columns.
         values: its arguments.
 
     Raises:
@@ -47,7 +47,7 @@ def condition(metric: str, domain: Arguments, values: Arguments) -> str:
 
 
 def considered(domain: Arguments) -> str:
-    """The SQL condition of the rows that an expectation of several columns looks at (`ignore_row_if`)."""
+    """Return the SQL condition of the rows that an expectation of several columns checks (`ignore_row_if`)."""
     rule = domain.get("ignore_row_if", "neither")
     if rule in ("neither", "never"):
         return "true"
@@ -57,7 +57,7 @@ def considered(domain: Arguments) -> str:
 
 
 def key_columns(metric: str, domain: Arguments) -> list[str] | None:
-    """The columns that together name each row once, where that is what the condition is about."""
+    """Return the columns that must identify each row, for a condition about uniqueness; else None."""
     return {
         "column_values.unique": [domain.get("column", "")],
         "compound_columns.unique": domain.get("column_list"),

@@ -1,4 +1,4 @@
-"""Great Expectations' Data Docs of an iteration: pages of what was expected, what was found and which rows that was."""
+"""Great Expectations' Data Docs of an iteration: pages with expectations, results and offending rows."""
 
 import shutil
 from collections import Counter
@@ -12,13 +12,15 @@ from storage.lake import Lake
 from storage.quality.pages import INDEX, index_page, kept_page
 
 FOLDER = "data_docs"
-"""Where a lake that is no folder has them, below its blobs."""
+"""Folder of the Data Docs below the blobs of a lake that is no local folder."""
 KINDS = ("iteration", "import")
 
 
 def docs_context(docs: Path | None, iteration: int) -> Any:
-    """A Great Expectations context in memory, whose Data Docs go to the iteration's folder and which tells nobody
-    anything; what was there is removed. Without Data Docs if there is no folder."""
+    """Return a Great Expectations context in memory that sends no analytics.
+
+    Its Data Docs replace those in the iteration's folder; without a folder there are none.
+    """
     import great_expectations as gx  # seconds to import, so not before a gate is run
     from great_expectations.data_context.types import base
 
@@ -32,7 +34,7 @@ def docs_context(docs: Path | None, iteration: int) -> Any:
 
 
 def site_name(iteration: int) -> str:
-    """The folder of an iteration's Data Docs."""
+    """Return the name of an iteration's folder of Data Docs."""
     kind, number = label_of(iteration).split()
     return f"{kind}-{int(number):04d}"
 
@@ -46,7 +48,7 @@ def _site(folder: Path) -> dict[str, Any]:
 
 
 def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep: int) -> None:
-    """Builds the Data Docs of what a context validated, a page per table; the last `keep` of each kind stay."""
+    """Build the Data Docs of a context's validations, a page per table; the last `keep` of each kind stay."""
     context.build_data_docs()
     iteration = results[0].iteration if results else 0
     site = docs / site_name(iteration)
@@ -66,15 +68,15 @@ def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep:
 
 
 def superseded(names: Iterable[str], keep: int, made: str) -> list[str]:
-    """The folders of Data Docs that are too many, the oldest of each kind, but never the one that was just made."""
+    """Return the superfluous folders of Data Docs, the oldest of each kind, but never the one just made."""
     there = [sorted(name for name in set(names) if name.startswith(f"{kind}-")) for kind in KINDS]
     return [name for of_kind in there for name in of_kind[: -max(keep, 1)] if name != made]
 
 
 def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
-    """Copies an iteration's Data Docs beside a lake that is no folder; where their first page is.
+    """Copy an iteration's Data Docs next to a lake that is no local folder, and return the address of their first page.
 
-    Of such a lake's own the last `keep` of each kind stay, whoever published them.
+    The last `keep` of each kind stay in such a lake, including those of other publishers.
     """
     name, store = site_name(iteration), lake.blobs.store
     if store.local_path(FOLDER) is not None:

@@ -1,10 +1,10 @@
-"""Great Expectations over DuckDB: its own pandas engine, whose every measurement is a query instead of a frame.
+"""Great Expectations over DuckDB: its own pandas engine, with each measurement as a query instead of a frame.
 
-Great Expectations 1.24 has no engine for DuckDB (its SQLAlchemy one breaks on it), and its pandas engine wants the
-whole table in memory. An expectation asks its engine for metrics: how many rows there are, how many break it, which
-those are. This engine answers them in SQL, all counts of a table in one pass over it, so the suite, the judgement, the
-results and the Data Docs are Great Expectations' own, and nothing but counts and a few examples is ever in memory.
-Importing this module imports Great Expectations, which takes seconds.
+Great Expectations 1.24 has no engine for DuckDB (its SQLAlchemy one breaks on it), and its pandas engine needs the
+whole table in memory. An expectation asks its engine for metrics: the number of rows, the number that break it, and
+which those are. This engine answers in SQL, with all counts of a table in one pass. Suite, judgement, results and Data
+Docs are Great Expectations' own, and memory holds only counts and a few examples. Importing this module imports Great
+Expectations, which takes seconds.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,17 +23,17 @@ from typing_extensions import override
 from storage.quality.conditions import condition, considered, key_columns, quoted
 
 ROWS = "rows"
-"""The view that an engine asks."""
+"""Name of the view that an engine queries."""
 
 
 class DuckEngine(PandasExecutionEngine):
     """Answers metrics about the view `rows` of a connection.
 
     Attributes:
-        connection: where that view is.
-        key: the columns by which rows are named.
-        examples: how many of the rows that break an expectation are named.
-        broken: by condition, how many rows break it, where that is known already.
+        connection: the connection with that view.
+        key: columns that name a row.
+        examples: number of offending rows that are named.
+        broken: number of offending rows by condition, as far as it is known.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -48,7 +48,7 @@ class DuckEngine(PandasExecutionEngine):
         metrics: dict[Any, Any] | None = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> dict[Any, Any]:
-        """The values of these metrics by their ids; raises MetricResolutionError, as any engine does."""
+        """Return the values of these metrics by their ids; raises MetricResolutionError, as any engine does."""
         asked = list(metrics_to_resolve)
         counts = {metric: sql for metric in asked if (sql := self._tried(metric, _count)) is not None}
         found = {metric.id: value for metric, value in self._counted(counts).items()}
@@ -59,7 +59,7 @@ class DuckEngine(PandasExecutionEngine):
         return found
 
     def _counted(self, counts: Mapping[MetricConfiguration, str]) -> dict[MetricConfiguration, int]:
-        """All counts in one pass; each on its own where one of them breaks the query."""
+        """Return all counts from one pass; each from its own query where one of them breaks the common one."""
         if not counts:
             return {}
         try:
@@ -74,7 +74,7 @@ class DuckEngine(PandasExecutionEngine):
     def _tried(self, metric: MetricConfiguration, answer: Any) -> Any:
         try:
             return answer(metric)
-        except Exception as error:  # whatever it is, only this metric's expectation is in doubt
+        except Exception as error:  # whatever the error is, only this metric's expectation is in doubt
             raise MetricResolutionError(message=str(error), failed_metrics=(metric,)) from error
 
     def _answer(self, metric: MetricConfiguration) -> Any:
@@ -105,7 +105,7 @@ class DuckEngine(PandasExecutionEngine):
         return [(row[0], row[1]) for row in self.connection.execute(f"DESCRIBE {ROWS}").fetchall()]
 
     def _repeated(self, metric: MetricConfiguration) -> int:
-        """How many rows have a key that another row has, too: hashes first, for few or none are alike."""
+        """Count the rows whose key another row has too: hashes first, as few or none are equal."""
         domain = metric.metric_domain_kwargs
         columns = key_columns("compound_columns.unique", domain) or [domain["column"]]
         key, hashed = ", ".join(map(quoted, columns)), _hash(columns)
@@ -121,7 +121,7 @@ class DuckEngine(PandasExecutionEngine):
         )
 
     def _unexpected(self, name: str, metric: MetricConfiguration, columns: Iterable[str]) -> list[tuple[Any, ...]]:
-        """Of the first rows that break a condition, by key, what these columns hold."""
+        """Return these columns of the first rows, by key, that break a condition."""
         broken = _broken_by(metric)
         if self.broken.get(broken) == 0:
             return []
@@ -138,7 +138,7 @@ class DuckEngine(PandasExecutionEngine):
 
 
 def _count(metric: MetricConfiguration) -> str | None:
-    """The aggregate that a metric is, if it is one of a single pass."""
+    """Return a metric's SQL aggregate, if one pass can compute it; else None."""
     name, _, what = metric.metric_name.rpartition(".")
     domain, values = metric.metric_domain_kwargs, metric.metric_value_kwargs
     if metric.metric_name == "table.row_count":
@@ -151,7 +151,7 @@ def _count(metric: MetricConfiguration) -> str | None:
 
 
 def _broken_by(metric: MetricConfiguration) -> str:
-    """The SQL condition that a metric is about."""
+    """Return a metric's SQL condition."""
     name = metric.metric_name.rpartition(".")[0]
     return condition(name, metric.metric_domain_kwargs, metric.metric_value_kwargs)
 
@@ -165,21 +165,21 @@ def _hash(columns: Iterable[str]) -> str:
 
 
 class DuckSource(PandasDatasource):
-    """A source of data whose engine is `DuckEngine`."""
+    """Data source whose engine is `DuckEngine`."""
 
     type: Literal["duck"] = "duck"  # pyright: ignore[reportIncompatibleVariableOverride] (how Great Expectations has it)
 
     @property
     @override
     def execution_engine_type(self) -> Any:
-        """Its engine."""
+        """Class of its engine."""
         return DuckEngine
 
 
 def validated(
     context: Any, suite: gx.ExpectationSuite, connection: duckdb.DuckDBPyConnection, key: tuple[str, ...], examples: int
 ) -> list[Any]:
-    """What Great Expectations finds of the view `rows`: one result per expectation, kept for the context's pages."""
+    """Validate the view `rows`, and return one result per expectation; the context keeps them for its pages."""
     source = context.data_sources.add_or_update_duck(DuckSource.parse_obj({"name": suite.name}))
     asset = source.add_dataframe_asset(suite.name)
     engine = source.get_execution_engine()
@@ -189,7 +189,7 @@ def validated(
     context.validation_definitions.add(definition)
     run = partial(definition.run, batch_parameters={"dataframe": pd.DataFrame()})
     found = run(result_format={"result_format": "BASIC", "partial_unexpected_count": examples})
-    if not found.success:  # only then it is asked for the rows: twice the metrics
+    if not found.success:  # only then ask for the rows: that doubles the metrics
         rows = {"unexpected_index_column_names": list(key), "return_unexpected_index_query": False}
         found = run(result_format={"result_format": "COMPLETE", "partial_unexpected_count": examples, **rows})
     return found.results

@@ -1,7 +1,7 @@
-"""The quality gate: the contracts' expectations, judged by Great Expectations over what one iteration wrote.
+"""Run the quality gate: Great Expectations checks the contracts' expectations on the rows of one iteration.
 
-A check that breaks is not bad data. Great Expectations reports both as `success: false`; here the first has its
-`error` set, so that a gate error is never taken for a data failure, nor the other way round.
+A check that raises an error is not bad data. Great Expectations reports both as `success: false`; here the first has
+its `error` set, so that a gate error and a data failure stay apart.
 """
 
 import json
@@ -18,22 +18,22 @@ from storage.quality.docs import docs_context, write_docs
 from storage.quality.rows import expectations_of, named_by, rows_of, with_trajectories
 
 EXAMPLES = 10
-"""How many keys of offending rows a result names."""
+"""Number of offending keys in a result."""
 
 
 def run_gate(
     lake: Lake, iteration: int, tables: Iterable[str], docs: Path | None, keep: int = 3
 ) -> list[QualityResult]:
-    """One result per expectation of the tables an iteration wrote; nothing is written to the lake's tables.
+    """Return one result per expectation of the tables that an iteration wrote; the lake's tables do not change.
 
-    Of a table that has no rows of it nothing can be broken, so Great Expectations is not asked.
+    A table without rows of the iteration breaks nothing, so Great Expectations is not run on it.
 
     Args:
-        lake: where the tables are.
-        iteration: its rows are looked at; tables that are not partitioned by iteration are looked at whole.
+        lake: the lake with the tables.
+        iteration: the iteration whose rows are checked; tables without partitions by iteration are checked whole.
         tables: their names.
-        docs: Data Docs go to `iteration-NNNN/` below it, those of an import to `import-NNNN/`; none are made if None.
-        keep: how many iterations' Data Docs stay there.
+        docs: parent folder of the Data Docs (`iteration-NNNN/`, or `import-NNNN/` for an import); None makes none.
+        keep: number of iterations whose Data Docs stay there.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     context = docs_context(docs, iteration)
@@ -43,7 +43,7 @@ def run_gate(
         try:
             found = _validated(context, lake, contract, expectations, iteration)
             results += [_result(contract, iteration, each, found.get(name_of(each))) for each in expectations]
-        except Exception as error:  # whatever breaks a check is a gate error, never a verdict on the data
+        except Exception as error:  # any error of a check is a gate error, never a verdict on the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
     if docs is not None:
         write_docs(context, docs, results, keep)
@@ -51,7 +51,7 @@ def run_gate(
 
 
 def name_of(expectation: Expectation) -> str:
-    """How results call an expectation: its kind and its columns."""
+    """Return an expectation's name in results: its kind and its columns."""
     values = expectation.arguments
     columns = [*expectation.columns, *(values[side] for side in ("column_A", "column_B") if side in values)]
     return f"{expectation.kind}({', '.join(columns)})"
@@ -118,7 +118,7 @@ def _broken(contract: Table, iteration: int, expectation: Expectation, error: Ex
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
-    """What broke a check, or None: one record, or one record per metric."""
+    """Return the error of a check, or None; `info` is one record, or one record per metric."""
     info = info or {}
     records = [info] if "raised_exception" in info else [value for value in info.values() if isinstance(value, dict)]
     raised = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]

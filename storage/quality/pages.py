@@ -1,8 +1,8 @@
-"""Makes Great Expectations' pages fit to be kept: no outside address, no script, nothing but text in tables.
+"""Sanitize Great Expectations' pages for storage: no outside address, no script, only text in tables.
 
-Its templates link style sheets, scripts and pictures of a dozen hosts, so a page is bare without a network and tells
-these hosts who reads it; and what rows hold stands in them as it is. Here a page is written anew from the elements that
-are allowed; each names a policy under which a browser asks for nothing and runs nothing, whatever it holds.
+Its templates link style sheets, scripts and pictures of a dozen hosts: a page is bare without a network, and these
+hosts learn of its readers. The templates also insert the rows' content unescaped. This module rewrites a page from
+allowed elements, and adds a policy under which a browser loads nothing and runs nothing.
 """
 
 from collections.abc import Iterable
@@ -19,11 +19,11 @@ _ALLOWED = frozenset(
 )
 _EMPTY = frozenset(("br", "hr"))
 _UNSEEN = frozenset(("script", "style", "nav", "head", "noscript", "template", "svg", "label", "iframe", "object"))
-"""What is in these is left out, too."""
+"""Elements that are left out with their content."""
 _CLASSES = {"fa-check-circle": "✓", "fa-times": "✗", "fa-exclamation-triangle": "!", "fa-exclamation-circle": "!"}
-"""Icons of a font that is not there."""
+"""Replacements for the icons of a font that is not there."""
 _FOOT = "Stay current on everything GX"
-"""Where their advertisement begins."""
+"""Start of the advertisement in their pages."""
 _HEAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -43,12 +43,12 @@ INDEX = "index.html"
 
 
 def page(title: str, body: str) -> str:
-    """A page of markup that is ours."""
+    """Wrap a body in this module's page."""
     return _HEAD.format(title=escape(title)) + body + "\n</body></html>\n"
 
 
 def kept_page(title: str, theirs: str) -> str:
-    """A page of Great Expectations, with nothing but what is allowed."""
+    """Rewrite a page of Great Expectations with only allowed elements."""
     reader = _PageRewriter()
     reader.feed(theirs.split(_FOOT)[0])
     reader.close()
@@ -56,7 +56,7 @@ def kept_page(title: str, theirs: str) -> str:
 
 
 def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
-    """The first page: tables as (name, expectations, how many of them failed), those that failed first."""
+    """Return the first page, failed tables first; a table is (name, expectations, number that failed)."""
     listed = sorted(tables, key=lambda row: (-row[2], row[0]))
     lines = [
         f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td>{count}</td>'
@@ -68,7 +68,7 @@ def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
 
 
 class _PageRewriter(HTMLParser):
-    """Writes what it reads anew."""
+    """Rewrites the markup that it parses."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)

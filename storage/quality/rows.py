@@ -1,7 +1,7 @@
-"""What the gate looks at: the rows of one table that one iteration wrote, with what other tables say of them.
+"""Select the rows that the gate checks: one table's rows of an iteration, with facts from other tables.
 
-A query that finds what is at fault between two tables gives few rows or none; joined to the table's own they make the
-columns that its expectations of other tables are about.
+A query that finds faults between two tables returns few rows or none. Joined to the table's own rows, they make the
+columns for the expectations about other tables.
 """
 
 import json
@@ -37,11 +37,11 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
         Expectation(
             kind="ExpectColumnValuesToBeInSet",
             arguments={"column": "named_by_content", "value_set": [True]},
-            because="a picture in another's place is not what the policy saw, and no training set shows it",
+            because="a picture under another's name is not the policy's screen, and no training set shows it",
         ),
     ),
 }
-"""What one table expects of another, or of its columns together."""
+"""Expectations of one table about another, or about its columns together."""
 _FAULTS: dict[str, tuple[str, str]] = {
     "trajectories": (
         "gate_steps",
@@ -53,22 +53,22 @@ _FAULTS: dict[str, tuple[str, str]] = {
         " next_screenshot NOT IN (FROM faults) AS next_screenshot_known FROM own",
     ),
 }
-"""Of a table with such: the query that finds what is at fault, and the rows (`own`) with what it found (`faults`)."""
+"""The query that finds a table's faults, and the select that joins them (`faults`) to its rows (`own`)."""
 
 _OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
-"""Further columns that a table's expectations are about."""
+"""Further columns for a table's expectations."""
 
 
 def expectations_of(contract: Table) -> list[Expectation]:
-    """A table's own expectations, and what it expects of other tables."""
+    """Return a table's own expectations and those about other tables."""
     return [*contract.expectations, *_REFERENCES.get(contract.name, ())]
 
 
 @contextmanager
 def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
+    """Yield a connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
 
-    Pictures are seen by their length alone, and by whether they are what their name says.
+    Of a picture the view has only the length, and whether its content matches its name.
     """
     query, joined = _FAULTS.get(contract.name, ("", "FROM own"))
     faults = ask(lake, query, iteration=iteration) if query else None
@@ -89,13 +89,13 @@ def _light(field: pa.Field) -> str:
 
 
 def named_by(contract: Table) -> tuple[str, ...]:
-    """The columns that tell which rows broke an expectation: the key, and the trajectory that a row belongs to."""
+    """Return the columns that identify an offending row: the key, and the row's trajectory."""
     more = ("trajectory_id",) if "trajectory_id" in contract.schema.names else ()
     return tuple(dict.fromkeys([*contract.key, *more]))
 
 
 def with_trajectories(lake: Lake, result: QualityResult) -> QualityResult:
-    """The same, with a trajectory that showed it beside each picture that it names."""
+    """Return the result with the id of a trajectory that shows it next to each picture."""
     examples = json.loads(result.examples)
     pictures = [row["sha256"] for row in examples if row.get("sha256")]
     if not pictures:

@@ -1,4 +1,4 @@
-"""Stage: rolls out the curriculum's choices and writes trajectories as they finish."""
+"""Stage: roll out the curriculum's choices and write trajectories as they finish."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -29,7 +29,7 @@ from tasks.shared.weights import load_policy
 
 @stage("collect", retries=1)
 def collect_trajectories(run: Run, iteration: int) -> Metrics:
-    """Rolls out what the curriculum chose and is not in the lake yet."""
+    """Roll out the curriculum's choices that are not in the lake yet."""
     config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
     version = champion(lake).policy_version
@@ -59,8 +59,11 @@ def _roll_out(
 
 
 def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None]:
-    """Writes finished trajectories with the gates' verdicts on them, for a trainer that does not wait for the filter:
-    what goes to quarantine is in no batch. The gates know what was known as this began, and what was accepted since."""
+    """Return a sink that writes finished trajectories with the gates' verdicts, for a trainer that does not wait.
+
+    Quarantined trajectories are in no batch. The gates use the facts at the start of the collection, and trajectories
+    accepted since.
+    """
     gates, known = gates_of(run.config.filter), Known(run.lake, iteration)
     standing = Standing(run.lake, run.config.judge)
 

@@ -1,4 +1,4 @@
-"""Collection in parts, for machines that share it out: each is a Prefect task that finds what it has done already."""
+"""Collect in parts on several machines: each part is a Prefect task that finds its finished work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,8 +19,10 @@ from tasks.shared.weights import load_policy
 
 
 def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> int:
-    """Rolls out what an iteration lacks on the machines of `cluster`, with `further` groups by task; returns how many
-    trajectories that was."""
+    """Roll out an iteration's missing trajectories on the machines of `cluster`, and return their number.
+
+    `further` has additional groups by task.
+    """
     given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
     given |= {"further": dict(further)}
     parts = [{**given, "part": part} for part in range(run.config.cluster.parts)]
@@ -31,7 +33,7 @@ def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[st
 def collect_part(
     config: Config, run_id: str, iteration: int, version: str, further: Mapping[str, int], part: int
 ) -> int:
-    """Rolls out one part's trajectories that are not in the lake; returns how many those were.
+    """Roll out one part's trajectories that are not in the lake; return their number.
 
     Part k of n has the k-th, the (n+k)-th, ... of the plan, which mixes tasks: parts take about equally long.
     """
@@ -45,7 +47,7 @@ def collect_part(
 
 
 def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], version: str) -> None:
-    """Rolls out in this process, and writes trajectories as they finish; `version` is the policy's."""
+    """Roll out in this process, and write trajectories as they finish; `version` is the policy's."""
     with ExitStack() as stack:
         explorer = stack.enter_context(Actor(EXPLORERS.class_of(config.collect.explorer)(), 1.0))
         actors = {"explorer": [explorer]}
@@ -57,7 +59,7 @@ def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], v
 
 
 def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
-    """The ids of trajectories and of every further attempt at them."""
+    """Return the ids of trajectories and of every further attempt at them."""
     ids: set[str] = set()
     for one in planned:
         now: PlannedTrajectory | None = one

@@ -1,4 +1,4 @@
-"""What an iteration rolls out: all trajectories of the curriculum's choices, and which of them are there."""
+"""Plan an iteration's rollouts: all trajectories of the curriculum's choices, and those that exist."""
 
 import random
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from tasks.train.groups import planned_groups
 def plan(
     run: Run, iteration: int, version: str, further: Mapping[str, int] = MappingProxyType({})
 ) -> list[PlannedTrajectory]:
-    """All trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same arguments.
+    """Return all trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same arguments.
 
     Args:
-        run, iteration: whose.
+        run, iteration: the run and its iteration.
         version: the policy's.
-        further: by task, groups beyond those that the curriculum chose.
+        further: groups by task beyond the curriculum's choices.
     """
     config = run.config
     tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
@@ -52,13 +52,13 @@ def plan(
 
 
 def choices_of(run: Run, iteration: int) -> list[CurriculumChoice]:
-    """What the curriculum chose, without the tasks of environments that are left out by now."""
+    """Return the curriculum's choices, without the tasks of environments that are left out by now."""
     chosen, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
     return [one for one in chosen if one.task_id.partition("/")[0] not in out]
 
 
 def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
-    """The failure boundary, or None, of every trajectory of an iteration that is in the lake."""
+    """Return the failure boundary, or None, of every trajectory of an iteration in the lake, by id."""
     rows = lake.read("trajectories", ["trajectory_id", "failure_boundary"], {"iteration": iteration}).to_pylist()
     return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
 

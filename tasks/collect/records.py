@@ -1,4 +1,4 @@
-"""How finished trajectories come into the lake, and what a kill before their last row leaves behind."""
+"""Write finished trajectories into the lake, and remove rows that a kill before their last row left behind."""
 
 from collections.abc import Collection, Iterable
 
@@ -11,8 +11,7 @@ from storage.lake import Lake
 
 
 def write(lake: Lake, records: Iterable[FinishedTrajectory], verdicts: Iterable[Verdict] = ()) -> None:
-    """Writes finished trajectories: pictures first, then steps and verdicts, then the trajectories that vouch for
-    them."""
+    """Write finished trajectories: pictures first, then steps and verdicts, then the rows of the trajectories."""
     records = list(records)
     iteration = records[0].trajectory.iteration
     pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
@@ -23,12 +22,12 @@ def write(lake: Lake, records: Iterable[FinishedTrajectory], verdicts: Iterable[
 
 
 def drop_unfinished(lake: Lake, iteration: int, among: Collection[str] | None = None) -> int:
-    """Deletes steps and verdicts whose trajectory was never written: a kill fell before it. Returns how many.
+    """Delete steps and verdicts without a trajectory, which a killed process left; return the number of trajectories.
 
     Args:
-        lake: where they are.
-        iteration: theirs.
-        among: only those of these trajectories, where others are being written at the same time.
+        lake: the lake.
+        iteration: their iteration.
+        among: only those of these trajectories, where others are written at the same time.
     """
     steps = lake.read("steps", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
     done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())

@@ -1,7 +1,6 @@
-"""Dynamic sampling (DAPO, arXiv 2503.14476): further groups in the place of those that cannot teach.
+"""Dynamic sampling (DAPO, arXiv 2503.14476): replace groups that cannot teach by further groups.
 
-What is to be rolled out follows from what is in the lake alone, so a collection that was cut short goes on with the
-very groups that it had begun.
+The further groups depend on the lake's content alone, so an interrupted collection continues with the same groups.
 """
 
 from collections import defaultdict
@@ -18,7 +17,7 @@ from tasks.running.run import Run
 
 @dataclass(frozen=True, slots=True)
 class GroupWorth:
-    """What one trajectory of a group was worth; fields as in `storage/queries/group_worth.sql`."""
+    """Reward of one trajectory of a group; fields as in `storage/queries/group_worth.sql`."""
 
     group_id: str
     attempt: int
@@ -27,10 +26,10 @@ class GroupWorth:
 
 
 def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int]]:
-    """Of each round, by task, all groups beyond those that the curriculum chose; to be asked on once they are there.
+    """Yield the groups of each round, by task, beyond the curriculum's choices; resume after their collection.
 
-    It ends when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Only for a method that
-    compares groups.
+    The rounds end when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Only for a method
+    that compares groups.
     """
     group = run.config.train.group
     if method_of(run.config.train).source is not DataSource.GROUPS:
@@ -47,7 +46,7 @@ def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int
 
 
 def _teaching(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> list[str]:
-    """The groups, of those planned so far, that can teach."""
+    """Return the planned groups that can teach."""
     group = run.config.train.group
     planned = {one.group_id for one in plan(run, iteration, version, further)}
     rows = answers(run.lake, GroupWorth, "group_worth", iteration=iteration, scored=group.advantage == "pass1")

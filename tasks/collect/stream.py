@@ -1,8 +1,8 @@
-"""Rollouts and training at the same time (`train.stream.on`): the collect stage's work, with a trainer's process.
+"""Roll out and train at the same time (`train.stream.on`): the collect stage's work, with a trainer's process.
 
-Sandboxes go on without waiting for the trainer, which takes finished groups as batches from the pool; unfinished
-trajectories go on under newer weights as soon as these are there. What is finished is in the lake before anybody trains
-on it: when either process is killed, starting again rolls out what is missing and trains on from the last weights.
+Sandboxes do not wait for the trainer, which takes finished groups as batches from the pool. Unfinished trajectories
+continue under newer weights as soon as these exist. A trajectory is in the lake before it is trained on: after a kill
+of either process, a new start rolls out the missing ones and continues the training from the last weights.
 """
 
 import shutil
@@ -41,18 +41,18 @@ Write = Callable[[list[FinishedTrajectory]], None]
 def roll_out_and_train(
     config: Config, lake: Lake, recipe: PolicyRecipe, planned: Sequence[PlannedTrajectory], policy: Policy, write: Write
 ) -> Streamed:
-    """Rolls out what is left of an iteration while a trainer learns from what is finished.
+    """Roll out the rest of an iteration while a trainer learns from finished trajectories.
 
     Args:
         config: the resolved config.
-        lake: where everything goes.
-        recipe: the candidate's version, and the parent it comes from.
-        planned: what is not in the lake yet.
+        lake: the lake for all results.
+        recipe: the candidate's version, and its parent.
+        planned: trajectories that are not in the lake yet.
         policy: the parent, which acts until there are newer weights.
         write: writes finished trajectories to the lake.
 
     Raises:
-        FlywheelError: the trainer stopped with an error or died; all that was rolled out is in the lake.
+        FlywheelError: the trainer stopped with an error or died; all finished trajectories are in the lake.
     """
     work = work_folder(lake, recipe.version)
     folder = StreamFolder(work / "stream")
@@ -95,7 +95,7 @@ def _roll_out(
     training: Future[TrainerReport],
     write: Write,
 ) -> float:
-    """Rolls out as the pool admits it, until the trainer has ended; the seconds that sandboxes were leased."""
+    """Roll out as the pool admits, until the trainer ends; return the seconds for which sandboxes were leased."""
 
     def sink(records: list[FinishedTrajectory]) -> None:
         write(records)
@@ -115,7 +115,7 @@ def _hear(pool: StreamPool, recorder: Recorder, message: TrainerReport) -> None:
 
 
 def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]) -> None:
-    """Hands over what is left, in batches as small as need be, and says that nothing follows."""
+    """Hand over the rest, in batches as small as necessary, and mark the end of the stream."""
     pool.close()
     while pool.feed(least=1) and not training.done():
         time.sleep(POLL_S)
@@ -124,7 +124,7 @@ def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]
 
 
 def _newer(config: Config, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
-    """Loads the newest weights that the trainer has published, once."""
+    """Return a function that loads the newest published weights once, or returns None."""
     updates = 0
 
     def newer() -> Policy | None:

@@ -1,8 +1,8 @@
-"""The pool between collecting and training: which groups are under way, which are finished, which make the next batch.
+"""The pool between collection and training: groups under way, finished groups, and the next batch.
 
-It is known from the lake and from the stream's folder alone, so whoever was killed is simply made anew. A batch is put
-when the trainer is through with the one before and enough finished groups that can teach are waiting, the longest
-finished first: what is chosen late is chosen from the most that is known.
+Its state follows from the lake and from the stream's folder alone, so a new process rebuilds it after a kill. A batch
+is put when the trainer has finished the one before and enough finished groups that can teach are waiting, the longest
+waiting first: a late choice has the most information.
 """
 
 import math
@@ -34,28 +34,28 @@ class StreamPool:
     """The groups of one iteration that is rolled out and trained on at once. Safe to call from any thread.
 
     Args:
-        config: sizes and bounds are read from it.
-        lake: where finished trajectories are.
-        recipe: what is trained, from what.
-        folder: where batches go.
+        config: sizes and limits are read from it.
+        lake: holds the finished trajectories.
+        recipe: the candidate's version, and its parent.
+        folder: receives the batches.
     """
 
     def __init__(self, config: Config, lake: Lake, recipe: PolicyRecipe, folder: StreamFolder) -> None:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
         self._critic = method_of(config.train).source is DataSource.TRAJECTORIES
-        """Whether a critic says what to expect of a trajectory, and not the others of its group."""
+        """Whether the baseline is a critic's value, not the other trajectories of the group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}
         self._solved: set[str] = set()
-        """Groups in which one succeeded."""
+        """Groups with a success."""
         self._scored = {task.task_id for task in catalog(config) if task.graded or task.verifier == JUDGED}
         self._begun: set[str] = set()
         self._ready: list[str] = []
         self._spent: set[str] = set()
         """Groups that are in a batch, or could not teach."""
         self._through: set[str] = set()
-        """Those of them that nobody waits for any more: the trainer is through with them, or never gets them."""
+        """Those of them that no trajectory waits for: the trainer has finished them, or never gets them."""
         self._batches = [list(notes["groups"]) for notes in folder.notes()]
         for groups in self._batches:
             self._begun.update(groups)
@@ -66,11 +66,10 @@ class StreamPool:
                 self._note(**row)
 
     def may_begin(self, one: PlannedTrajectory) -> bool | None:
-        """Whether a trajectory may begin now: its group has begun already, or there is room for one more; None for not
-        yet.
+        """Whether a trajectory may begin now; None for not yet.
 
-        At most `stale` + 1 batches' worth of groups are on their way to the trainer, as in AReaL (arXiv 2505.24298).
-        Called from one thread only.
+        It may begin if its group has begun, or if there is room for another group. At most `stale` + 1 batches' worth
+        of groups are on their way to the trainer, as in AReaL (arXiv 2505.24298). Called from one thread only.
         """
         assert one.group_id is not None
         if one.group_id not in self._begun:
@@ -80,7 +79,7 @@ class StreamPool:
         return True
 
     def finished(self, rows: Sequence[Trajectory]) -> None:
-        """Takes note of finished trajectories, which are in the lake, and puts a batch if it is time."""
+        """Record finished trajectories, which are in the lake, and put a batch if it is ready."""
         with self._lock:
             for row in rows:
                 assert row.group_id is not None
@@ -88,13 +87,13 @@ class StreamPool:
             self.feed()
 
     def published(self, updates: int) -> None:
-        """The trainer is through with so many batches."""
+        """Record that the trainer has finished so many batches."""
         with self._lock:
             for groups in self._batches[:updates]:
                 self._through.update(groups)
 
     def feed(self, least: int | None = None) -> bool:
-        """Puts the next batch if the trainer is free and there is one; says whether another may be put later.
+        """Put the next batch if the trainer is free and there is one; return whether another may be put later.
 
         Args:
             least: groups that make a batch; `train.stream.groups` if not given.
@@ -112,13 +111,13 @@ class StreamPool:
             return False
 
     def close(self) -> None:
-        """Nothing is rolled out any more: a group is finished as it stands."""
+        """Stop collecting: a group is finished with the trajectories that it has."""
         with self._lock:
             for group in self._worth.keys() - self._spent - set(self._ready):
                 self._judge(group)
 
     def numbers(self) -> Mapping[str, Any]:
-        """What was trained on so far: groups and steps, how old these were (in updates), what was left out as older."""
+        """Return the numbers of trained groups and steps, their ages in updates, and the stale steps left out."""
         notes = self._folder.notes()
         total = {name: sum(one[name] for one in notes) for name in ("samples", "informative", "injected", "stale")}
         return {
@@ -142,7 +141,7 @@ class StreamPool:
             self._judge(group_id)
 
     def _judge(self, group: str) -> None:
-        """A finished group waits for its batch, or is done with."""
+        """Queue a finished group for a batch, or drop it."""
         worth = list(self._worth[group].values())
         solved = group in self._solved
         if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group, solved):
@@ -152,7 +151,7 @@ class StreamPool:
             self._through.add(group)
 
     def _put(self, groups: Sequence[str]) -> bool:
-        """Puts a batch of these groups; not if all of it is too old or teaches nothing after all."""
+        """Put a batch of these groups; not if all of it is too old or cannot teach after all."""
         recipe, updates = self._recipe, self._folder.batches()
         asked = {"iteration": recipe.iteration, "groups": list(groups)}
         rows = answers(self._lake, GroupStep, "training_groups", **asked)
@@ -181,7 +180,7 @@ class StreamPool:
         return True
 
     def _rollouts(self, rows: Sequence[GroupStep], seed: int) -> Groups:
-        """What these trajectories are to be trained on as."""
+        """Return the training data of these trajectories."""
         if not self._critic:
             members = members_of(rows, self._config.policy, self._group)
             stored = stored_successes(self._config, self._lake, self._recipe, rows)
@@ -193,11 +192,11 @@ class StreamPool:
 
 
 def can_teach(worth: Sequence[float | None], group: GroupConfig, solved: bool) -> bool:
-    """Whether a finished group may give advantages, from what its trajectories were worth; None is an environment
-    failure. `solved`: one of them succeeded.
+    """Whether a finished group may give advantages, from its trajectories' rewards (None: an environment failure).
 
-    They give one of them an advantage, by the form that is configured; or a stored success may be shown to an
-    all-failed group; or replies near their limit cost something (Pass@1 alone), which only their lengths tell.
+    `solved` means that one of them succeeded. The group can teach if the configured form gives one of them an
+    advantage; if a stored success may be shown to an all-failed group; or if replies near their limit have a penalty
+    (Pass@1 alone), which depends on their lengths only.
     """
     rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]

@@ -1,4 +1,4 @@
-"""Writing a lake's trajectories in a format of others, to a new folder."""
+"""Export a lake's trajectories to a new folder, in another project's format."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -30,12 +30,12 @@ from tasks.running.console import bar
 from tasks.train.supervised import weighed_targets
 
 TOGETHER = 16
-"""Trajectories that are in memory together, with their pictures."""
+"""Number of trajectories in memory together, with their pictures."""
 EMPTY = "[]"
 Reads = Callable[[Sequence[Step], dict[str, bytes]], dict[str, str]]
-"""Elements as JSON by sha256 of the picture, of these steps' screens."""
+"""Reads elements as JSON by sha256 of the picture, for these steps' screens."""
 ALL = (-(2**31), 2**31 - 1)
-"""All iterations, imports among them."""
+"""All iterations, including imports."""
 
 
 _Of = tuple[
@@ -45,21 +45,21 @@ _Of = tuple[
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """What of trajectories is a target as it was recorded, and what was decided of them."""
+    """Training targets among trajectories as they were recorded, and the decisions on them."""
 
     corrections: Mapping[str, Mapping[int, Correction]]
-    """By trajectory and step, what people put in its place."""
+    """Corrections by people, by trajectory and step."""
     withheld: Collection[str]
-    """Trajectories of which nothing is a target."""
+    """Trajectories without any target."""
     targets: Mapping[str, Collection[int]]
-    """Of each trajectory that the filter accepted, the steps that a training here imitates."""
+    """Steps that this lake's training imitates, by accepted trajectory."""
     decided: Mapping[str, tuple[Route, str]]
-    """Where the filter or a person sent each trajectory that one has seen, and why."""
+    """Route and reason by trajectory, from the filter or a person."""
     thoughts: Mapping[str, Mapping[int, str]]
-    """By trajectory and step, what people put in the place of its thought while the action stayed."""
+    """Thoughts that people replaced while the action stayed, by trajectory and step."""
 
     def of(self, name: str) -> _Of:
-        """Of one trajectory."""
+        """Return the data of one trajectory."""
         decided, withheld = self.decided.get(name, (None, "")), name in self.withheld
         thoughts = self.thoughts.get(name, {})
         return self.corrections.get(name, {}), withheld, self.targets.get(name), decided, thoughts
@@ -76,20 +76,20 @@ def export_trajectories(
     redactor: Redactor | None = None,
     reader: Reads | None = None,
 ) -> Counter[str]:
-    """Writes trajectories to a new or empty folder, which is there whole or not at all; returns how many of each route,
-    `undecided` for those that no filter has seen.
+    """Write trajectories to a new or empty folder, whole or not at all; return their number by route.
+
+    Trajectories that no filter has seen are `undecided`.
 
     Args:
-        config: what it says of a training says which steps are targets.
-        lake: where they are.
+        config: its training settings define the target steps.
+        lake: the lake.
         form: the format.
         to: the folder.
         iterations: the first and one past the last.
         route: only those that the filter sent there.
-        images_at: what stands before a picture's name, in a format that names pictures by their address.
-        redactor: takes out secrets and personal data, and counts them.
-        reader: reads pictures that list no elements and that nobody has read: elements as JSON by sha256.
-
+        images_at: prefix of a picture's name, in a format that names pictures by their address.
+        redactor: removes secrets and personal data, and counts them.
+        reader: reads pictures without known elements: elements as JSON by sha256.
     Raises:
         UsageError: the folder holds something or cannot be made, there is no such trajectory, the format has no
             addresses, or it comes home and may not be redacted.
@@ -100,7 +100,7 @@ def export_trajectories(
         raise UsageError(f"`--images-at`: {form.name} does not name pictures by their address.", "Leave it out.")
     if redactor is not None and form.comes_home:
         raise UsageError(
-            f"`--redact`: {form.name} comes home, and what is redacted would be read as a correction.",
+            f"`--redact`: {form.name} comes home, and a redaction would be read as a correction.",
             "Leave it out, and keep the export in the house.",
         )
     found = ask(lake, "exchange_trajectories", first=iterations[0], end=iterations[1], route=route)
@@ -129,7 +129,7 @@ def _require_empty(to: Path) -> None:
 
 @contextmanager
 def _beside(to: Path) -> Iterator[Path]:
-    """`atomic_folder`, whose place is one that a user named."""
+    """Open `atomic_folder` at a place that a user named; report a failure as the user's error."""
     with ExitStack() as writing:
         try:
             whole = writing.enter_context(atomic_folder(to))
@@ -150,9 +150,11 @@ def exchanged(
     reader: Reads | None = None,
     prompts: Prompts | None = None,
 ) -> Iterator[Exchanged]:
-    """Stored trajectories as they are exchanged, a few at a time in memory; thoughts that were annotated stand in the
-    place of those that are missing, as they do in training. Redacted as `export_trajectories` says, and with the tokens
-    of prompts where `prompts` makes them."""
+    """Yield stored trajectories in their exchanged form, a few at a time in memory.
+
+    Annotated thoughts replace missing ones, as in training. The redactor works as in `export_trajectories`; `prompts`
+    adds the tokens of prompts.
+    """
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
         where = {"trajectory_id": chunk}
@@ -174,7 +176,7 @@ def exchanged(
 
 
 def _with_prompts(record: Exchanged, prompts: Mapping[int, tuple[int, ...]]) -> Exchanged:
-    """The trajectory with the tokens of its prompts, by step."""
+    """Return the trajectory with the tokens of its prompts, by step."""
     steps = [
         replace(one, sampled=replace(one.sampled, prompt_ids=prompts.get(number))) if one.sampled else one
         for number, one in enumerate(record.steps)
@@ -183,7 +185,7 @@ def _with_prompts(record: Exchanged, prompts: Mapping[int, tuple[int, ...]]) -> 
 
 
 def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:
-    """What a training here imitates, and what was decided, of trajectories, which `exchange_trajectories` gave."""
+    """Return the training targets of trajectories, and the decisions on them; the rows are `exchange_trajectories`."""
     weighed = weighed_targets(config, lake)
     targets: dict[str, set[int]] = {row["trajectory_id"]: set() for row in rows if row["route"] == "sft"}
     instead = set[tuple[str, int]]()
@@ -211,7 +213,7 @@ def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Ta
 def _screens(
     lake: Lake, steps: Sequence[Step], pictures: Mapping[str, Picture], reader: Reads | None
 ) -> dict[str, list[Element]]:
-    """What the pictures of a trajectory show, as far as somebody knows: the page, else who has read or reads them."""
+    """Return the elements of a trajectory's pictures: from the page, from stored readings, or from `reader`."""
     listed = {step.screenshot: step.elements for step in steps if step.elements != EMPTY}
     shown = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
     if left := sorted(shown - listed.keys()):
@@ -234,7 +236,7 @@ def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:
 
 
 def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAssessment]]:
-    """By trajectory and step, what was found of the step last."""
+    """Return the last finding on each step, by trajectory and step."""
     found: dict[str, dict[int, StepAssessment]] = defaultdict(dict)
     for one in sorted(lake.rows(Reflection, {"trajectory_id": list(names)}), key=lambda row: row.created_at):
         found[one.trajectory_id][one.step] = StepAssessment(
@@ -244,7 +246,7 @@ def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAsses
 
 
 def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
-    """The pictures that steps show; raises LakeError where one is not in the lake."""
+    """Return the pictures that steps show; raise LakeError where one is not in the lake."""
     wanted = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
     found = {
         one.sha256: Picture(one.png, one.width, one.height) for one in lake.rows(Screenshot, {"sha256": sorted(wanted)})
@@ -258,7 +260,7 @@ def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
 
 
 def _shown(records: Iterable[Exchanged], total: int) -> Iterator[Exchanged]:
-    """The records, with a progress bar."""
+    """Yield the records, with a progress bar."""
     with bar() as progress:
         shown = progress.add_task("export", total=total, message="")
         for record in records:

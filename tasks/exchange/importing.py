@@ -1,9 +1,9 @@
-"""Bringing a data set of others into the lake as an iteration of its own.
+"""Import another project's data set into the lake as an iteration of its own.
 
-It is read twice. The first time nothing is written: every record is checked, and one that cannot be taken refuses
-all, so that no half of a data set is ever trained on. What it holds gives it its name, `import:FORMAT:DIGEST`, and with
-that its iteration: a file that is imported again is the import that it was, and one that a kill cut short goes on. The
-second time its rows are written under keys that derive from what they hold.
+The data set is read twice. The first pass writes nothing: it checks every record, and one unusable record refuses all,
+so that no half of a data set is ever trained on. The content gives the import its name, `import:FORMAT:DIGEST`, and
+with that its iteration: a repeated import is the same import, and one that a kill interrupted continues. The second
+pass writes the rows under keys derived from their content.
 """
 
 import hashlib
@@ -42,19 +42,19 @@ from tasks.running.stage import result_of, stage
 from tasks.shared.reviews import Draft, require_words, reviews_of, submit
 
 FOLDER = "imports"
-"""Of the lake's blobs: a small file per import, which one writer alone can make."""
+"""Folder in the lake's blobs: a small file per import, which one writer alone can make."""
 REFUSED = "refused.jsonl"
-"""In the work folder: every record that the last import refused."""
+"""File in the work folder with every record that the last import refused."""
 MOST_REFUSED = 10_000
-"""Records that this file lists."""
+"""Maximum number of records in this file."""
 TOGETHER_BYTES = 16_000_000
 """Bytes of pictures that are written together."""
 TOGETHER = 64
-"""Trajectories that are written together at most."""
+"""Maximum number of trajectories that are written together."""
 
 
 class Request(BaseModel):
-    """What is to be imported."""
+    """A requested import."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -62,15 +62,15 @@ class Request(BaseModel):
     """A name or a dotted path."""
     path: Path
     unit: str | None = None
-    """Of coordinates, for records that do not say."""
+    """Unit of coordinates, for records without one."""
     images: Path | None = None
-    """The folder that pictures are named from."""
+    """Base folder of the pictures' names."""
     demonstrations: bool = False
-    """Records that do not say how they ended were successes."""
+    """Whether records without an outcome were successes."""
 
 
 class ImportRecord(BaseModel):
-    """An import, as its file in the lake has it."""
+    """An import in its file in the lake."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -81,11 +81,11 @@ class ImportRecord(BaseModel):
 
 @task(name="check-import", cache_policy=NO_CACHE)
 def check_import(config: Config, request: Request) -> str:
-    """Reads all of it, writes nothing, and returns its name.
+    """Read the whole data set without writing, and return its name.
 
     Raises:
-        UsageError: there is no such format or file; or a record cannot be taken: names the first by file, line and
-            field, and the file that lists all.
+        UsageError: there is no such format or file; or a record is unusable: the message has the file, line and field
+            of the first, and the file that lists all.
         FlywheelError: a package of the reader of screens is missing.
     """
     gates_of(config.filter)
@@ -110,7 +110,7 @@ def check_import(config: Config, request: Request) -> str:
 
 @task(name="claim-import", cache_policy=NO_CACHE)
 def claim_import(config: Config, request: Request, name: str) -> int:
-    """The iteration of an import, which is its own from now on.
+    """Assign an iteration to an import for good, and return it.
 
     Raises:
         UsageError: it was imported with another outcome.
@@ -125,15 +125,15 @@ def claim_import(config: Config, request: Request, name: str) -> int:
         if there != claim:
             was = "" if there.demonstrations else "out"
             problem = f"{request.path} is {label_of(IMPORTS - number)} already, with{was} --demonstrations."
-            raise UsageError(problem, "Give the same option; people and judges can still say how they ended.")
+            raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
         return IMPORTS - number
     raise AssertionError
 
 
 def import_data_set(config: Config, request: Request, name: str, iteration: int) -> Metrics:
-    """The stage that writes the rows of a checked import; raises as `check_import` if the files were changed since.
+    """Run the stage that writes a checked import's rows; raises as `check_import` if the files changed since.
 
-    Of one that was written before, only people's decisions are looked at: others may have been given since.
+    A repeated import only adds people's decisions, which may be new.
     """
     run = run_of(config)
     done = result_of(run.lake, iteration, "import")
@@ -143,7 +143,7 @@ def import_data_set(config: Config, request: Request, name: str, iteration: int)
 
 
 def _bring_again(run: Run, iteration: int, request: Request, name: str) -> Metrics:
-    """Of an import that was written before, what of its numbers is new now."""
+    """Return the new numbers of an import that was written before."""
     of, _ = _import_of(run, iteration, request, name)
     new = decide_all(
         run.lake,
@@ -158,7 +158,7 @@ def _bring_again(run: Run, iteration: int, request: Request, name: str) -> Metri
 
 
 def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
-    """What its trajectories have in common, and the task of those that name none of the lake's."""
+    """Return the common fields of its trajectories, and the task of those that name none of the lake's."""
     _, kind, digest = name.split(":")
     own = GuiTask(
         task_id=f"{IMPORTED}/{kind}-{digest[:8]}",
@@ -198,7 +198,7 @@ def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
 
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
-    """Writes all, with the tasks that it is of, and counts what was new and what the lake had before this import."""
+    """Write all rows and their tasks, and count the new ones and those that the lake had before this import."""
     mine, unread, theirs = dict[str, int](), dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
@@ -223,7 +223,7 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
 
 
 def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]]]) -> int:
-    """Writes people's decisions on stored trajectories; returns how many were new."""
+    """Write people's decisions on stored trajectories; return the number of new ones."""
     whole: dict[str, list[ImportedReview]] = defaultdict(list)
     for name, some in decided:
         whole[name] += some
@@ -231,8 +231,11 @@ def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]
 
 
 def decide(lake: Lake, name: str, decided: Sequence[ImportedReview]) -> int:
-    """Writes people's decisions on a stored trajectory, each once however often it is imported, and again where the
-    person decided otherwise since; returns how many were new. Raises UsageError for one that makes no sense there."""
+    """Write people's decisions on a stored trajectory; return the number of new ones.
+
+    Each is written once however often it is imported, and again if the person decided otherwise since. Raises
+    UsageError for a decision that is not possible there.
+    """
     new = 0
     for number, one in enumerate(decided):
         there = reviews_of(lake, name)
@@ -243,7 +246,7 @@ def decide(lake: Lake, name: str, decided: Sequence[ImportedReview]) -> int:
 
 
 def _holds(one: ImportedReview, there: Sequence[Review], later: Sequence[ImportedReview]) -> bool:
-    """Whether a decision is the newest of its person on what it is about, but for `later` ones of the same import."""
+    """Whether a decision is its person's newest on its subject, except for `later` ones of the same import."""
     same = [number for number, review in enumerate(there) if _is(review, one)]
     if not same:
         return False
@@ -256,7 +259,7 @@ def _is(review: Review, one: ImportedReview) -> bool:
 
 
 def _replaces(review: Review, one: ImportedReview) -> bool:
-    """Whether a review of the same person is about the same: one step's reply, or the trajectory as a whole."""
+    """Whether a review of the same person has the same subject: one step's reply, or the trajectory as a whole."""
     if review.person != one.person:
         return False
     words = {review.decision, one.decision} <= {"accept", "reject", "error_step"}
@@ -266,17 +269,17 @@ def _replaces(review: Review, one: ImportedReview) -> bool:
 
 @dataclass
 class Home:
-    """Trajectories that the lake has already."""
+    """Trajectories of an import that are already in the lake."""
 
     names: set[str] = field(default_factory=set[str])
     decided: list[tuple[str, Sequence[ImportedReview]]] = field(
         default_factory=list[tuple[str, Sequence[ImportedReview]]]
     )
-    """What people decided on trajectories, be they these or new ones."""
+    """People's decisions on trajectories, old and new ones."""
 
 
 def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[ImportedRows]]:
-    """The rows of all records, a few at a time; trajectories of this very lake that come home are left out."""
+    """Yield the rows of all records, a few at a time; trajectories of this lake itself are left out."""
     chunk, weight = list[ImportedRows](), 0
     for found in _taken(lake, request):
         if _is_home(lake, found):
@@ -293,7 +296,7 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
 
 
 def _is_home(lake: Lake, found: Exchanged) -> bool:
-    """Whether a record is a trajectory of this very lake."""
+    """Whether a record is a trajectory of this lake itself."""
     return _has(lake, found.about.lake, found.about.trajectory_id)
 
 
@@ -302,17 +305,17 @@ def _has(lake: Lake, lake_id: str, name: str) -> bool:
 
 
 def _decided(lake: Lake, found: Exchanged) -> Sequence[ImportedReview]:
-    """What people decided on a record that comes in; corrections that it left this very lake with are here."""
+    """Return people's decisions on an incoming record; this lake already has the corrections that it exported."""
     return found.decided if _is_home(lake, found) else found.decisions
 
 
 def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
-    """The id of a record's trajectory in the lake."""
+    """Return the id of a record's trajectory in the lake."""
     return found.about.trajectory_id if _is_home(lake, found) else rows_of(found, of).trajectory.trajectory_id
 
 
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
-    """The records; raises UsageError for one that is refused."""
+    """Yield the records; raise UsageError for a refused one."""
     for _, found in _read(request, lake):
         if isinstance(found, RecordRefused):
             raise _all_of([found])
@@ -328,7 +331,7 @@ def _read(request: Request, lake: Lake | None) -> Iterator[tuple[RecordPlace, Ex
 
 
 def _lake_of(config: Config) -> Lake | None:
-    """The lake, if there is one; none is made."""
+    """Return the lake, if there is one; none is made."""
     try:
         return Lake.open(config.lake, create=False)
     except LakeError:
@@ -340,7 +343,7 @@ def _split(config: Config, held_out: bool = False) -> set[str]:
 
 
 def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordRefused | None:
-    """Why a record may not be trained on, or what people decided on it not be kept; None where both may."""
+    """Return why a record may not be trained on or its decisions cannot be stored; None where both are allowed."""
     name = record.about.task_id
     if name in held_out:
         return RecordRefused(
@@ -355,7 +358,7 @@ def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordR
 
 
 def _all_of(refused: list[RecordRefused]) -> UsageError:
-    """The error for records that were refused; all are listed in a file."""
+    """Return the error for refused records; a file lists all of them."""
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [

@@ -1,7 +1,7 @@
-"""The tokens of the prompts that policies read, made again from stored steps.
+"""Rebuild the tokens of the prompts that policies read, from stored steps.
 
-No table keeps them. A prompt is made as a training makes it (`learning.data.documents`), as the trajectory says that
-its policy was asked (`sampling`), with the tokenizer of the checkpoint that acted, whose weights are not needed.
+No table stores them. A prompt is built as in training (`learning.data.documents`), with the trajectory's own settings
+of its policy (`sampling`), and with the tokenizer of the checkpoint that acted, whose weights are not needed.
 """
 
 import json
@@ -38,33 +38,33 @@ Ids = Callable[[Sequence[Message]], list[int]]
 
 
 class _Unknown(Exception):
-    """A prompt that cannot be made; says why."""
+    """A prompt cannot be rebuilt; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChatReader:
-    """How a policy reads a chat."""
+    """A policy's way to read a chat."""
 
     family: ModelFamily
     ids: Ids
 
 
 class Prompts:
-    """Makes the prompts of a lake's trajectories, and counts those that it cannot make.
+    """Rebuilds the prompts of a lake's trajectories, and counts those that it cannot rebuild.
 
     Args:
-        lake: where the policies are.
+        lake: the lake with the policies.
     """
 
     def __init__(self, lake: Lake) -> None:
         self.missing = Counter[str]()
-        """How many prompts are missing, by why."""
+        """Number of missing prompts, by reason."""
         self._lake = lake
         self._policies: Mapping[str, PolicyVersion] | None = None
         self._readers: dict[tuple[str, str, str], _ChatReader | str] = {}
 
     def of(self, trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, tuple[int, ...]]:
-        """The tokens of the prompts of a trajectory's steps whose replies are known as tokens, by step.
+        """Return the tokens of the prompts of those steps whose replies are stored as tokens, by step.
 
         Args:
             trajectory, steps: the rows, all of the steps in order.
@@ -94,10 +94,10 @@ class Prompts:
         return found
 
     def _version(self, step: Step, trajectory: Trajectory) -> str:
-        """The policy whose tokenizer read a step's prompt.
+        """Return the policy whose tokenizer read a step's prompt.
 
-        Weights that were renewed within an iteration are called after their candidate, which may not be kept; its
-        tokenizer is that of its parent.
+        Weights renewed within an iteration are named after their candidate, which may not be stored; its tokenizer is
+        that of its parent.
         """
         if self._policies is None:
             self._policies = policies(self._lake)
@@ -106,10 +106,10 @@ class Prompts:
         return next((name for name in names if name in self._policies), names[0])
 
     def _reader(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
-        """How a policy reads; made once.
+        """Return a policy's chat reader, made once.
 
         Raises:
-            _Unknown: its checkpoint is gone or cannot be read, or a backend of the user's own read it.
+            _Unknown: its checkpoint is gone or cannot be read, or the user's own backend read it.
         """
         key = (version, family, json.dumps(asked, sort_keys=True))
         if key not in self._readers:
@@ -151,7 +151,7 @@ class Prompts:
 
 
 def _ids(reader: _ChatReader, rollout: Rollout, sizes: Mapping[str, tuple[int, int]]) -> list[int]:
-    """The tokens of the prompt of a step."""
+    """Return the tokens of the prompt of a step."""
     chat, _ = chat_of(rollout, reader.family, [sizes[name] for name in rollout.screenshots], 0)
     try:
         return reader.ids(chat)
@@ -160,7 +160,7 @@ def _ids(reader: _ChatReader, rollout: Rollout, sizes: Mapping[str, tuple[int, i
 
 
 def _own(steps: Sequence[Step]) -> set[int]:
-    """The steps before which no one but policies of one family replied."""
+    """Return the steps before which only policies of one family replied."""
     return {step.step for step in takewhile(lambda one: _continued(one, steps[0]), steps)}
 
 
@@ -169,7 +169,7 @@ def _continued(step: Step, first: Step) -> bool:
 
 
 def _row(trajectory: Trajectory, step: Step) -> GroupStep:
-    """A step as trainings by groups read it."""
+    """Convert a step to the rows that training by groups reads."""
     return GroupStep(
         trajectory_id=trajectory.trajectory_id,
         task_id=trajectory.task_id,

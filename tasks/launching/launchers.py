@@ -1,7 +1,7 @@
-"""How the processes of a training are started and ended: on this machine, by torchrun on several, by a command.
+"""Start and end a training's processes: on this machine, by torchrun on several, or by a command.
 
-A launcher starts; what a start then tells, and whether it lives, stands on its board. Ending a start ends the processes
-that this machine started for it; what they started elsewhere sees the board's `ended`, and goes by itself.
+A launcher starts processes; their messages and heartbeats are in the status folder. Ending a start ends the processes
+that this machine started. Processes that they started elsewhere see `ended` in the status folder, and exit.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ from schemas.config.operations import Launch, filled
 
 HERE = "localhost"
 GRACE_S, CANCEL_S = 3.0, 60.0
-"""How long a command may take to end, and to be cancelled."""
+"""Seconds for a command to end, and to be cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Start:
 
     job: Job
     at: str
-    """Where the job is read: a file, or a place on S3."""
+    """Place of the job: a file, or an address on S3."""
     board: str
     name: str
-    """Of this start: letters, digits and dashes, and no other's."""
+    """Unique name of this start: letters, digits and dashes."""
     log: Path
-    """What the processes print goes there."""
+    """File with the processes' output."""
 
 
 class Launcher(ABC):
@@ -50,27 +50,27 @@ class Launcher(ABC):
 
     @abstractmethod
     def begin(self) -> None:
-        """Starts the processes, and returns at once."""
+        """Start the processes, and return at once."""
 
     def ended(self) -> str | None:
-        """How it ended, if it has: the exit statuses of what was started here."""
+        """Return the exit statuses of the processes started here, once all have ended; else None."""
         codes = [process.poll() for process in self._processes]
         return None if None in codes else ", ".join(map(str, codes))
 
     def end(self) -> None:
-        """Ends what still runs of it."""
+        """End the processes that still run."""
         for process in self._processes:
             if process.poll() is None:
                 kill(process.pid)
             process.wait()
 
     def _run(self, command: Sequence[str], parent: int | None = None) -> None:
-        """Starts a process of ours, which ends with `parent`."""
+        """Start a process of this project, which ends with `parent`."""
         more = {} if parent is None else {PARENT: str(parent)}
         self._begin(command, {**environment(self.start.job), **more})
 
     def _run_theirs(self, command: Sequence[str] | str) -> None:
-        """Starts a command of the user's."""
+        """Start a command of the user's."""
         self._begin(command, theirs(environment(self.start.job)))
 
     def _begin(self, command: Sequence[str] | str, environ: Mapping[str, str]) -> None:
@@ -103,7 +103,7 @@ class TorchrunLauncher(Launcher):
 
     @override
     def ended(self) -> str | None:
-        """Also where too few machines are left to go on: then nobody waits for those that will not come."""
+        """Return the statuses also where too few machines are left, so that none waits for the missing ones."""
         machines = self.start.job.train.machines
         codes = [process.poll() for process in self._processes]
         failed = {host: code for host, code in zip(machines.hosts, codes, strict=True) if code}
@@ -142,11 +142,11 @@ LAUNCHERS: dict[Launch, type[Launcher]] = {
     "torchrun": TorchrunLauncher,
     "command": CommandLauncher,
 }
-"""By `train.launch`."""
+"""Launchers by `train.launch`."""
 
 
 def node_command(start: Start) -> list[str]:
-    """What is to run once on each machine."""
+    """Return the command that runs once on each machine."""
     machines = start.job.train.machines
     nodes = nodes_of(start.job)
     least = machines.least or nodes
@@ -155,13 +155,13 @@ def node_command(start: Start) -> list[str]:
 
 
 def nodes_of(job: Job) -> int:
-    """How many machines there are at the most."""
+    """Return the maximum number of machines."""
     machines = job.train.machines
     return len(machines.hosts) if job.train.launch == "torchrun" else machines.nodes
 
 
 def blanks(start: Start) -> dict[str, str]:
-    """What the blanks of a template stand for (`train.machines.command`)."""
+    """Return the values of a template's placeholders (`train.machines.command`)."""
     nodes = nodes_of(start.job)
     return {
         "node": shlex.join(node_command(start)),
@@ -176,13 +176,13 @@ def blanks(start: Start) -> dict[str, str]:
 
 
 def environment(job: Job) -> dict[str, str]:
-    """Return the environment of a training's processes, in which programs installed beside Python are found."""
+    """Return the environment of a training's processes, with Python's own folder of programs on the path."""
     path = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(Path(sys.executable).parent)]))
     return {**ours(), "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def kill(process: int) -> None:
-    """Kills a process and all that it started."""
+    """Kill a process and all its descendants."""
     with contextlib.suppress(psutil.NoSuchProcess):
         whole = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
         for one in whole:
@@ -192,7 +192,7 @@ def kill(process: int) -> None:
 
 
 def _carried() -> str:
-    """The variables that a process on another machine gets as this one has them; credentials are each machine's own."""
+    """Return the variables that processes on other machines inherit; credentials are each machine's own."""
     names = ("PYTHONPATH", "FLYWHEEL_HOME", "OMP_WAIT_POLICY", "AWS_ENDPOINT_URL", "AWS_REGION")
     return shlex.join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
 

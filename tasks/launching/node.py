@@ -1,8 +1,8 @@
-"""What runs once on each machine of a training: finds its GPUs, meets the other machines, and starts torchrun there.
+"""Run once on each machine of a training: find its GPUs, meet the other machines, and start torchrun.
 
 `python -m tasks.launching.node JOB BOARD --nodes LEAST:MOST --name NAME`, with JOB a file that all machines share or a
-place on S3. Whoever comes first leads: the machines meet at its address, which stands on the board, so nobody need know
-beforehand which machines a scheduler gives. It ends when its start is over.
+place on S3. The first machine leads: the others meet at its address, which is in the status folder, so a scheduler may
+choose any machines. The process ends when its start is over.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from schemas.failure import FlywheelError, LakeError, UsageError
 from tasks.launching.launchers import environment, kill
 
 FAR = ("10.255.255.255", 1)
-"""Any address beyond this machine: nothing is sent there."""
+"""An address beyond this machine; nothing is sent there."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Runs the ranks of this machine; the exit status is torchrun's."""
+    """Run the ranks of this machine; return torchrun's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tasks.launching.node")
     parser.add_argument("job")
     parser.add_argument("board")
@@ -47,15 +47,15 @@ def main(words: list[str] | None = None) -> int:
 
 
 def torchrun(job: Job, board: StatusFolder, processes: int, nodes: str, name: str, words: list[str]) -> list[str]:
-    """The command that starts this machine's ranks.
+    """Return the command that starts this machine's ranks.
 
     Args:
         job: the training.
-        board: of its start, where the machines agree on whose address they meet at.
-        processes: of this machine.
+        board: status folder of its start, where the machines agree on the leader's address.
+        processes: number of this machine's processes.
         nodes: `LEAST:MOST` machines.
-        name: of the start.
-        words: the trainer's.
+        name: name of the start.
+        words: the trainer's arguments.
     """
     address = address_here()
     own = f"{address}:{free_port()}"
@@ -73,7 +73,7 @@ def torchrun(job: Job, board: StatusFolder, processes: int, nodes: str, name: st
 
 
 def address_here() -> str:
-    """The address of this machine that others reach it at: the one it would send from."""
+    """Return this machine's address for the others: its sender address."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(FAR)
@@ -83,14 +83,14 @@ def address_here() -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return probe.getsockname()[1]
 
 
 def _job(at: str) -> tuple[Job, Path]:
-    """The job as this machine reads it.
+    """Read the job on this machine.
 
     Raises:
         UsageError: there is none here.

@@ -1,7 +1,7 @@
 """A Ray job that starts `tasks.launching.node` once on each machine of the cluster, with all of its GPUs.
 
-`python -m tasks.launching.on_ray --nodes LEAST:MOST -- NODE...` is what `ray job submit` runs, NODE being `{node}` of a
-template. Ray says which machines are there and how many GPUs each has; of several, those with the most are taken.
+`ray job submit` runs `python -m tasks.launching.on_ray --nodes LEAST:MOST -- NODE...`, with `{node}` of a template as
+NODE. Ray lists the machines with their numbers of GPUs; those with the most GPUs are used.
 """
 
 import argparse
@@ -13,12 +13,12 @@ from typing import Any
 from schemas.failure import UsageError
 
 FEW = 2.0
-"""Processors that Ray keeps on each machine, or as many as it has."""
+"""Processors reserved on each machine, or all if it has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class RayNode:
-    """One of a Ray cluster."""
+    """One machine of a Ray cluster."""
 
     name: str
     """Ray's id of it."""
@@ -27,7 +27,7 @@ class RayNode:
 
 
 def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayNode]:
-    """The machines that are taken, of what `ray.nodes()` returns.
+    """Choose machines from the result of `ray.nodes()`.
 
     Raises:
         UsageError: fewer than `least` are alive.
@@ -45,7 +45,7 @@ def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayN
 
 
 def main() -> int:
-    """Waits for all machines; the first exit status that is not 0, or 0."""
+    """Wait for all machines; return the first exit status that is not 0, or 0."""
     parser = argparse.ArgumentParser(prog="python -m tasks.launching.on_ray")
     parser.add_argument("--nodes", required=True, metavar="LEAST:MOST")
     parser.add_argument("node", nargs=argparse.REMAINDER)
@@ -62,7 +62,7 @@ def main() -> int:
     except UsageError as error:
         print(error, file=sys.stderr, flush=True)
         return error.exit_code
-    count = f"{min(least, len(machines))}:{len(machines)}"  # nobody waits for machines that Ray does not have
+    count = f"{min(least, len(machines))}:{len(machines)}"  # Ray has no further machines to wait for
     words[words.index("--nodes") + 1] = count
     run = ray.remote(max_retries=0)(_run)
     started = [

@@ -1,9 +1,9 @@
-"""A training whose machines share no folder: what it needs and what it makes goes through a place on S3.
+"""A training whose machines share no folder: its inputs and results go through a place on S3.
 
 Below the place of a job lie `parent/` and `inputs/`, which every machine fetches once into a folder of its own, the
-boards of its starts, `steps/`, which the ranks write and read themselves, and `result/`. The place is emptied when the
-result has been fetched. S3 is reached as the environment says, on every machine: AWS_ACCESS_KEY_ID,
-AWS_SECRET_ACCESS_KEY, AWS_ENDPOINT_URL.
+status folders of its starts, `steps/`, which the ranks write and read themselves, and `result/`. The place is emptied
+after the result is fetched. Every machine reaches S3 by its environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+AWS_ENDPOINT_URL.
 """
 
 import os
@@ -23,13 +23,13 @@ JOB, PARENT, INPUTS, STARTS = "job.json", "parent", "inputs", "starts"
 
 
 class Stored:
-    """A job at its place; putting it there goes on where it was cut short.
+    """A job at its place; an interrupted upload continues.
 
     Args:
-        job: as this machine has it; `train.machines.store` is set.
+        job: the job on this machine; `train.machines.store` is set.
 
     Raises:
-        LakeError: the store cannot be reached.
+        LakeError: the store is unreachable.
     """
 
     def __init__(self, job: Job) -> None:
@@ -41,16 +41,16 @@ class Stored:
             blobs.put_directory(job.parent, PARENT)
         inputs = {job.samples.name, job.screenshots.name}
         if job.samples.parent != job.screenshots.parent:
-            raise CheckpointError(f"{job.samples} and {job.screenshots} are not beside each other.", "Put them so.")
+            raise CheckpointError(f"{job.samples} and {job.screenshots} are not in one folder.", "Put them into one.")
         blobs.put_directory(job.samples.parent, INPUTS, inputs)
         self._store.put(JOB, job.model_copy(update={"store": self.place}).model_dump_json().encode())
 
     def board(self, name: str) -> str:
-        """Where a start has its board."""
+        """Return the place of a start's status folder."""
         return f"{self.place}/{STARTS}/{name}"
 
     def fetch(self) -> None:
-        """Puts the result where the job has it, whole or not at all, and empties the place."""
+        """Put the result into the job's folder, whole or not at all, and empty the place."""
         sizes = self._store.sizes(RESULT)
         making = self._job.out.with_name(f"{self._job.out.name}.making-fetched")
         shutil.rmtree(making, ignore_errors=True)
@@ -66,10 +66,10 @@ class Stored:
 
 
 def fetch_job(place: str) -> tuple[Job, Path]:
-    """The job at a place, with all that it needs on this machine; and the file that says so.
+    """Fetch the job at a place with its inputs; return the job on this machine and its file.
 
     Raises:
-        UsageError: there is none, or S3 cannot be reached from here.
+        UsageError: there is none, or S3 is unreachable from here.
         CheckpointError: a file is damaged.
     """
     scratch = Path(os.environ.get(SCRATCH, tempfile.gettempdir())) / f"flywheel-{os.getuid()}" / Path(place).name

@@ -1,8 +1,8 @@
-"""The trainer as processes of their own: started with a job, heard message by message, ended with whoever started it.
+"""Run the trainer as separate processes: start it with a job, receive its messages, and end it.
 
-It writes its messages to a board (`learning.status_folder`), wherever it runs. A start that hangs, or that lost a
-process, is ended and repeated from the last whole checkpoint; one that reports an error is not repeated. What the
-trainer or a library prints goes to `trainer.log`.
+It writes its messages to a status folder (`learning.status_folder`), wherever it runs. A start that hangs, or that lost
+a process, is ended and repeated from the last whole checkpoint; one that reports an error is not repeated. The output
+of the trainer and its libraries goes to `trainer.log`.
 """
 
 import ctypes
@@ -29,17 +29,17 @@ from tasks.running.console import err, say
 from tasks.running.run_status import CURRENT
 
 POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
-"""Seconds from one look at the board for a message to the next."""
+"""Seconds between polls of the status folder for a message."""
 DRAIN_S = 5.0
-"""How long a message may take to be seen here after its process has ended, over a shared file system."""
+"""Seconds for a message to become visible here after its process has ended, over a shared file system."""
 
 
 class TrainerProcess:
-    """A running trainer; leaving its `with` ends it if it still runs.
+    """A running trainer; leaving its `with` block ends it if it still runs.
 
     Args:
-        job: what it is to train.
-        folder: where the job, its boards and all that it prints are written.
+        job: the training.
+        folder: folder for the job, its status folders and all output.
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
@@ -62,10 +62,10 @@ class TrainerProcess:
         self._close()
 
     def listen(self, on_message: Callable[[TrainerReport], None]) -> TrainerReport:
-        """Hands on every message of the trainer until it ends; returns their sum.
+        """Hand on every message of the trainer until it ends; return their sum.
 
         Raises:
-            FlywheelError: it stopped with an error, or hung or died more often than `train.restarts` says.
+            FlywheelError: it stopped with an error, or hung or died more often than `train.restarts` allows.
         """
         total, restarts = TrainerReport(loss=0.0, samples_per_s=0.0), 0
         while True:
@@ -82,7 +82,7 @@ class TrainerProcess:
                 raise FlywheelError(f"The trainer {problem}.", f"The end of its log: {tail or 'nothing'}")
 
     def _close(self) -> None:
-        """Ends the training, if it still runs, and beats no more."""
+        """End the training, if it still runs, and stop the heartbeat."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -91,10 +91,10 @@ class TrainerProcess:
         self._keeper.join()
 
     def _again(self, problem: str, number: int) -> bool:
-        """Ends this start and makes another one; False where the training is being ended."""
+        """End this start and make another one; return False where the training is being ended."""
         with self._lock:
             self._end()
-            if self._job.train.launch != "local":  # whoever is left elsewhere sees at its next beat that it is over
+            if self._job.train.launch != "local":  # processes elsewhere see at their next heartbeat that it is over
                 self._closed.wait(2 * self._every_s)
             if self._closed.is_set():
                 return False
@@ -104,7 +104,7 @@ class TrainerProcess:
             return True
 
     def _keep(self) -> None:
-        """Beats for whoever waits for messages, which may be busy with one for long."""
+        """Keep up the heartbeat for the ranks, while this process may be busy with a message for long."""
         count = 0
         while not self._closed.is_set():
             count += 1
@@ -123,17 +123,17 @@ class TrainerProcess:
         self._launcher.begin()
 
     def _end(self) -> None:
-        with suppress(FlywheelError, OSError):  # a store that is away: its ranks notice that nobody beats
+        with suppress(FlywheelError, OSError):  # an unreachable store: its ranks notice the missing heartbeat
             self._board.end()
         self._launcher.end()
 
     def _hear(
         self, total: TrainerReport, on_message: Callable[[TrainerReport], None]
     ) -> tuple[TrainerReport, str | None]:
-        """The messages of one start, added up; and what went wrong with it, if something did.
+        """Return the sum of one start's messages, and the problem that ended it, if any.
 
         Raises:
-            FlywheelError: the trainer said why it cannot go on.
+            FlywheelError: the trainer reported why it cannot continue.
         """
         number, gone = 1, None
         while True:
@@ -164,7 +164,7 @@ class TrainerProcess:
         return 0.0 if self._job.train.launch == "local" else DRAIN_S
 
     def _look(self) -> str | None:
-        """Looks at the ranks' beats, if it is time to; what is wrong with them."""
+        """Check the ranks' heartbeats when it is time, and return the problem, if any."""
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + self._every_s
@@ -175,7 +175,7 @@ class TrainerProcess:
             raise FlywheelError("; ".join(complaints))
 
     def _finish(self) -> None:
-        """Waits a little for the processes, which have nothing more to do."""
+        """Wait a little for the processes, which have nothing more to do."""
         until = time.monotonic() + DRAIN_S
         while self._launcher.ended() is None and time.monotonic() < until:
             time.sleep(POLL_S["local"])
@@ -201,7 +201,7 @@ def _set_aside(message: TrainerReport) -> str:
 
 
 def _hand_back() -> None:
-    """Gives the system what reading the data left unused, since the trainer needs it and this process only waits."""
+    """Return the memory left from reading the data to the system: the trainer needs it while this process waits."""
     gc.collect()
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # glibc alone has it

@@ -1,4 +1,4 @@
-"""Whether a start of a training hangs: told from its ranks' beats, wherever they run."""
+"""Detect that a start of a training hangs, from its ranks' heartbeats."""
 
 from collections.abc import Mapping
 
@@ -6,11 +6,11 @@ from learning.heartbeat import ENDED, StallTimer, every
 from learning.status_folder import Heartbeat
 
 SLOWER = 10.0
-"""A step may take this many times the longest one so far."""
+"""Multiple of the longest step so far that a step may take."""
 
 
 class Watch:
-    """Looks at the beats of one start.
+    """Checks the heartbeats of one start.
 
     Args:
         hung_s: `train.hung_s`.
@@ -24,10 +24,10 @@ class Watch:
         self._stepping = False
 
     def look(self, beats: Mapping[int, Heartbeat]) -> str | None:
-        """What is wrong, in a sentence; None while nothing is.
+        """Return the problem in a sentence; None while there is none.
 
-        A rank that is not heard of is stopped, or its machine is gone. Where all are heard of and no step ends, they
-        wait for each other in vain. What is no step, such as reading a model or writing it, may take its time.
+        A silent rank is stopped, or its machine is gone. If all ranks are heard of and no step ends, they wait for each
+        other in vain. Work outside of steps, such as reading or writing a model, has no time limit.
         """
         there = {rank: beat for rank, beat in beats.items() if beat.doing != ENDED}
         self._heard = {rank: self._heard.get(rank, StallTimer(self._longest_look)) for rank in there}

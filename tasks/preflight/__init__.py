@@ -1,1 +1,1 @@
-"""What is asked before anything is spent: whether a run could end well."""
+"""Checks before a run spends anything: whether it could end well."""

@@ -1,4 +1,4 @@
-"""Which environments there are, and whether this machine has what they need."""
+"""List the environments, and check whether this machine meets their requirements."""
 
 from dataclasses import dataclass, replace
 
@@ -14,23 +14,23 @@ WORKER = "worker"
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """An environment of the config, or a kind that is built in and that the config does not use."""
+    """An environment of the config, or a built-in kind that the config does not use."""
 
     name: str
     """Its section; its kind's name where it has none."""
     kind: str
     configured: bool
     ready: bool
-    """Whether its required probes pass; a kind that cannot be used without keys of its own is not."""
+    """Whether its required probes pass; a kind that cannot be used without keys of its own is not ready."""
     lacks: str
-    """Why not."""
+    """Reason why it is not ready."""
     tasks: int | None
     sandboxes: int | None
-    """How many trajectories it runs at the same time."""
+    """Number of trajectories that it runs at the same time."""
 
 
 def available(config: Config) -> list[Available]:
-    """The config's environments in its order, then the built-in kinds that it does not use."""
+    """Return the config's environments in its order, then the built-in kinds that it does not use."""
     found = [_available(config, name, configured=True) for name in config.environments]
     used = {one.kind for one in found} | {getattr(section, "module", "") for section in config.environments.values()}
     kinds = [kind for kind in ENVIRONMENTS.names if kind not in used and kind != WORKER]
@@ -42,7 +42,7 @@ def available(config: Config) -> list[Available]:
 
 
 def _worker(config: Config, module: str) -> Available:
-    """What a worker plays, by its name, with the Python that was built for it."""
+    """Check a worker's module, by its name, with the Python that was built for it."""
     section = options_of(ENVIRONMENTS.class_of(WORKER).section, {"kind": WORKER, "module": module}, WORKER)
     one = _available(config.model_copy(update={"environments": {module: section}}), module, configured=False)
     return replace(one, kind=f"{WORKER} {module}")

@@ -1,4 +1,4 @@
-"""Whether a config's policy is the one that a lake's policies descend from, and what it holds out unknown to them."""
+"""Check that the lake's policies descend from the config's policy, and were not trained on its held-out tasks."""
 
 import json
 from collections.abc import Mapping
@@ -14,19 +14,21 @@ from tasks.shared.policies import origin_of
 from tasks.shared.suite import parents_of
 
 SHAPE = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")
-"""Keys of `policy` that only the small policy is built from, once per lake."""
+"""Keys of `policy` that shape only the small policy, once per lake."""
 LEARNT = ("base", "dialect")
-"""Keys of `policy` that say what its weights were made from and what they were taught to write."""
+"""Keys of `policy` for the origin of its weights and its trained output format."""
 UNNAMED = {"qwen2_5_vl": "pixels"}
-"""What `policy.family=auto` meant by `model_type` in lakes whose policies were made before families had names and
+"""Meaning of `policy.family=auto` by `model_type` in lakes with policies from before families had names and
 templates; all others wrote thousandths."""
 
 
 def require_descent(config: Config, lake: Lake) -> None:
-    """Refuses a config whose policy would be ignored: the champion, which acts and is trained on, has another start.
+    """Refuse a config whose policy would be ignored, because the champion has another origin.
+
+    The champion acts and is trained on.
 
     Raises:
-        UsageError: names both, and what can be done.
+        UsageError: the message has both policies and the possible fixes.
     """
     origin = origin_of(lake)
     if origin is None:
@@ -47,7 +49,7 @@ def require_descent(config: Config, lake: Lake) -> None:
 
 
 def _require_family(config: Config, made: Mapping[str, object], uri: str) -> None:
-    """Refuses to ask a lake's policies in another way than they were taught."""
+    """Refuse to ask a lake's policies in another format than they were trained on."""
     from models.families.registry import name_of
 
     asked, was = name_of(config.policy), str(made.get("family", "auto"))
@@ -56,7 +58,7 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
     elif was == "auto":
         try:
             was = name_of(config.policy.model_copy(update={"family": "auto"}))
-        except UsageError:  # it took thousandths for what it did not know, and now asks for a name
+        except UsageError:  # it took unknown models for thousandths, and now requires a name
             was = asked
     templates = (made.get("template", "computer"), config.policy.template)
     for key, before, now in (("family", was, asked), ("template", *templates)):
@@ -68,10 +70,10 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
 
 
 def require_held_out(config: Config, lake: Lake) -> None:
-    """Refuses to hold out what the lake has data of: its policies have learnt from it, or are about to.
+    """Refuse to hold out tasks that the lake has data of: its policies have learnt from it, or are about to.
 
     Raises:
-        UsageError: names the task, or the task that was made of it.
+        UsageError: the message has the task, or the task that was made of it.
     """
     held = {task.task_id for task in whole_catalog(config) if task.split == "held_out"}
     rolled_out = set(lake.read("trajectories", ["task_id"], {"split": "train"})["task_id"].unique().to_pylist())

@@ -1,4 +1,4 @@
-"""What `flywheel doctor` says of the machine itself: packages, memory, cores. No run is refused for it."""
+"""Checks of `flywheel doctor` on the machine itself: packages, memory, cores. They refuse no run."""
 
 import os
 import re
@@ -12,23 +12,23 @@ from schemas.failure import FlywheelError
 
 LOCK = Path(__file__).resolve().parents[2] / "requirements.lock"
 MEMORY_GIB = 3.0
-"""Free memory below which a laptop run is likely to be killed."""
+"""Free memory in GiB below which a laptop run is likely to be killed."""
 
 
 def machine_probes() -> list[Probe]:
-    """Packages, memory and cores."""
+    """Return the probes of packages, memory and cores."""
     examined = {"packages": compare_packages, "memory": _memory, "cores": _cores}
     return [Probe(name, examine, required=False) for name, examine in examined.items()]
 
 
 def compare_packages(lock: Path = LOCK) -> str:
-    """Whether the installed packages are the pinned ones; local builds such as `+cpu` count as the same.
+    """Check that the installed packages are the pinned ones; local builds such as `+cpu` count as the same.
 
     Raises:
-        FlywheelError: some are not; names them.
+        FlywheelError: some are not; the message has their names.
     """
     if not lock.is_file():
-        return "no requirements.lock beside the code: not compared"
+        return "no requirements.lock next to the code: not compared"
     pins = dict(re.findall(r"^([^\s=#]+)==(\S+)", lock.read_text(), re.MULTILINE))
     wrong = [
         f"{name} {found or 'missing'} (pinned {pin})"

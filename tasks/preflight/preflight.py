@@ -1,6 +1,6 @@
-"""What a run needs, as one list: `flywheel doctor` shows all of it, a run is refused by the first that is missing.
+"""Check a run's requirements as one list: `flywheel doctor` shows all, and the first missing one refuses a run.
 
-What is slow to import is imported only where the config asks for it.
+Slow modules are imported only where the config needs them.
 """
 
 import os
@@ -42,11 +42,11 @@ from tasks.shared.policies import champion_if_any
 from tasks.shared.suite import require_makers
 
 PER_PROCESSOR = 4
-"""Training processes of this machine at most: more only wait for each other."""
+"""Maximum number of training processes per processor of this machine: more only wait for each other."""
 
 
 def examine(config: Config) -> list[CheckReport]:
-    """Every check, good or bad, in the order in which a run would need them; a problem that several have is one's."""
+    """Run every check, in the order in which a run needs them; a problem that several share is reported once."""
     found: list[CheckReport] = []
     for probe in [*probes(config), *machine_probes()]:
         check = probe.check()
@@ -58,15 +58,15 @@ def examine(config: Config) -> list[CheckReport]:
 
 
 def require(config: Config) -> None:
-    """Refuses a run that could not end well; nothing is spent and nothing is left behind.
+    """Refuse a run that could not end well; nothing is spent and nothing is left behind.
 
     Raises:
         UsageError: a part that cannot be found, neither a verifier nor a judge, an option of training that the method
-            or the model does not have, a key that was set and that nothing reads, groups that are trained on while they
-            are judged by a judge on probation.
-        FlywheelError: no browser, a checkpoint folder that is not there, no package for adapters or for the reader of
-            screens where they are asked for, no answer from the server that is to act.
-        LakeError: a place that cannot be written to, a lake of somebody else, a disk that is nearly full.
+            or the model does not have, a key that was set and that nothing reads, groups that are trained on while a
+            judge on probation judges them.
+        FlywheelError: no browser, a missing checkpoint folder, a missing package for adapters or for the reader of
+            screens where they are configured, no answer from the acting server.
+        LakeError: a place that is not writable, a place with other data, a disk that is nearly full.
     """
     for probe in probes(config):
         if probe.required:
@@ -74,11 +74,11 @@ def require(config: Config) -> None:
 
 
 def probes(config: Config, asks: bool = True) -> list[Probe]:
-    """What this config needs: one list for a run, its plan and the doctor.
+    """Return the checks of this config: one list for a run, its plan and the doctor.
 
     Args:
         config: the resolved config.
-        asks: also ask models, servers and GPUs whether they are there, and write to the storage.
+        asks: also contact models, servers and GPUs, and write to the storage.
     """
     return [
         *_parts(config),
@@ -102,12 +102,12 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
 
 
 def planned(config: Config) -> list[Probe]:
-    """Those that a run is refused by, as far as they ask no model, server or GPU and write nothing."""
+    """Return the checks that refuse a run, as far as they contact no model, server or GPU and write nothing."""
     return [probe for probe in probes(config, asks=False) if probe.required]
 
 
 def _parts(config: Config) -> list[Probe]:
-    """Whether what the config names can be found and used together."""
+    """Return checks that the config's names can be found and used together."""
     return [
         Probe("tasks", lambda: _tasks(config)),
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
@@ -138,7 +138,7 @@ def _tasks(config: Config) -> str:
 
 
 def _judge(config: Config, asks: bool) -> str:
-    """That the judge, where one is configured or a task needs one, is there."""
+    """Check that the judge exists, where one is configured or a task needs one."""
     if not _unverified(catalog(config)):
         judge, audited = judge_of(config.judge), any(gate.given for gate in gates_of(config.filter))
         if judge is None or not audited or not config.judge.audit:
@@ -192,7 +192,7 @@ def _policy(config: Config) -> str:
         )
     if base == "tiny":
         return "the small policy, made new"
-    how = "as its architecture says" if config.policy.family == "auto" else "as `policy.family` says"
+    how = "by its architecture" if config.policy.family == "auto" else "by `policy.family`"
     return f"{base}, asked as {name}, {how}"
 
 
@@ -206,7 +206,7 @@ def _processor(config: Config) -> str:
     limits = family_of(config.policy).limits
     read_processor(Path(config.policy.base))
     if limits is None:
-        return "it says no limits: screens go to the model as they are"
+        return "it has no limits: screens go to the model unchanged"
     return f"screens are shown in multiples of {limits.factor}, of {limits.least:,} to {limits.most:,} pixels"
 
 
@@ -234,13 +234,13 @@ def _training(config: Config) -> str:
 
 
 def _trackers(config: Config) -> str:
-    """That what every tracker needs is installed; no server is asked."""
+    """Check that every tracker's requirements are installed; no server is asked."""
     TRACKERS.require(config.tracking.trackers, config.tracking.options)
     return ", ".join(config.tracking.trackers) or "none: the lake has every training's steps"
 
 
 def _descent(config: Config) -> str:
-    """That the policies of the lake, if there is one, descend from one that this config would make."""
+    """Check that the lake's policies, if any, descend from one that this config would make."""
     lake = lake_if_any(config)
     if lake is None:
         return "none yet"
@@ -250,7 +250,7 @@ def _descent(config: Config) -> str:
 
 
 def _whole(config: Config) -> str:
-    """That the files of every table and of the champion are there."""
+    """Check that the files of every table and of the champion exist."""
     lake = lake_if_any(config)
     if lake is None:
         return "none yet"
@@ -269,21 +269,21 @@ def _whole(config: Config) -> str:
 
 
 def _log(config: Config) -> str:
-    """That whatever reads Delta can read the lake."""
+    """Check that every Delta reader can read the lake."""
     lake = lake_if_any(config)
     if lake is None:
         return "none yet"
     if found := unreadable(lake):
         raise LakeError(
-            f"{sum(found.values())} files of {', '.join(found)} are not as the Delta log says, since a `forget` of an "
+            f"{sum(found.values())} files of {', '.join(found)} differ from the Delta log, since a `forget` of an "
             "earlier release: flywheel reads them, other readers of Delta do not.",
-            "`flywheel upgrade` puts that right.",
+            "`flywheel upgrade` fixes that.",
         )
-    return "the files that are there are as it says"
+    return "the existing files match it"
 
 
 def _device(config: Config, asks: bool) -> str:
-    """That this machine's GPUs are those that acting and training name, where they happen here."""
+    """Check that this machine has the GPUs that acting and training name, where they happen here."""
     from learning.engines.choice import is_small
 
     if is_small(config.policy.base):
@@ -310,13 +310,13 @@ def _server(config: Config, asks: bool) -> str:
 
 
 def _named_server(config: Config) -> str:
-    """That what the config says of a server can be, without asking it."""
+    """Check the config's server settings, without contacting the server."""
     server = config.policy.server
     if not server.named:
         return "none: the policy acts in this process"
     if method_of(config.train).streams and not server.logprobs:
         raise UsageError(
-            f"`policy.server.logprobs` is not set, and {config.train.method} trains on what tokens were drawn with.",
+            f"`policy.server.logprobs` is not set, and {config.train.method} trains on the tokens' log probabilities.",
             "Set it to true, with a server that gives log probabilities: vLLM or SGLang.",
         )
     from models.serving.server import require_described
@@ -345,13 +345,13 @@ def _thinkers(config: Config, asks: bool) -> str:
 
 
 def _reader(config: Config) -> str:
-    """That what reads screens without elements, where one is named, can be made."""
+    """Check that the configured reader of screens without elements can be made."""
     found = reader_class(config.annotate.reader)
-    return f"{found.name} is there" if found else "none: elements are what pages list"
+    return f"{found.name} is there" if found else "none: only pages list elements"
 
 
 def _storage(config: Config, write: bool) -> str:
-    """Opens the lake if there is one, and, to see whether that goes, writes and removes a probe; makes no lake."""
+    """Open the lake if there is one, and write and remove a probe as a test; makes no lake."""
     place = resolve_address(config.lake)
     with explained(place.uri):
         require_bucket(place)

@@ -1,5 +1,5 @@
-"""A trainer that does not wait for the filter needs a judge that is trusted: all that one on probation accepts is held
-back, so groups of judged trajectories would be rolled out for nothing."""
+"""Refuse streamed training with a judge on probation: all trajectories that it accepts are held back, so groups would
+be rolled out for nothing."""
 
 from curation.agreement import probation
 from environments.catalog import catalog
@@ -12,11 +12,11 @@ from tasks.shared.paths import lake_if_any
 
 
 def require_trusted(config: Config, version: str) -> None:
-    """Raises UsageError where trajectories are judged while they are trained on, by a judge on probation.
+    """Raise UsageError where trajectories are trained on while a judge on probation judges them.
 
     Args:
         config: the run's.
-        version: of the judge's verdicts under it.
+        version: version of the judge's verdicts under it.
     """
     if not config.train.stream.on or GATE not in config.filter.gates:
         return
@@ -28,8 +28,8 @@ def require_trusted(config: Config, version: str) -> None:
     because = Standing(lake, config.judge).probation(version) if lake else probation([], config.judge)
     if because:
         raise UsageError(
-            f"`train.stream.on`: the judge of {', '.join(judged)} is on probation ({because}), and what it accepts "
-            "would be in no batch.",
+            f"`train.stream.on`: the judge of {', '.join(judged)} is on probation ({because}), and trajectories that "
+            "it accepts would be in no batch.",
             "Let it earn trust first: `flywheel judge` on trajectories with a verifier, or iterations without "
             "`train.stream.on`. Or leave these tasks out, or trust it unseen with judge.evidence_min=0.",
         )

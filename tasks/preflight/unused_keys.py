@@ -1,9 +1,9 @@
-"""Keys that were set and that nothing reads under this config: they are refused by name, not ignored.
+"""Refuse keys that were set and that nothing reads under this config, by name, instead of ignoring them.
 
-What only the engine of another model reads is refused where that is known (`learning.engines.choice`); here are keys
-that another key decides about. A key counts as set where its value is not the default. One config serves several
-commands in turn, so what another method or a part that is off reads may stand in it: that is not refused, but every run
-names it (docs/decisions/0013-other-methods.md).
+Keys that only another model's engine reads are refused in `learning.engines.choice`; this module has keys that depend
+on another key. A key counts as set where its value is not the default. One config serves several commands in turn, so
+it may have keys of another method or of a part that is off: these are not refused, but every run names them
+(docs/decisions/0013-other-methods.md).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -29,7 +29,7 @@ class UnusedKeyRule:
     """Keys that only some configs read."""
 
     keys: tuple[str, ...]
-    """Dotted; of a section, every key in it."""
+    """Dotted keys; a section stands for every key in it."""
     idle: Callable[[Config], bool]
     """Whether nothing reads them."""
     because: str
@@ -37,10 +37,10 @@ class UnusedKeyRule:
 
 
 def refuse_unused_keys(config: Config) -> str:
-    """What `flywheel doctor` shows of the keys that were set.
+    """Return `flywheel doctor`'s text about the keys that were set.
 
     Raises:
-        UsageError: one that nothing reads; names it, why nothing does, and what to change.
+        UsageError: nothing reads one of them; the message has the key, the reason and the fix.
     """
     for rule in RULES:
         found = _set_among(config, rule.keys)
@@ -50,10 +50,10 @@ def refuse_unused_keys(config: Config) -> str:
 
 
 def refuse_unrepeated(overrides: Iterable[str]) -> None:
-    """Refuses overrides of what a repeated training takes from the config of the policy that it makes again.
+    """Refuse overrides of keys that a repeated training takes from the original policy's config.
 
     Raises:
-        UsageError: there is one; names it.
+        UsageError: there is one; the message has its name.
     """
     for override in overrides:
         key = override.partition("=")[0]
@@ -66,11 +66,11 @@ def refuse_unrepeated(overrides: Iterable[str]) -> None:
 
 
 def for_others(config: Config, sections: bool = True) -> str:
-    """Which keys are set that this run does not read, but another method or a part that is off; empty where none is.
+    """Return the keys that are set for another method or a part that is off, in a sentence; empty where there is none.
 
     Args:
         config: the run's.
-        sections: as of `for_other_methods`.
+        sections: as in `for_other_methods`.
     """
     idle = [f"{section}.{key}" for section, keys, on in PARTS if not on(config) for key in keys]
     off = _set_among(config, idle)
@@ -79,11 +79,11 @@ def for_others(config: Config, sections: bool = True) -> str:
 
 
 def for_other_methods(config: Config, sections: bool = True) -> str:
-    """Which keys are set that only other methods of training read, in a sentence; empty where there is none.
+    """Return the keys that are set for other training methods only, in a sentence; empty where there is none.
 
     Args:
         config: the run's.
-        sections: name those of other methods' own sections too, which say themselves whose they are.
+        sections: include the sections of other methods, whose names show the method.
     """
     train = config.train
     method = method_of(train)
@@ -106,7 +106,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
 
 
 def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
-    """The keys of `train.group` that a method in groups leaves to others; material of its own may read any of them."""
+    """Yield the keys of `train.group` that a method in groups ignores; material of its own may read any of them."""
     if not method.in_groups or method.section == "group" or not isinstance(method.source, DataSource):
         return
     if method.source is DataSource.GROUPS:
@@ -114,19 +114,19 @@ def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
         return
     read = {*ROLLED_OUT, *({"advantage"} if method.source is DataSource.TRAJECTORIES else ())}
     default = GroupConfig()
-    if train.group.size < default.k:  # which `k` may not exceed, whoever reads it
+    if train.group.size < default.k:  # `k` may not exceed it, whatever reads it
         read.add("k")
     yield from (key for key in GroupConfig.model_fields if key not in read)
 
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
-    """The dotted keys at or below these whose values are not the default."""
+    """Return the dotted keys at or below these whose values are not the default."""
     default = Config(suite=config.suite, environments=config.environments)
     return [one for key in keys for one in _set(config, default, key.split("."))]
 
 
 def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = "") -> Iterator[str]:
-    """The dotted keys at or below `keys` whose values differ."""
+    """Yield the dotted keys at or below `keys` whose values differ."""
     for key in keys[:1] or type(chosen).model_fields:
         mine, usual = getattr(chosen, key), getattr(default, key)
         name = f"{above}{key}"
@@ -137,14 +137,14 @@ def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = ""
 
 
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
-"""Keys of `train.group` by which groups are rolled out, whatever is learnt from them. For a critic `advantage` says,
-too, whether scores or successes are its rewards."""
+"""Keys of `train.group` for the rollout of groups, with any training method. For a critic, `advantage` also selects
+scores or successes as its rewards."""
 IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
 """Keys of `train` that weigh samples of accepted trajectories."""
 WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgetting")
-"""Keys of `curriculum` that share single trajectories out, not groups."""
+"""Keys of `curriculum` that divide single trajectories, not groups."""
 LAUNCHED = ("launch", "machines", "restarts", "hung_s")
-"""Keys of `train` that say where a training runs: today's count, also where an older one is repeated."""
+"""Keys of `train` for the place of a training: the current ones count, also for a repeated older training."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "train": ("keep_policies", *LAUNCHED),
     "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "prefix_mb", "server"),
@@ -152,7 +152,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
     "think": (),
     "seed": (),
 }
-"""Sections, and keys, that say how a training goes, with the keys in them that say how its policy is kept and acts."""
+"""Sections of a training's settings, each with the keys in it that are about storage and acting instead."""
 PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Config], bool]], ...] = (
     ("synthesis", tuple(SynthesisConfig.model_fields), lambda config: config.synthesis.on),
     ("reflect", ("trajectories", "steps", "recover", "proposers", "options"), lambda config: config.reflect.on),

@@ -1,4 +1,4 @@
-"""What every policy that no iteration made goes through: measured as a candidate is, it challenges the champion."""
+"""Measure a policy that no iteration made like a candidate, and let it challenge the champion."""
 
 from schemas.config import Config
 from schemas.metrics import Metrics
@@ -13,14 +13,14 @@ from tasks.shared.policies import policy_row
 
 @boundary("evaluate")
 def evaluate_challenger(config: Config, version: str) -> Metrics:
-    """The policy on both suites' held-out seeds, until it is decided."""
+    """Evaluate the policy on both suites' held-out seeds, until it is decided."""
     lake = run_of(config, create=False).lake
     return measure_challenger(config, lake, policy_row(lake, version))
 
 
 @boundary("challenge")
 def challenge_champion(config: Config, version: str) -> None:
-    """Promotes, holds or rejects the policy."""
+    """Promote, hold or reject the policy."""
     lake = run_of(config, create=False).lake
     decided = numbers_of(challenge(config, lake, policy_row(lake, version)))
     say(f"{version}: {decided['say']}")

@@ -1,7 +1,7 @@
-"""A challenger against the champion on the suite's held-out seeds: what is asked of it, look by look.
+"""Compare a challenger with the champion on the suite's held-out seeds, look by look.
 
-The looks are the same whoever asks: the evaluation measures until one of them decides, the promotion reads the decision
-off the stored outcomes, and a restart finds it again, however many seeds were measured meanwhile.
+Evaluation, promotion and restarts use the same looks. The evaluation measures until one of them decides, the promotion
+reads the decision from the stored outcomes, and a restart finds it again, however many seeds were measured meanwhile.
 """
 
 import json
@@ -23,7 +23,7 @@ SUITE = "suite"
 
 
 def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
-    """What is asked of a challenger: not to be worse, or, of a mere reproduction, to be better."""
+    """Return the rule for a challenger: not to be worse, or, for a mere reproduction, to be better."""
     chosen = config.promote
     if candidate.repeats is not None:
         return better(chosen.resolution, chosen.alpha, chosen.beta)
@@ -31,23 +31,23 @@ def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
 
 
 def looks(config: Config) -> list[int]:
-    """Seeds per task at each look."""
+    """Return the seeds per task at each look."""
     most, between = config.evaluate.seeds, config.promote.look_seeds
     return [*range(between, most, between), most]
 
 
 def opponent(lake: Lake, candidate: PolicyVersion) -> PolicyVersion:
-    """The champion that a challenger is held against."""
+    """Return the champion to compare a challenger with."""
     incumbent = champion(lake)
     if incumbent.policy_version != candidate.policy_version:
         return incumbent
-    return measured_ancestor(lake, candidate.parent)  # a stage of it is done again
+    return measured_ancestor(lake, candidate.parent)  # one of its stages is repeated
 
 
 def looked_at(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int
 ) -> PromotionDecision | None:
-    """The decision at a look of so many seeds per task; None where the test goes on."""
+    """Return the decision at a look of so many seeds per task; None where the test continues."""
     new, old = (outcomes_of(lake, row.policy_version, seeds) for row in (candidate, against))
     return look(rule_of(config, candidate), paired(new, old), seeds == config.evaluate.seeds)
 
@@ -55,17 +55,17 @@ def looked_at(
 def decided(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, complete: bool = False
 ) -> PromotionDecision | None:
-    """The decision of the first look that decides, from what is stored.
+    """Return the decision of the first look that decides, from stored outcomes.
 
     Args:
         config: its looks and their rule.
-        lake: where the outcomes are.
-        candidate: who challenges.
-        against: whom.
-        complete: whether what is stored is all there is to compare.
+        lake: the lake with the outcomes.
+        candidate: the challenger.
+        against: its opponent.
+        complete: whether no further outcomes will come.
 
     Returns:
-        None where only one of the two was measured on the seeds of a look, unless that is all there is.
+        None where only one of the two was measured on the seeds of a look, unless `complete` is set.
     """
     for seeds in looks(config):
         if not complete and not _both_measured(lake, candidate, against, seeds):
@@ -77,7 +77,7 @@ def decided(
 
 
 def _both_measured(lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int) -> bool:
-    """Whether a look sees both policies on the same seeds of each task that both have; neither stopped earlier."""
+    """Whether a look has both policies on the same seeds of each task that both have; neither stopped earlier."""
     new, old = (
         {(one.task_id, one.seed) for one in _rows(lake, row.policy_version, seeds)} for row in (candidate, against)
     )
@@ -86,7 +86,7 @@ def _both_measured(lake: Lake, candidate: PolicyVersion, against: PolicyVersion,
 
 
 def outcomes_of(lake: Lake, version: str, seeds: int) -> dict[tuple[str, int], bool]:
-    """Success of a policy by (task, seed) on the suite's first held-out seeds; environment failures left out."""
+    """Return a policy's success by (task, seed) on the suite's first held-out seeds, without environment failures."""
     rows = _rows(lake, version, seeds)
     return {(row.task_id, row.seed): row.success for row in rows if row.success is not None}
 
@@ -97,7 +97,7 @@ def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
 
 
 def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
-    """That a policy is broken, as its weights or its training's loss tell; None where they are numbers."""
+    """Return the rejection of a policy with broken weights or a broken training loss; None where both are numbers."""
     if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
         return without_test("reject", f"broken: its weights are no numbers, or huge ({at})")
     loss = json.loads(row.metrics or "{}").get("loss")
@@ -107,10 +107,10 @@ def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
 
 
 def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: PolicyVersion) -> PromotionDecision | None:
-    """That a policy is broken, as its evaluation tells: replies without an action, or too slow; else None.
+    """Return the rejection of a policy with too many replies without an action, or too slow ones; else None.
 
-    A beginner writes little that can be read, and an untrained champion nothing: who writes no worse than the champion
-    is not broken by it.
+    A beginner writes little that parses, and an untrained champion nothing: a policy that is no worse than the champion
+    in this respect is not broken.
     """
     rows = _acted(lake, row)
     if not rows:
@@ -130,11 +130,11 @@ def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: Polic
 
 
 def _acted(lake: Lake, row: PolicyVersion) -> list[Evaluation]:
-    """A policy's evaluations on the suite that say whether its last reply held an action."""
+    """Return a policy's evaluations on the suite with a known format of the last reply."""
     found = lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
     return [one for one in found if one.success is not None and one.unparsable is not None]
 
 
 def _unparsable(rows: Sequence[Evaluation]) -> float:
-    """The share that ended in a reply without an action; 0 of none."""
+    """Return the share that ended in a reply without an action; 0 of none."""
     return sum(bool(one.unparsable) for one in rows) / max(1, len(rows))

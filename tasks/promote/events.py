@@ -56,13 +56,12 @@ def rolled_back(lake: Lake) -> dict[str, Promotion]:
 
 
 def standing(policy: PolicyVersion, fallen: Container[str]) -> str:
-    """How a policy stands, in a word, wherever it is shown: its status, or that it is one of the `fallen`, which were
-    rolled back."""
+    """Return a policy's printed status: its stored status, or that it is among the `fallen`, which were rolled back."""
     return ROLLED_BACK if policy.policy_version in fallen else policy.status
 
 
 def outcomes(lake: Lake) -> dict[str, str]:
-    """How the policies stand that were decided on, in a word: promoted, held, rejected, or rolled back since."""
+    """Return the outcomes of decided policies: promoted, held, rejected, or rolled back since."""
     found = {one.policy_version: OUTCOMES[one.decision] for one in events(lake) if one.decision in OUTCOMES}
     return found | dict.fromkeys(rolled_back(lake), ROLLED_BACK)
 
@@ -73,7 +72,7 @@ class PromotionEvent:
 
     policy: str
     decision: str
-    """Of those from before, what became of the challenger."""
+    """Decision; for lakes from before events, the challenger's result."""
     against: str | None = None
     champion: str | None = None
     pairs: int | None = None
@@ -84,13 +83,13 @@ class PromotionEvent:
     reason: str | None = None
     created_at: datetime
     ci: tuple[float, float] | None = None
-    """95 %, of the difference."""
+    """95 % interval of the difference."""
     kind: str
-    """`rollback`, or what made the policy."""
+    """`rollback`, or the kind of the policy."""
 
 
 def shown(event: Promotion) -> dict[str, Any]:
-    """A decision as JSON: the fields of `PromotionEvent` but its kind."""
+    """Return a decision as JSON: the fields of `PromotionEvent` except its kind."""
     known = {"against", "champion", "pairs", "wins", "losses", "difference", "llr", "reason", "created_at"}
     interval = None if event.difference is None else (event.low, event.high)
     return {

@@ -1,4 +1,4 @@
-"""What is in the way of a fair comparison: training data that is held out. It blocks a promotion, by name."""
+"""Block a promotion, by name, where held-out data was trained on: the comparison would not be fair."""
 
 import pyarrow.dataset as pads
 
@@ -13,12 +13,11 @@ from storage.lake import Lake
 from tasks.preflight.descent import require_held_out
 
 SHARE = 0.5
-"""Of the last screens on which a held-out task is solved: with so many among a trained one's it is that task again."""
+"""Minimum share of a solved held-out task's last screens among a trained task's that makes both the same task."""
 
 
 def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
-    """Why a candidate's evaluation cannot be trusted, with names; None where nothing that it was trained on is held
-    out."""
+    """Return why a candidate's evaluation cannot be trusted; None where it was not trained on held-out data."""
     try:
         require_held_out(config, lake)
     except UsageError as error:
@@ -37,15 +36,17 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
     if config.promote.same_screens == "hold" and (copies := _copies(lake, candidate)):
         named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
         return (
-            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take what is the same task "
+            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take the same task "
             "out of `suite.held_out` or of `suite.tasks`; if they only look alike, set `promote.same_screens=ignore`"
         )
     return None
 
 
 def _copies(lake: Lake, candidate: PolicyVersion) -> list[Leak]:
-    """Held-out tasks that a candidate solves on a trained task's screens. Where it fails, it may end where every task
-    begins."""
+    """Return held-out tasks that a candidate solves on a trained task's screens.
+
+    Failures are left out: they may end on the screen where every task begins.
+    """
     ended: dict[str, set[str]] = {}
     for row in lake.rows(Evaluation, {"policy_version": candidate.policy_version, "suite": "held_out"}):
         if row.success and row.final_phash is not None:

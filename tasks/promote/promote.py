@@ -1,4 +1,4 @@
-"""Stage: champion or not."""
+"""Stage: decide whether the candidate becomes champion."""
 
 from curation.promotion import PromotionDecision, without_test
 from schemas.config import Config
@@ -22,7 +22,7 @@ NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "
 
 @stage("promote")
 def promote_candidate(run: Run, iteration: int) -> Metrics:
-    """The candidate is the next champion only if it holds against the present one on the same seeds."""
+    """Promote the candidate only if it holds against the current champion on the same seeds."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
@@ -112,7 +112,7 @@ def _record(
 def _hindrance(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion
 ) -> PromotionDecision | None:
-    """Why a candidate is not to be promoted however many it wins; None for no reason."""
+    """Return a reason against the promotion of a candidate that does not depend on its wins; None for no reason."""
     if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate, against):
         return broken
     if fallen := abandoned(lake, candidate):

@@ -15,12 +15,12 @@ NO_REASON = "no reason was given"
 
 
 def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) -> Promotion:
-    """Makes an earlier champion the champion again and records it.
+    """Make an earlier champion the champion again, and record it.
 
     Args:
-        lake: whose champion.
+        lake: the lake.
         to: an earlier champion; the previous one if not given.
-        reason: why, for whoever reads it later.
+        reason: the stated reason, for later readers.
         seen: the champion to replace; the current one if not given.
 
     Returns:
@@ -55,7 +55,7 @@ def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
 
 
 def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
-    """Whom the champion replaced; raises UsageError for the first champion."""
+    """Return the policy that the champion replaced; raise UsageError for the first champion."""
     won = (one for one in reversed(events(lake)) if one.decision == "promote" and one.champion == now.policy_version)
     if (event := next(won, None)) is not None:
         return policy_row(lake, event.against)

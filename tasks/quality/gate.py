@@ -1,4 +1,4 @@
-"""Stages: the data-quality gate in front of training, and once more over what was written after it."""
+"""Stages: the data-quality gate before training, and once more on the tables written after it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -24,22 +24,23 @@ from tasks.shared.paths import docs_folder
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """What a gate that refused nothing found; the fields of `flywheel quality check --json`."""
+    """Results of a gate that refused nothing; the fields of `flywheel quality check --json`."""
 
     iteration: int
     expectations: int
     warnings: int
     overridden: int
-    """Critical failures that somebody took on."""
+    """Number of overridden critical failures."""
     say: str
 
 
 @stage("quality")
 def check_quality(run: Run, iteration: int) -> Metrics:
-    """Great Expectations over every table; critical failures that nobody took on stop the iteration here.
+    """Run Great Expectations on every table; critical failures without an override stop the iteration here.
 
     Raises:
-        GateRefused: a critical expectation failed, or the gate itself broke; names the table, the rule and the rows.
+        GateRefused: a critical expectation failed, or the gate itself broke; the message has the table, the rule and
+            the rows.
     """
     versions = run.lake.versions()
     return {**asdict(passed(run, iteration, examine(run, iteration))), "versions": versions}
@@ -47,7 +48,7 @@ def check_quality(run: Run, iteration: int) -> Metrics:
 
 @stage("recheck")
 def check_again(run: Run, iteration: int) -> Metrics:
-    """The same over the tables that were written to since, such as the measurements that promotion reads.
+    """Run it on the tables that were written to since, such as the measurements that promotion reads.
 
     Raises:
         GateRefused: as `check_quality` does.
@@ -60,14 +61,14 @@ def check_again(run: Run, iteration: int) -> Metrics:
 
 @boundary("quality")
 def verify_quality(config: Config, iteration: int | None) -> Passed:
-    """The gate over every table of an iteration, whenever it is asked for.
+    """Run the gate on every table of an iteration, at any time.
 
     Args:
         config: the resolved config.
-        iteration: the latest that the lake has trajectories of, if not given.
+        iteration: the latest one with trajectories, if not given.
 
     Raises:
-        UsageError: there is nothing of this iteration.
+        UsageError: the lake has no trajectory of this iteration.
         GateRefused: as `check_quality` does.
     """
     run = run_of(config, create=False)
@@ -87,7 +88,7 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
 
 
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:
-    """What the gate finds of these tables, and how far the iteration drifted, kept in `quality`."""
+    """Return the gate's results for these tables, and the iteration's drift; they are stored in `quality`."""
     folder, keep = docs_folder(run.config, run.lake) if whole else None, run.config.quality.keep_docs
     results = run_gate(run.lake, iteration, tables, folder, keep)
     results += drift_results(run.lake, iteration, run.config.quality) if whole else []
@@ -98,7 +99,7 @@ def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), who
 
 
 def passed(run: Run, iteration: int, results: list[QualityResult]) -> Passed:
-    """What there is to tell; raises GateRefused for critical failures that nobody took on."""
+    """Summarize the results; raise GateRefused for critical failures without an override."""
     failed = [row for row in results if not row.success]
     critical = [row for row in failed if row.severity == "critical"]
     refused = not_overridden(run.lake, iteration, critical)

@@ -1,4 +1,4 @@
-"""What somebody took on: critical failures of the gate that stop an iteration no longer, each with a written reason."""
+"""Override the gate's critical failures: they no longer stop an iteration; each override has a written reason."""
 
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -8,25 +8,25 @@ from storage.lake import Lake
 
 
 def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> list[QualityResult]:
-    """The failures of an iteration that no override covers."""
+    """Return the failures of an iteration that no override covers."""
     known = lake.rows(QualityOverride, {"iteration": iteration})
     return [row for row in failed if not any(one.covers(row) for one in known)]
 
 
 def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> list[QualityOverride]:
-    """Takes on every critical failure of an iteration that nobody took on yet; they no longer stop it.
+    """Override every critical failure of an iteration that has no override yet; they no longer stop it.
 
     Raises:
-        UsageError: no reason, or nothing to take on.
+        UsageError: no reason, or nothing to override.
     """
     if not reason.strip() or not person.strip():
-        raise UsageError("An override needs a reason, and somebody who gives it.", "Write `--reason` and `--by`.")
+        raise UsageError("An override needs a reason, and a person who gives it.", "Write `--reason` and `--by`.")
     rows = lake.rows(QualityResult, {"iteration": iteration, "severity": "critical", "success": False})
     open_ones = not_overridden(lake, iteration, rows)
     if not open_ones:
         raise UsageError(
-            f"No critical expectation of {label_of(iteration)} failed that nobody took on.",
-            "`flywheel quality` lists what failed; warnings stop nothing.",
+            f"No critical expectation of {label_of(iteration)} failed without an override.",
+            "`flywheel quality` lists the failures; warnings stop nothing.",
         )
     now = utc_now()
     written = [
@@ -47,7 +47,7 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
 
 
 def overridden(lake: Lake, version: int | None) -> list[QualityOverride]:
-    """Every override there was at a version of their table, the oldest first; None is before there were any."""
+    """Return every override at a version of their table, the oldest first; None is before there were any."""
     if version is None:
         return []
     rows = lake.rows(QualityOverride, version=version)

@@ -1,4 +1,4 @@
-"""What is tried on failed trajectories, by whom, and for how many steps."""
+"""Plan and roll out attempts to correct failed trajectories, within a number of steps."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -34,15 +34,15 @@ from tasks.shared.trajectories import trajectories_of
 from tasks.shared.weights import load_policy
 
 PIONEERS = 3
-"""Failures of a task that are searched at once while nothing is known to succeed in it: what one finds is a precedent
-for the others."""
+"""Failures of a task that are searched at once while no success in it is known: one success is a precedent for the
+others."""
 DEAR = 3.0
-"""Times what a success of plain collection takes in steps: where a correction of a task takes more, its other failures
-are left alone."""
+"""Maximum cost of a task's correction, as a multiple of the steps per success of plain collection; above it, the task's
+other failures are skipped."""
 
 
 class Attempts:
-    """What is tried, and by whom."""
+    """Attempts at corrections, with their actors."""
 
     def __init__(self, run: Run, iteration: int, stack: ExitStack) -> None:
         self.run, self.iteration = run, iteration
@@ -58,14 +58,14 @@ class Attempts:
         self.used = sum(one.n_steps for one, _ in self.stored.values())
 
     def all_of(self, cases: Sequence[ReflectionCase]) -> None:
-        """Rolls out round after round, until every search is over or the steps are used up."""
+        """Roll out round after round, until every search is over or the steps are used up."""
         while planned := self._round(cases):
             self.roll_out([one for one, _ in planned], "reflect")
             for one, case in planned:
                 self._fold(case, one)
 
     def roll_out(self, planned: Sequence[PlannedTrajectory], label: str) -> None:
-        """Rolls out what is planned and keeps it; `label` is the word on the bar."""
+        """Roll out planned trajectories and store them; `label` is the text on the bar."""
         roll_out_all(self.run.config, planned, self._actors_of, self._keep, bar, label, for_data=True)
 
     def _actors_of(self, planned: PlannedTrajectory) -> list[Actor]:
@@ -73,7 +73,7 @@ class Attempts:
         return [by_version.get(planned.policy_version, self.actors[0].actor)]
 
     def _round(self, cases: Sequence[ReflectionCase]) -> list[tuple[PlannedTrajectory, ReflectionCase]]:
-        """The next attempt of each open search, as far as there are steps left."""
+        """Return the next attempt of each open search, as far as there are steps left."""
         left, found = self.run.config.reflect.steps - self.used, list[tuple[PlannedTrajectory, ReflectionCase]]()
         opened: Counter[str] = Counter()
         for case in cases:
@@ -91,13 +91,13 @@ class Attempts:
         return found
 
     def _dear(self, cases: Sequence[ReflectionCase], task: str) -> bool:
-        """Whether what was found in a task so far, and one more, took more steps than it is worth."""
+        """Whether the corrections in a task so far, and one more, took more steps than they are worth."""
         tried = [case for case in cases if case.task.task_id == task]
         spent = sum(trajectory.n_steps for case in tried for trajectory, _ in case.attempts)
         return spent > DEAR * self.plain * (1 + sum(case.search.best is not None for case in tried))
 
     def _next(self, case: ReflectionCase) -> PlannedTrajectory | None:
-        """The next attempt that is not in the lake yet; what is there is taken in."""
+        """Return the next attempt that is not in the lake yet; stored ones are added to the case."""
         while (planned := self._planned(case)) is not None:
             if planned.trajectory_id not in self.stored:
                 return planned
@@ -110,7 +110,7 @@ class Attempts:
         self._learn(trajectory, steps)
 
     def _learn(self, trajectory: Trajectory, steps: Sequence[Step]) -> None:
-        """A success is a precedent for what is tried next."""
+        """Record a success as a precedent for further attempts."""
         if trajectory.success:
             self.known.setdefault(trajectory.task_id, []).extend(precedents_of(trajectory, steps))
 
@@ -139,7 +139,7 @@ class Attempts:
         return self._plan(case, beginning, proposer.policy_version, attempt)
 
     def _recovering(self, case: ReflectionCase, state: int) -> PlannedTrajectory | None:
-        """The error again, and then what succeeded in its place."""
+        """Repeat the error, and then the actions that succeeded in its place."""
         _, performed = case.won[state]
         replayed, after = case.steps[: state + 1], case.steps[state].next_screenshot
         known = [recorded(step, self.write) for step in performed[state:]]
@@ -156,8 +156,7 @@ class Attempts:
     def going_on(
         self, rolled: Rolled, task: GuiTask, state: int, reply: StepReply, tried: Sequence[Rolled], attempt: int
     ) -> PlannedTrajectory:
-        """A trajectory up to a state, there a reply, and then whoever's turn it is, until the task's steps are used
-        up."""
+        """Plan a trajectory up to a state, there a reply, and then the actor's own steps within the task's limit."""
         trajectory, steps = rolled
         beginning = Beginning(
             trajectory.trajectory_id,
@@ -207,7 +206,7 @@ class _Proposing:
 
 
 def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precedent]:
-    """The steps of a success that changed something or ended it, without those that were replayed."""
+    """Return the steps of a success that changed something or ended it, without the replayed ones."""
     return [
         Precedent(trajectory.instruction, step.step, tuple(elements_of(step.elements)), from_json(step.action))
         for step in steps[trajectory.replayed :]
@@ -218,7 +217,7 @@ def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precede
 def _proposers(
     config: Config, lake: Lake, known: Mapping[str, Sequence[Precedent]], stack: ExitStack
 ) -> tuple[list[_Proposing], Write]:
-    """Who proposes, and how the champion writes an action: its own past is shown to it as it would have written it."""
+    """Return the proposing actors, and the champion's format of actions, in which its own past is shown to it."""
     version, explorer = champion(lake), EXPLORERS.class_of(config.collect.explorer)
     loaded: list[VlmPolicy] = []
 
@@ -236,5 +235,5 @@ def _proposers(
 
 
 def screens_of(steps: Sequence[Step], state: int) -> tuple[str, ...]:
-    """What is to be seen on the way to a state, and there."""
+    """Return the screens expected on the way to a state, and there."""
     return tuple(step.screenshot for step in steps[: state + 1])

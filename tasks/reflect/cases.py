@@ -1,4 +1,4 @@
-"""The failed trajectories that are gone back to, and what was tried on each."""
+"""Select failed trajectories for correction, with the attempts at each."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +22,13 @@ from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import trajectories_of
 
 FIRST = ("policy", "relay", "explorer")
-"""Whose failures come first: a policy learns most from the errors that it makes itself."""
+"""Actors whose failures come first: a policy learns most from its own errors."""
 Rolled = tuple[Trajectory, Sequence[Step]]
 
 
 @dataclass(slots=True)
 class ReflectionCase:
-    """A failed trajectory that is gone back to."""
+    """A failed trajectory to correct."""
 
     failed: Trajectory
     steps: Sequence[Step]
@@ -38,13 +38,13 @@ class ReflectionCase:
     """Further trajectories of its task and seed."""
     attempts: list[Rolled] = field(default_factory=list[Rolled])
     won: dict[int, Rolled] = field(default_factory=dict[int, Rolled])
-    """What succeeded, by state."""
+    """Successes by state."""
     recovered: Rolled | None = None
     asked_to_recover: bool = False
     gave_up: str = ""
 
     def fold(self, rolled: Rolled, recovers: bool) -> None:
-        """Takes in what came of an attempt."""
+        """Add the result of an attempt."""
         trajectory, _ = rolled
         self.attempts.append(rolled)
         if (trajectory.failure_reason or "").startswith(DISAGREES):
@@ -58,8 +58,10 @@ class ReflectionCase:
 
 
 def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]:
-    """The failed trajectories that are gone back to: of deterministic training tasks and training seeds, with a
-    verifier, that no gate holds back."""
+    """Return the failed trajectories to correct.
+
+    They are of deterministic training tasks and training seeds, with a verifier, and no gate holds them back.
+    """
     tasks = {one.task_id: one for one in tasks_of(config, lake) if can_be_replayed(one)}
     decisions = decisions_of(lake, iteration)
     rolled = [one for one in trajectories_of(lake, iteration) if one[0].continues is None]
@@ -90,12 +92,12 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]
 
 
 def can_be_replayed(task: GuiTask) -> bool:
-    """Whether trajectories of a task are gone back to."""
+    """Whether a task's trajectories can be corrected."""
     return task.split == "train" and task.verifier != JUDGED and task.deterministic
 
 
 def _chosen(failed: Mapping[str, Rolled], most: int) -> list[str]:
-    """Names of at most so many: the policy's before the explorer's, the tasks in turn."""
+    """Return names of at most `most`: the policy's before the explorer's, the tasks in turn."""
 
     def order(name: str) -> tuple[int, str, str]:
         trajectory, _ = failed[name]
@@ -111,5 +113,5 @@ def _chosen(failed: Mapping[str, Rolled], most: int) -> list[str]:
 
 
 def corrections_of(lake: Lake, iteration: int) -> Iterator[Rolled]:
-    """The attempts of an iteration that are in the lake."""
+    """Return the stored attempts of an iteration."""
     return ((one, steps) for one, steps in trajectories_of(lake, iteration) if one.continues is not None)

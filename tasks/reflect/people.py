@@ -1,9 +1,9 @@
-"""What people corrected, tried in a sandbox before it is learnt from.
+"""Verify people's corrections in a sandbox before they are trained on.
 
-The recorded steps before the corrected one are replayed in a new sandbox of the same task and seed, as in a reflection;
-there the person's action is performed, and whoever proposes corrections goes on from it. What succeeds is a trajectory
-that is taught with all that follows; what the action itself ended in vain is taught no more. What is in the lake is not
-tried again, so a kill loses nothing.
+The recorded steps before the corrected one are replayed in a new sandbox of the same task and seed, as in a reflection.
+Then the person's action is performed, and a proposer continues. A success is a training trajectory with all following
+steps; a correction whose action ends the task in vain is not trained on any more. Stored attempts are not repeated, so
+a kill loses nothing.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ State = Literal["verified", "refuted", "unverified"]
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A correction that holds, and what is known of it; fields as in `storage/queries/views/people_corrections.sql`."""
+    """A correction in force, with its state; fields as in `storage/queries/views/people_corrections.sql`."""
 
     trajectory_id: str
     step: int
@@ -59,7 +59,7 @@ class Corrected:
 
 @dataclass(slots=True)
 class _TriedCorrection:
-    """A correction that is being tried."""
+    """A correction that is being verified."""
 
     given: Corrected
     rolled: Rolled
@@ -68,7 +68,7 @@ class _TriedCorrection:
 
     @property
     def over(self) -> bool:
-        """Whether trying again would tell nothing: it succeeded, the action itself ended it, or nothing repeated."""
+        """Whether another attempt is pointless: one succeeded, the action itself ended it, or nothing repeated."""
         return any(
             one.success is not False or (one.n_steps == one.replayed + 1 and one.termination != "max_steps")
             for one, _ in self.tried
@@ -77,13 +77,12 @@ class _TriedCorrection:
 
 @boundary("verify")
 def verify_corrections(config: Config) -> Mapping[str, int]:
-    """See `verify_people`."""
+    """Run `verify_people`."""
     return verify_people(run_of(config, create=False))
 
 
 def verify_people(run: Run) -> Mapping[str, int]:
-    """With `reflect.people`: tries every correction of people that a sandbox may tell more about; returns how many are
-    in which state."""
+    """With `reflect.people`: try every unverified correction of people in a sandbox; return their number by state."""
     settle(run.lake)
     if not (run.config.reflect.people and run.lake.count("reviews", {"decision": "correct"})):
         return {}
@@ -100,12 +99,12 @@ def verify_people(run: Run) -> Mapping[str, int]:
 
 
 def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None) -> list[Corrected]:
-    """The corrections that hold, of pinned versions of the tables or of today."""
+    """Return the corrections in force, of pinned versions of the tables or of the current ones."""
     return answers(lake, Corrected, "people_corrections", versions)
 
 
 def _waiting(run: Run, found: Sequence[Corrected]) -> list[_TriedCorrection]:
-    """Those of tasks that are gone back to that are worth a try, by iteration."""
+    """Return the corrections worth a try, of tasks that can be replayed, by iteration."""
     tasks = {one.task_id: one for one in tasks_of(run.config, run.lake) if can_be_replayed(one)}
     most = run.config.reflect.attempts
     left = [
@@ -127,7 +126,7 @@ def _repeatable(rolled: Rolled, step: int) -> bool:
 
 
 def _try(run: Run, iteration: int, group: Sequence[_TriedCorrection], attempts: Attempts) -> None:
-    """Attempt after attempt at all that is open, then the gates' word on them, and what is annotated of any other."""
+    """Roll out attempts until all corrections are decided, then filter and annotate the attempts."""
     names: set[str] = set()
     for number in range(run.config.reflect.attempts):
         planned = [(one, _planned(one, attempts, number)) for one in group if not one.over]
@@ -148,7 +147,7 @@ def _planned(one: _TriedCorrection, attempts: Attempts, number: int) -> PlannedT
 
 
 def _prefer(lake: Lake, found: Sequence[Corrected]) -> None:
-    """A verified correction's preference has its context from the trajectory that shows it, as a reflection's has."""
+    """Give a verified correction's preference the context of the trajectory that shows it, as in a reflection."""
     shown = {one.review_id: one.shown_by for one in found if one.shown_by}
     rows = lake.rows(Pair, {"pair_id": sorted(shown)}) if shown else []
     better = [

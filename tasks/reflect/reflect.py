@@ -1,7 +1,7 @@
-"""Stage: goes back to failed trajectories, finds where they went wrong, and keeps the corrections that succeed there.
+"""Stage: find where failed trajectories went wrong, and keep the corrections that succeed there.
 
-Attempts are rolled out in rounds, one for each search that is still open. Each is a trajectory under a key that follows
-from what it tries, so a stage that was cut short finds in the lake what it has tried and goes on from there.
+Attempts are rolled out in rounds, one for each search that is still open. An attempt is a trajectory under a key that
+follows from its content, so an interrupted stage finds its attempts in the lake and continues.
 """
 
 from collections import Counter
@@ -29,8 +29,10 @@ from tasks.running.stage import stage
 
 @stage("reflect", retries=1)
 def reflect_on_failures(run: Run, iteration: int) -> Metrics:
-    """With `reflect.on`: corrections of failed trajectories, each seen to succeed, as trajectories, annotations and
-    preferences. What people corrected is tried in any case."""
+    """Correct failed trajectories with `reflect.on`, and store successful corrections.
+
+    They are stored with their annotations and pairs. People's corrections are verified in any case.
+    """
     drop_unfinished(run.lake, iteration)
     people = verify_people(run)
     if not run.config.reflect.on:
@@ -43,7 +45,7 @@ def reflect_on_failures(run: Run, iteration: int) -> Metrics:
 
 
 def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[CorrectedTrajectory]:
-    """Asks the gates about what was rolled out, and writes what is learnt of what they accept."""
+    """Run the gates on the rolled-out trajectories, and write annotations and pairs of the accepted ones."""
     lake, now = run.lake, utc_now()
     names = {one.trajectory_id for one, _ in corrections_of(lake, iteration)}
     decisions, _ = decide(run.config, lake, iteration, names)
@@ -61,7 +63,7 @@ def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[Cor
 
 
 def _corrections(case: ReflectionCase) -> Iterator[CorrectedTrajectory]:
-    """What one trajectory teaches: the correction of its last state from which one succeeds, and the recovery."""
+    """Yield the correction at the last state with a success, and the recovery."""
     if case.search.best is not None:
         yield CorrectedTrajectory(case.failed, case.steps, *case.won[case.search.best])
     if case.recovered is not None:
@@ -93,7 +95,7 @@ def _numbers(
 
 
 def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:
-    """What a success of the iteration's plain collection took in these tasks, in sandbox steps; None without one."""
+    """Return the sandbox steps per success of the iteration's plain collection in these tasks; None without any."""
     rolled = [one for one in lake.rows(Trajectory, {"iteration": iteration}) if one.continues is None]
     rolled = [one for one in rolled if one.task_id in tasks]
     won = sum(one.success is True for one in rolled)

@@ -1,1 +1,1 @@
-"""What a run is made of while it runs: stages and the boundaries between them, and its messages."""
+"""Parts of a run: stages, the boundaries between them, and messages."""

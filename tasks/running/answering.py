@@ -1,4 +1,4 @@
-"""Whether a server answers; without Prefect, which takes a second to be imported and a minute to give up."""
+"""Check whether a server answers, without Prefect, which takes a second to import and a minute to give up."""
 
 import ssl
 import urllib.error
@@ -17,7 +17,7 @@ def answers(url: str) -> bool:
 
 
 def is_there(url: str) -> bool:
-    """Whether anything but a gateway's excuse answers at an API's address; who may ask is the API's business."""
+    """Whether an API's address answers; a gateway's error does not count, an authorization or TLS error does."""
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=PATIENCE_S):
             return True

@@ -1,4 +1,4 @@
-"""The boundaries between stages, where a flow ends whose lake is paused or whose budget is spent."""
+"""The boundaries between stages, where a flow ends if its lake is paused or its budget is spent."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -28,15 +28,15 @@ R = TypeVar("R")
 
 
 class End:
-    """How a flow came to its end."""
+    """The end of a flow."""
 
     def __init__(self) -> None:
         self.pause: Pause | Exhausted | None = None
-        """What ended it early."""
+        """Pause or spent budget that ended it early."""
 
     @property
     def state(self) -> "State[Pause | Exhausted] | None":
-        """What a flow returns to Prefect and to its caller: None, or a completed run that names what ended it."""
+        """Return a flow's result for Prefect and its caller: None, or a completed state with the reason."""
         return self.pause and Completed(name="Paused", message=self.pause.text, data=self.pause)
 
 
@@ -45,7 +45,7 @@ _heeded: ContextVar[tuple[Run, End] | None] = ContextVar("heeded", default=None)
 
 @contextmanager
 def until_paused(run: Run) -> Iterator[End]:
-    """Ends what is within at the next `Boundary` after the lake was paused or its budget spent, and says so."""
+    """End the enclosed work at the next `Boundary` after a pause or a spent budget, and report it."""
     end = End()
     before = _heeded.set((run, end))
     try:
@@ -60,10 +60,10 @@ def until_paused(run: Run) -> Iterator[End]:
 
 
 class Boundary(Task[P, R]):
-    """A Prefect task before which a flow ends where its lake is paused or its budget is spent (`until_paused`)."""
+    """A Prefect task before which a flow ends if its lake is paused or its budget is spent (`until_paused`)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Runs the task; raises Paused before it does."""
+        """Run the task; raise Paused before it."""
         if heeded := _heeded.get():
             run, end = heeded
             if there := pause_of(run.lake) or exhausted(run.lake, run.config.budget):
@@ -73,7 +73,7 @@ class Boundary(Task[P, R]):
 
 
 def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
-    """Makes a function such a task, a `part` of its run that is done anew whenever it is called."""
+    """Make a function such a task, a `part` of its run that is done anew whenever it is called."""
 
     def wrap(work: Callable[P, R]) -> Boundary[P, R]:
         @wraps(work)
@@ -89,11 +89,13 @@ def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
 
 @contextmanager
 def part(head: str, name: str) -> Iterator[None]:
-    """Says what is within when it begins, unless a terminal shows it meanwhile, and when it has ended; and lets those
-    who look from elsewhere see it (`tasks.running.run_status`).
+    """Report the begin and the end of the enclosed work, and publish it as the current status.
+
+    The begin is not reported where a terminal shows the work itself. Other processes see the status
+    (`tasks.running.run_status`).
 
     Args:
-        head: what the run is of.
+        head: the run's subject.
         name: the part's.
     """
     if not err().is_terminal:
@@ -110,6 +112,6 @@ def part(head: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def alone(lake: Lake, name: str) -> Iterator[None]:
-    """The same for work on a lake that is no flow's."""
+    """Do the same for work on a lake outside a flow."""
     with in_use(lake, name), published(lake, str(uuid4()), name), part("", name):
         yield

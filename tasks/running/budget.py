@@ -1,9 +1,9 @@
-"""What a lake has cost so far, and whether that is as much as its budget allows.
+"""Count a lake's cost, and compare it with its budget.
 
-Steps are those that sandboxes took, in collection, corrections and evaluation; hours are the stages' own work; tokens
-are those that policies wrote, and those that servers counted for thinkers, judges and proposers; money is hours and
-tokens at their prices. What was imported was spent elsewhere. All is counted in the lake, so a run that was killed has
-spent what it wrote; judges' and proposers' tokens are written as a stage ends.
+Steps are sandbox steps in collection, corrections and evaluation; hours are the stages' own work; tokens are those that
+policies wrote, and those that servers counted for thinkers, judges and proposers; money is hours and tokens at their
+prices. Imported data cost nothing here. All counts are in the lake, so a killed run has spent what it wrote; judges'
+and proposers' tokens are written as a stage ends.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from storage.lake import Lake
 
 
 class Spent(BaseModel):
-    """What a lake has cost."""
+    """Cost of a lake."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,7 +30,7 @@ class Spent(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class IterationCost:
-    """What one iteration has cost; fields as in `storage/queries/cost.sql`."""
+    """Cost of one iteration; fields as in `storage/queries/cost.sql`."""
 
     steps: int
     seconds: float
@@ -45,11 +45,11 @@ class Account:
     spent: float
     allowed: float
     ahead: float | None
-    """What so many more iterations take; None while the lake has no finished iteration to go by."""
+    """Expected cost of the requested iterations; None while the lake has no finished iteration."""
 
 
 class Exhausted(BaseModel):
-    """A budget that is used up: a flow ends for it as it does for a pause."""
+    """A spent budget, which ends a flow like a pause."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,16 +59,16 @@ class Exhausted(BaseModel):
 
     @property
     def text(self) -> str:
-        """In a sentence."""
+        """The message in a sentence."""
         return f"The budget is spent: {short(self.spent)} of {short(self.allowed)} {self.what} (`budget.{self.what}`)."
 
     def refusal(self) -> Paused:
-        """The message for whoever wants to begin something."""
+        """Return the error for a command that would begin something."""
         return Paused(self.text, f"After raising `budget.{self.what}` the same command goes on from here.")
 
 
 def spent(lake: Lake, budget: BudgetConfig) -> Spent:
-    """What a lake has cost so far, at the budget's prices."""
+    """Return a lake's cost so far, at the budget's prices."""
     rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in _iterations(lake)]
     steps, tokens = sum(row.steps for row in rows), sum(row.tokens for row in rows)
     hours = sum(row.seconds for row in rows) / 3600
@@ -77,7 +77,7 @@ def spent(lake: Lake, budget: BudgetConfig) -> Spent:
 
 
 def exhausted(lake: Lake, budget: BudgetConfig) -> Exhausted | None:
-    """The first part of the budget that is used up; None while there is some left of each."""
+    """Return the first spent part of the budget; None while there is some left of each."""
     if not budget.limits:
         return None
     cost = spent(lake, budget)
@@ -86,13 +86,13 @@ def exhausted(lake: Lake, budget: BudgetConfig) -> Exhausted | None:
 
 
 def require_budget(lake: Lake, budget: BudgetConfig) -> None:
-    """Raises Paused where nothing is left to be spent."""
+    """Raise Paused where a part of the budget is spent."""
     if used_up := exhausted(lake, budget):
         raise used_up.refusal()
 
 
 def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[Account]:
-    """Each part of a budget, with what so many more iterations take."""
+    """Return each part of a budget, with the expected cost of so many more iterations."""
     cost, finished = spent(lake, budget), sum(done and at >= 0 for at, done in _iterations(lake))
     return [
         Account(what, got := getattr(cost, what), allowed, got / finished * iterations if finished else None)
@@ -101,24 +101,24 @@ def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[Accou
 
 
 def sentence(row: Account, iterations: int) -> str:
-    """One row of an account, for people."""
+    """Return one row of an account as a sentence."""
     text = f"{short(row.spent)} of {short(row.allowed)} {row.what} spent"
     if not iterations:
         return text
     if row.ahead is None:
-        return f"{text}; no finished iteration tells what {counted(iterations, 'more iteration')} will take"
+        return f"{text}; the cost of {counted(iterations, 'more iteration')} is unknown before the first finished one"
     over = row.spent + row.ahead > row.allowed
     end = ": the run will end early, between two stages" if over else ""
     return f"{text}; {counted(iterations, 'more iteration')} about {short(row.ahead)}{end}"
 
 
 def short(amount: float) -> str:
-    """An amount for people: whole from a hundred on, else of three digits."""
+    """Format an amount: whole from a hundred on, else with three digits."""
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
 
 
 def _iterations(lake: Lake) -> list[tuple[int, bool]]:
-    """Iterations that cost something here, the preparation first, and whether they are over."""
+    """Return the iterations with a cost here, the preparation first, and whether they are over."""
     stages = lake.read("stages", ["iteration", "stage"]).to_pylist()
     begun = sorted({row["iteration"] for row in stages if row["iteration"] >= -1})
     done = {row["iteration"] for row in stages if row["stage"] == "promote"}
@@ -131,7 +131,7 @@ def _cost(lake: Lake, iteration: int) -> IterationCost:
 
 
 def _finished(lake: Lake, iteration: int) -> IterationCost:
-    """The same of an iteration that is over, which is counted once in a process."""
+    """Return the cost of a finished iteration, which a process counts once."""
     name = (lake.lake_id, iteration)
     if name not in _OVER:
         _OVER[name] = _cost(lake, iteration)
@@ -139,4 +139,4 @@ def _finished(lake: Lake, iteration: int) -> IterationCost:
 
 
 _OVER: dict[tuple[str, int], IterationCost] = {}
-"""By lake and iteration."""
+"""Costs by lake and iteration."""

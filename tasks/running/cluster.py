@@ -1,8 +1,8 @@
-"""Work that several machines share out: parts of it, as Prefect tasks, by Prefect's task runner for Ray.
+"""Share work among several machines: its parts are Prefect tasks, run by Prefect's task runner for Ray.
 
-A part is begun anew on another machine where its own dies, so it must be one that finds what it has done already. Every
-machine reaches the lake and Prefect's server by the same addresses, and has the same code installed. What models were
-asked for on other machines is counted here (`models.serving.meter`).
+If a machine dies, its part begins anew on another one, so a part must find its finished work. Every machine reaches the
+lake and Prefect's server by the same addresses, and has the same code installed. Tokens of models on other machines are
+counted here (`models.serving.meter`).
 """
 
 import os
@@ -24,19 +24,19 @@ from tasks.running.console import bar
 
 EXTRA = "pip install 'flywheel[ray]'"
 GIVEN = ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TQDM_DISABLE")
-"""Variables that workers get from the run; credentials are those of each machine, for Ray shows what it is given."""
+"""Variables that workers get from the run; credentials are each machine's own, since Ray shows these values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PartResult:
-    """What a part returned, and the tokens that models were asked for in it."""
+    """Result of a part, and the tokens that models used in it."""
 
     made: Any
     charged: Counter[str]
 
 
 def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
-    """Makes a function the task of a part, for `share_out`."""
+    """Make a function the task of a part, for `share_out`."""
 
     def wrap(work: Callable[..., Any]) -> Task[..., Any]:
         @wraps(work)
@@ -51,30 +51,30 @@ def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
 
 
 def shares_out(config: Config) -> bool:
-    """Whether there are machines to share work out to."""
+    """Whether other machines share the work."""
     return config.cluster.kind != "local"
 
 
 def divided(config: Config, names: Sequence[str]) -> list[list[str]]:
-    """Names of what is to be done, by part; no part is empty."""
+    """Divide names into parts; no part is empty."""
     parts = config.cluster.parts
     return [mine for number in range(parts) if (mine := list(names[number::parts]))]
 
 
 def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, Any]], label: str) -> list[Any]:
-    """Runs a task once for each part, on the machines of `cluster`.
+    """Run a task once for each part, on the machines of `cluster`.
 
     Args:
         config: its section `cluster`.
         work: the task, made by `part_task`.
         parts: the arguments of each call, by name.
-        label: the word on the bar, which counts parts.
+        label: text on the bar, which counts parts.
 
     Returns:
-        What each call returned, in the order of the parts.
+        The results, in the order of the parts.
 
     Raises:
-        FlywheelError: a package is missing, the cluster is out of reach, or a part failed on every machine that had it.
+        FlywheelError: a package is missing, the cluster is unreachable, or a part failed on every machine that had it.
     """
     if not parts:
         return []
@@ -98,7 +98,7 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
 
 
 def require_cluster(config: Config) -> str:
-    """Says who shares the work out.
+    """Check the cluster's requirements, and describe it.
 
     Raises:
         UsageError: workers on other machines could not reach Prefect's temporary server.
@@ -123,8 +123,11 @@ def require_cluster(config: Config) -> str:
 
 
 def _path_hook(address: str) -> dict[str, Any]:
-    """Keep Ray's workers from importing what lies in the current folder, which Ray puts first on their path, unless the
-    code itself lies there or PYTHONPATH names it; Ray's client (`ray://`) does not."""
+    """Return options that keep Ray's workers from importing from the current folder.
+
+    Ray puts the folder first on their path; its client (`ray://`) does not. The options are empty if the code itself
+    lies there or PYTHONPATH names it.
+    """
     folder = os.getcwd()
     wanted = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     left_in = address.startswith("ray://") or folder in map(os.path.abspath, filter(None, wanted))

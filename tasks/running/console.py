@@ -1,9 +1,9 @@
-"""What a person sees: the one place that makes consoles, a line per finished stage, a bar while something long runs.
+"""Print to the terminal: the one module that makes consoles, with a line per finished stage and progress bars.
 
-On a terminal lines fit its width, and there are colours and bars; what is piped or redirected is read by programs and
-by later readers, so it is never wrapped, coloured or animated, whatever width the environment tells. What pages and
-models wrote stands in what is shown, so no control character of theirs reaches a terminal. With `FLYWHEEL_LOG=json`
-messages on standard error are JSON, an object a line.
+On a terminal lines fit its width, and there are colours and bars. Piped or redirected output is for programs and later
+readers, so it is never wrapped, coloured or animated, whatever width the environment has. Printed text may come from
+pages and models, so no control character of theirs reaches a terminal. With `FLYWHEEL_LOG=json` messages on standard
+error are JSON, an object a line.
 """
 
 import sys
@@ -23,30 +23,30 @@ from tasks.running import log
 from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000
-"""Characters that no line of ours has."""
+"""Line width that no message reaches, in characters."""
 _heard: list[Callable[[str], None]] = []
 _caller_says: ContextVar[bool] = ContextVar("caller_says", default=False)
 
 
 class SafeConsole(Console):
-    """A console on which text is only ever text: no markup is read from it, colours are given as `Text` or `style`."""
+    """A console that takes text literally: no markup is parsed; colours are given as `Text` or `style`."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """As rich does, without what would steer the terminal; before it is measured, so that nothing is cut."""
+        """Render without control sequences of the text; before it is measured, so that nothing is cut."""
         return super().render_str(harmless(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """As rich does; what would steer the terminal is written out, unless it is rich's own."""
+        """Render, and write out control sequences unless they are rich's own."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else harmless(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
 
 
 class JsonConsole(SafeConsole):
-    """A console each of whose lines is a JSON object."""
+    """A console that prints each line as a JSON object."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """One object, whatever is printed."""
+        """Print one object for each call."""
         with self.capture() as captured:
             super().print(*objects, **options)
         if message := captured.get().strip():
@@ -58,17 +58,17 @@ _terminals: dict[int, tuple[TextIO, Console]] = {}
 
 
 def out() -> Console:
-    """Standard output."""
+    """Return the console of standard output."""
     return _console(sys.stdout)
 
 
 def err() -> Console:
-    """Standard error: what is printed while results are made."""
+    """Return the console of standard error, for messages while results are made."""
     return _console(sys.stderr, JsonConsole if log.as_json() else SafeConsole)
 
 
 def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
-    """One for each terminal, so that a line, a bar and what is printed meanwhile know of each other."""
+    """Return the one console of a terminal, so that lines, bars and other output do not disturb each other."""
     if not stream.isatty() or kind is JsonConsole:
         return kind(
             file=stream, markup=False, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None
@@ -81,7 +81,7 @@ def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
 
 @contextmanager
 def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: None) -> Iterator[None]:
-    """One line on a terminal while a stage works: what happens, and how long it took the last time, asked for there."""
+    """Show one line on a terminal while a stage works: its name, and its last duration."""
     console = err()
     if not console.is_terminal:
         yield
@@ -93,12 +93,12 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
 
 
 def listen(heard: Callable[[str], None]) -> None:
-    """Hands every line that is printed from now on to `heard` as well, without colours."""
+    """Pass every printed line to `heard` as well from now on, without colours."""
     _heard.append(heard)
 
 
 def say(text: str) -> None:
-    """One line of what happens, as it is: nothing in it is markup."""
+    """Print one line literally, without markup."""
     err().print(text, markup=False, soft_wrap=True)
     for heard in _heard:
         heard(text)
@@ -106,7 +106,7 @@ def say(text: str) -> None:
 
 @contextmanager
 def caller_says() -> Iterator[None]:
-    """Within it whoever calls a flow tells people why it ended early (`say_end`)."""
+    """Within it, the flow's caller reports an early end itself (`say_end`)."""
     before = _caller_says.set(True)
     try:
         yield
@@ -115,7 +115,7 @@ def caller_says() -> Iterator[None]:
 
 
 def say_end(text: str) -> None:
-    """Why a flow ends early, as `say`; where its caller tells people, to those who `listen` alone."""
+    """Print why a flow ends early; only to `listen` callbacks where its caller reports it."""
     if not _caller_says.get():
         say(text)
         return
@@ -124,7 +124,7 @@ def say_end(text: str) -> None:
 
 
 def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
-    """One line: iteration, stage, seconds, and the stage's headline."""
+    """Print one line: iteration, stage, seconds, and the stage's headline."""
     if log.as_json():
         fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": numbers}
         sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
@@ -135,13 +135,13 @@ def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, An
 
 
 def say_part(head: str, name: str, text: str, last: bool = True) -> None:
-    """One line on a part of a run that turns no iteration.
+    """Print one line on a part of a run outside an iteration.
 
     Args:
-        head: what the run is of.
+        head: the run's subject.
         name: the part's.
-        text: what to say of it.
-        last: whether the part is over; that it begins is not news to those who `listen`.
+        text: the message.
+        last: whether the part is over; `listen` callbacks do not get its begin.
     """
     err().print(_line(head, name, text))
     for heard in _heard if last else ():
@@ -149,7 +149,7 @@ def say_part(head: str, name: str, text: str, last: bool = True) -> None:
 
 
 def head_of(iteration: int) -> str:
-    """What the lines on an iteration begin with."""
+    """Return the start of the lines on an iteration."""
     return "start" if iteration == PREPARE else label_of(iteration)
 
 
@@ -158,7 +158,7 @@ def _line(head: str, name: str, rest: str | tuple[str, str]) -> Text:
 
 
 class _Reporting(Progress):
-    """A bar that also tells the moment how far it has come, whether or not it is seen."""
+    """A bar that also reports its progress to the current status, whether or not it is visible."""
 
     def update(self, task_id: TaskID, **fields: Any) -> None:
         super().update(task_id, **fields)
@@ -175,7 +175,7 @@ class _Reporting(Progress):
 
 
 def bar(transient: bool = True) -> Progress:
-    """A progress bar in our style; its tasks may set a `message` field."""
+    """Return a progress bar in this project's style; its tasks may set a `message` field."""
     console = err()
     return _Reporting(
         TextColumn("{task.description:>14}", markup=False),

@@ -1,4 +1,4 @@
-"""A learning curve as a small SVG, for pages that show a picture and nothing more."""
+"""Draw a learning curve as a small SVG, for pages that show only a picture."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Point = tuple[int, float, float, float]
 
 
 def curve(points: Sequence[Point], explorer: float | None = None) -> str:
-    """Success by iteration with its intervals, and the explorer's as a dashed line.
+    """Draw success by iteration with its intervals, and the explorer's as a dashed line.
 
     Args:
         points: in the order of iterations.

@@ -1,7 +1,7 @@
-"""What the wheel tells a Prefect server of itself, so that others can react: the one place that emits events.
+"""Emit events to a Prefect server, so that automations can react: the one module that emits events.
 
-An event is news, not state: what it says is in the lake before it is emitted, nothing waits for it, and where it cannot
-be emitted the run goes on. Its resource is the lake, `flywheel.lake.ID`; its payload is a handful of numbers and names.
+An event is news, not state: its facts are in the lake before it is emitted, nothing waits for it, and the run continues
+where it cannot be emitted. Its resource is the lake, `flywheel.lake.ID`; its payload is a handful of numbers and names.
 """
 
 import logging
@@ -23,16 +23,16 @@ DUE = {
     "flywheel.steps.enough": "on enough new accepted steps",
     "flywheel.decisions.enough": "on enough decisions of people",
     "flywheel.success.dropped": "on a drop of success",
-    "flywheel.retraining.wanted": "when somebody wants it",
+    "flywheel.retraining.wanted": "on request",
 }
-"""The events that a retraining is begun by, and in words when; the last is for others to emit."""
+"""Events that start a retraining, with their descriptions; other programs emit the last one."""
 
 
 def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
-    """Emits an event about a lake; whether there was a server to take it, for which nobody waits.
+    """Emit an event about a lake; return whether a server took it. Nothing waits for it.
 
     Args:
-        lake: what it is about.
+        lake: its subject.
         event: its name.
         payload: JSON values, few and small.
     """
@@ -47,7 +47,7 @@ def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
 
 
 def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: Mapping[str, Any]) -> None:
-    """That a stage is finished: after the filter what was accepted, after a promotion the decision, else its name."""
+    """Emit the end of a stage: accepted data after the filter, the decision after a promotion, else its name."""
     at = "start" if iteration == PREPARE else label_of(iteration)
     log(f"{at}  {stage} {seconds:.1f} s  {numbers.get('say', '')}")
     about = {"iteration": iteration, "seconds": round(seconds, 1), "say": str(numbers.get("say", ""))[:500]}
@@ -61,12 +61,12 @@ def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: 
 
 
 def emit_decision(lake: Lake, numbers: Mapping[str, Any]) -> None:
-    """What was decided on a candidate: `flywheel.policy.promoted`, `.held` or `.rejected`."""
+    """Emit the decision on a candidate: `flywheel.policy.promoted`, `.held` or `.rejected`."""
     kept = ("iteration", "candidate", "against", "champion", "difference", "low", "high", "say")
     event = DECIDED.get(str(numbers.get("decision")), "flywheel.policy.held")
     emit(lake, event, {key: numbers[key] for key in kept if key in numbers})
 
 
 def emit_failure(lake: Lake, iteration: int, stage: str, error: BaseException) -> None:
-    """That a stage ended with an error, such as `flywheel.quality.failed`."""
+    """Emit a stage's error, such as `flywheel.quality.failed`."""
     emit(lake, f"flywheel.{stage}.failed", {"iteration": iteration, "error": f"{type(error).__name__}: {error}"[:500]})

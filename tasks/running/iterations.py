@@ -1,4 +1,4 @@
-"""Where the wheel stands: which iterations are whole, which one is next."""
+"""Find the finished iterations and the next one."""
 
 import json
 
@@ -17,28 +17,27 @@ from tasks.running.stage import result_of
 from tasks.shared.status import iterations
 
 IN_GROUPS = "in_groups"
-"""Of the numbers of an iteration's curriculum: whether it chose trajectories for a method that compares groups of
-them."""
+"""Key in the numbers of an iteration's curriculum: whether its trajectories are for a method that compares groups."""
 
 
 def finished_iterations(lake: Lake) -> list[int]:
-    """Iterations whose last stage is recorded, in order."""
+    """Return the iterations whose last stage is recorded, in order."""
     rows = lake.read("stages", ["iteration"], {"stage": STAGES[-1]})["iteration"].to_pylist()
     return sorted(rows)
 
 
 def next_iteration(lake: Lake) -> int:
-    """The iteration that is to be finished next, whether it was begun or not."""
+    """Return the iteration to finish next, whether it was begun or not."""
     done = finished_iterations(lake)
     return done[-1] + 1 if done else 0
 
 
 @task(name="plan", cache_policy=NO_CACHE)
 def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
-    """The iterations to turn; the first one goes on where its last finished stage ended.
+    """Return the iterations to run; the first one continues after its last finished stage.
 
     Raises:
-        UsageError: it was begun for a method that collects otherwise.
+        UsageError: it was begun for a method that collects differently.
     """
     run = run_of(config)
     lake = run.lake
@@ -56,7 +55,7 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
 
 @task(name="close", cache_policy=NO_CACHE)
 def close_iteration(config: Config, iteration: int) -> None:
-    """Keeps the lake's files few after an iteration, and shows and tells a server that it is finished."""
+    """Keep the lake's files few after an iteration, and show the finished iteration on a server's page."""
     lake = run_of(config).lake
     lake.maintain()
     if is_shown():

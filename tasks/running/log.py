@@ -1,6 +1,6 @@
-"""Messages on standard error, each as one JSON object a line where `FLYWHEEL_LOG` is json: for whoever collects logs.
+"""Print messages on standard error as one JSON object a line where `FLYWHEEL_LOG` is json, for log collectors.
 
-The switch is a variable, so that child processes and Prefect's workers know of it; `flywheel --log-json` sets it.
+The switch is a variable, so that child processes and Prefect's workers inherit it; `flywheel --log-json` sets it.
 """
 
 import json
@@ -16,7 +16,7 @@ PREFECT = {
     "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "tasks.running.log.JsonFormatter",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
 }
-"""What Prefect has to know before it is imported."""
+"""Prefect's settings, which must be set before its import."""
 
 
 def as_json() -> bool:
@@ -25,32 +25,32 @@ def as_json() -> bool:
 
 
 def switch_on() -> None:
-    """Switches it on, for this process and those that it starts."""
+    """Switch it on, for this process and its children."""
     os.environ[VARIABLE] = "json"
     settle()
 
 
 def settle() -> None:
-    """Tells Prefect, where the switch is on."""
+    """Configure Prefect, if the switch is on."""
     if as_json():
         for name, value in PREFECT.items():
             os.environ.setdefault(name, value)
 
 
 def line(level: str, message: str, fields: Mapping[str, Any] | None = None) -> str:
-    """One line: `time` (UTC), `level` (info, warning, error, ...), `message`, and further fields."""
+    """Return one line: `time` (UTC), `level` (info, warning, error, ...), `message`, and further fields."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "level": level, "message": message, **(fields or {})}, default=str)
 
 
 class JsonFormatter(logging.Formatter):
-    """The same for what libraries log."""
+    """Formatter of the libraries' log records as such lines."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, its traceback within."""
+        """Return one line, which includes the traceback."""
         fields = {"logger": record.name}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)

@@ -1,7 +1,7 @@
 """A pause is a state of the lake, for people to look or decide: no process waits in it.
 
-While it lasts nothing new is begun: a flow that turns the wheel or trains ends at the next boundary between two stages
-(`tasks.running.boundary`), and goes on from there when it is started again after `flywheel resume`.
+While it lasts nothing new begins: a flow that runs iterations or trains ends at the next boundary between two stages
+(`tasks.running.boundary`), and continues from there when it is started again after `flywheel resume`.
 """
 
 from datetime import datetime
@@ -15,11 +15,11 @@ from schemas.text import Storable
 from storage.lake import Lake
 
 FILE = "control/pause.json"
-"""Among the lake's blobs."""
+"""Name among the lake's blobs."""
 
 
 class Pause(BaseModel):
-    """Who paused a wheel, when and why."""
+    """A pause, with its author, time and reason."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -29,11 +29,11 @@ class Pause(BaseModel):
 
     @property
     def text(self) -> str:
-        """In a sentence on one line, without control characters."""
+        """The message in one line, without control characters."""
         return f"The wheel is paused since {self.since:%Y-%m-%d %H:%M} UTC by {_line(self.by)}: {_line(self.reason)}."
 
     def refusal(self) -> Paused:
-        """The message for whoever wants to begin something."""
+        """Return the error for a command that would begin something."""
         return Paused(self.text, "After `flywheel resume` the same command goes on from here.")
 
 
@@ -42,14 +42,14 @@ def _line(text: str) -> str:
 
 
 def pause(lake: Lake, reason: str, by: str) -> Pause:
-    """Pauses the lake's wheel; a pause that is there already gets this reason."""
+    """Pause the lake; an existing pause gets this reason."""
     made = Pause(reason=reason, by=by, since=utc_now())
     lake.blobs.store.put(FILE, made.model_dump_json().encode())
     return made
 
 
 def resume(lake: Lake) -> bool:
-    """Ends the lake's pause; whether there was one."""
+    """End the lake's pause; return whether there was one."""
     store = lake.blobs.store
     there = store.exists(FILE)
     store.delete(FILE)
@@ -57,7 +57,7 @@ def resume(lake: Lake) -> bool:
 
 
 def pause_of(lake: Lake) -> Pause | None:
-    """The lake's pause, or None where its wheel may turn.
+    """Return the lake's pause, or None.
 
     Raises:
         LakeError: its file cannot be read.
@@ -71,6 +71,6 @@ def pause_of(lake: Lake) -> Pause | None:
 
 
 def require_unpaused(lake: Lake) -> None:
-    """Raises Paused where the lake's wheel is paused, with who did it, when and why."""
+    """Raise Paused where the lake is paused; the message has author, time and reason."""
     if there := pause_of(lake):
         raise there.refusal()

@@ -1,8 +1,8 @@
-"""A run: one command's, or one deployment's, turn at a lake; opened once and handed to every stage.
+"""A run: one command's, or one deployment's, work on a lake; opened once and handed to every stage.
 
-Its id is Prefect's id of the outermost flow run, so what it wrote and what Prefect says of it are found by each other;
-a stage that is called alone makes a run of its own. Ids of trajectories do not depend on it: whoever goes on writes the
-same keys.
+Its id is Prefect's id of the outermost flow run, so the lake's rows and Prefect's records refer to each other; a stage
+that is called alone makes a run of its own. Ids of trajectories do not depend on it: a continued run writes the same
+keys.
 """
 
 import time
@@ -25,23 +25,23 @@ from tasks.running.traces import set_up, span
 
 
 class Clock:
-    """Tells work from the orchestration between the work of two stages."""
+    """Separates work from the orchestration between the work of two stages."""
 
     def __init__(self) -> None:
         self._left: float | None = None
 
     def leave(self) -> None:
-        """From here on the run orchestrates, until a stage's work begins."""
+        """Begin to count orchestration, until a stage's work begins."""
         self._left = time.perf_counter()
 
     def waited(self) -> float | None:
-        """Seconds since a stage was left, rounded to milliseconds; None before the first."""
+        """Return the seconds since a stage was left, rounded to milliseconds; None before the first."""
         return None if self._left is None else round(time.perf_counter() - self._left, 3)
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a stage works with."""
+    """Context of a stage."""
 
     config: Config
     lake: Lake
@@ -55,7 +55,8 @@ _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
-    """Open the run that the stages within belong to and publish its status (`tasks.running.run_status`).
+    """Open the run of the enclosed stages, and publish its status (`tasks.running.run_status`).
+
     Servers that it starts end with it.
 
     Args:
@@ -82,7 +83,7 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
 
 
 def run_of(config: Config, create: bool = True) -> Run:
-    """The run under way, with this config, if it is at the same lake; else a new one, made as `open_run` does."""
+    """Return the run under way, with this config, if it is at the same lake; else a new one, as `open_run` makes it."""
     run = _under_way.get()
     if run is not None and run.config.lake == config.lake:
         return replace(run, config=config)
@@ -90,19 +91,19 @@ def run_of(config: Config, create: bool = True) -> Run:
 
 
 def run_id_under_way() -> str:
-    """The id of the run under way; empty where there is none."""
+    """Return the id of the run under way; empty where there is none."""
     run = _under_way.get()
     return run.run_id if run else ""
 
 
 def flow_name() -> str:
-    """The name of the flow under way; empty where there is none."""
+    """Return the name of the flow under way; empty where there is none."""
     context = FlowRunContext.get()
     return context.flow.name if context and context.flow else ""
 
 
 def run_name() -> str:
-    """What Prefect calls a flow run: the flow, and the id that the lake's tables name."""
+    """Return Prefect's name of a flow run: the flow, and the id in the lake's tables."""
     return f"{flow_run.flow_name}-{flow_run.id}"
 
 

@@ -1,7 +1,7 @@
-"""What Prefect's page of a run shows of it beside its tasks: the lines that the terminal has, a table and a picture.
+"""Add the terminal's lines, a table and a picture to Prefect's page of a run.
 
-Only where a server of the user's own is: the temporary one of a command has no page. A server's trouble is never the
-run's.
+This needs a server of the user's own: the temporary one of a command has no page. A failure of the server never fails
+the run.
 """
 
 import logging
@@ -23,11 +23,11 @@ from tasks.running.console import listen
 
 P = ParamSpec("P")
 TEMPORARY = "FLYWHEEL_TEMPORARY_SERVER"
-"""The environment variable that holds the address of this command's temporary server, if it has one."""
+"""Environment variable with the address of this command's temporary server, if it has one."""
 
 
 def is_shown() -> bool:
-    """Whether this is part of a flow run that a server of the user's own has a page of."""
+    """Whether this is part of a flow run with a page on a server of the user's own."""
     url = PREFECT_API_URL.value()
     return bool(url) and url != os.environ.get(TEMPORARY) and FlowRunContext.get() is not None
 
@@ -46,7 +46,7 @@ def _harmless(work: Callable[P, None]) -> Callable[P, None]:
 
 @_harmless
 def log(text: str) -> None:
-    """Adds a line to the run's log there, and nowhere else: a terminal has it already."""
+    """Add a line to the run's log there only, as a terminal has it already."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return
@@ -60,15 +60,15 @@ def log(text: str) -> None:
 
 @_harmless
 def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture: str) -> None:
-    """Puts a finished iteration on the page.
+    """Put a finished iteration on the page.
 
     Args:
         iteration: its number.
         stages: rows of a table, one for each of its stages.
-        picture: an SVG of how the wheel learns.
+        picture: an SVG of the learning curve.
     """
     if not is_there(PREFECT_API_URL.value() or ""):
-        return  # Prefect would ask again for minutes
+        return  # Prefect would retry for minutes
     about = label_of(iteration)
     create_table_artifact(key="flywheel-iteration", table=[dict(row) for row in stages], description=about)
     source = f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode()}"

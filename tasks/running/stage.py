@@ -1,10 +1,10 @@
 """A stage of an iteration as a Prefect task: done once, recorded in the lake, skipped on a restart.
 
-The row in `stages` is written after everything else the stage wrote, so a kill anywhere leaves either a finished
-stage or one that is done again; keys make doing it again harmless.
+The row in `stages` is written after all other rows of the stage, so a kill anywhere leaves either a finished stage or
+one that is repeated; keys make the repetition harmless.
 
-Between the work of two stages lies orchestration: Prefect's tasks and sub-flows, the row that is written, the upkeep
-of the lake. Each stage keeps the seconds since the run last left a stage's work (or settled what to turn).
+Between the work of two stages lies orchestration: Prefect's tasks and sub-flows, the row, the upkeep of the lake. Each
+stage records the seconds since the run last left a stage's work (or chose its iterations).
 """
 
 import json
@@ -31,16 +31,16 @@ from tasks.running.run_status import CURRENT
 from tasks.running.traces import note, span
 
 ORCHESTRATION = "orchestration_s"
-"""Of a stage's numbers: the seconds between the work before it and its own; missing in a run's first stage."""
+"""Key in a stage's numbers: seconds between the work before it and its own; missing in a run's first stage."""
 CHARGED = "charged"
-"""Of a stage's numbers: the tokens that served models counted, by who asked them (`judge`, `think`, `reflect`, ...);
-missing where none did."""
+"""Key in a stage's numbers: tokens counted by served models, by caller (`judge`, `think`, `reflect`, ...); missing
+where there are none."""
 StageWork = Callable[[Run, int], Metrics]
 StageTask = Boundary[[Config, int], Metrics]
 
 
 def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
-    """Makes a function of (run, iteration) a stage of (config, iteration); what it returns is kept as its numbers."""
+    """Make a function of (run, iteration) a stage of (config, iteration); its result is stored as its numbers."""
 
     def wrap(work: StageWork) -> StageTask:
         def in_order(config: Config, iteration: int) -> Metrics:
@@ -63,7 +63,7 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
 
 def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
-    """Whether a stage that failed may succeed at once if it is done again."""
+    """Whether a failed stage may succeed if it is repeated at once."""
     return not isinstance(state.data, EnvironmentDown | StillOutOfReach)
 
 
@@ -102,12 +102,12 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
 
 
 def last_time(lake: Lake, name: str) -> float | None:
-    """Seconds that a stage took when it was done last; None before it ever was."""
+    """Return the seconds of a stage's last run; None before the first."""
     rows = lake.read("stages", ["started_at", "wall_s"], {"stage": name}).to_pylist()
     return max(rows, key=lambda row: row["started_at"])["wall_s"] if rows else None
 
 
 def result_of(lake: Lake, iteration: int, name: str) -> Metrics | None:
-    """The numbers of a finished stage, or None."""
+    """Return the numbers of a finished stage, or None."""
     rows = lake.read("stages", columns=["stage", "result"], where={"iteration": iteration}).to_pylist()
     return next((json.loads(row["result"]) for row in rows if row["stage"] == name), None)

@@ -1,7 +1,7 @@
 """OpenTelemetry traces by option: a span for every run and, in it, one for every stage.
 
-Prefect brings OpenTelemetry's interface; what sends spans away is the extra `traces`. Where a program has set up a
-tracer of its own, its spans go there.
+Prefect brings OpenTelemetry's interface; the extra `traces` has the exporters. Where a program has set up a tracer of
+its own, its spans go there.
 """
 
 import importlib
@@ -16,13 +16,13 @@ from schemas.config import Config
 from schemas.failure import FlywheelError
 
 MODULES = {"file": "opentelemetry.sdk.trace.export", "otlp": "opentelemetry.exporter.otlp.proto.http.trace_exporter"}
-"""What sends spans away, by `traces.to`."""
+"""Modules of the exporters, by `traces.to`."""
 FILE = "traces.jsonl"
 _set_up: list[str] = []
 
 
 def require_traces(config: Config) -> str:
-    """Says where traces go; raises FlywheelError where they are asked for and cannot be sent."""
+    """Return the destination of traces; raise FlywheelError where they are configured and cannot be sent."""
     chosen = config.traces
     if chosen.to == "none":
         return "none: `traces.to` is not set"
@@ -37,14 +37,14 @@ def require_traces(config: Config) -> str:
 
 
 def set_up(config: Config, folder: Path) -> None:
-    """Sends the spans of this process where the config says; once per process, and not at all unless asked.
+    """Send the spans of this process to the configured destination; once per process, and only if configured.
 
     Args:
         config: its section `traces`.
-        folder: where a file of spans goes, a JSON object a line.
+        folder: folder of a file of spans, a JSON object a line.
 
     Raises:
-        FlywheelError: the extra is not there.
+        FlywheelError: the extra is missing.
     """
     if config.traces.to == "none" or _set_up:
         return
@@ -74,14 +74,14 @@ def _processor(config: Config, folder: Path) -> Any:
 
 @contextmanager
 def span(name: str, about: Mapping[str, Any]) -> Iterator[trace.Span]:
-    """A span within the one under way; an exception is kept with it. Costs microseconds where nobody listens."""
+    """Open a span within the current one; an exception is recorded in it. Without an exporter it takes microseconds."""
     with trace.get_tracer("flywheel").start_as_current_span(name) as made:
         note(made, about)
         yield made
 
 
 def note(made: trace.Span, about: Mapping[str, Any]) -> None:
-    """Adds the numbers and words of a mapping to a span, as `flywheel.KEY`; what is nested is left out."""
+    """Add the numbers and words of a mapping to a span, as `flywheel.KEY`; nested values are left out."""
     for key, value in about.items():
         if isinstance(value, str | int | float):
             made.set_attribute(f"flywheel.{key}", value)

@@ -1,4 +1,4 @@
-"""How often judges agreed with those who know: counted from verdicts, kept by iteration, and what they come to."""
+"""Count the agreement of judges with verifiers and people, by iteration, and decide on probation."""
 
 from curation.agreement import Confusion, agreement_of, probation
 from schemas.config.judging import JudgeConfig
@@ -9,8 +9,10 @@ from storage.lake import Lake
 
 
 def renew_agreements(lake: Lake, iteration: int) -> None:
-    """Counts every judge's verdicts on an iteration against verifiers and people; again, it writes the same keys, and
-    what rested on a word that was undone is gone."""
+    """Count every judge's verdicts on an iteration against verifiers and people.
+
+    A repeated call writes the same keys, and removes counts that depended on an undone decision.
+    """
     found = answers(lake, _agreement, "agreements", iteration=iteration)
     lake.upsert("agreements", found)
     counted = {(one.judge_version, one.against) for one in found}
@@ -22,16 +24,16 @@ def renew_agreements(lake: Lake, iteration: int) -> None:
 
 
 def agreements_of(lake: Lake, version: str) -> list[Agreement]:
-    """All agreements of one judge's version."""
+    """Return all agreements of one judge's version."""
     return lake.rows(Agreement, {"judge_version": version})
 
 
 class Standing:
-    """Which judges are on probation, by the agreements in the lake when it was first asked.
+    """Judges on probation, by the agreements in the lake at the first call.
 
     Args:
-        lake: where agreements rest.
-        config: the bars.
+        lake: the lake with the agreements.
+        config: the limits.
     """
 
     def __init__(self, lake: Lake, config: JudgeConfig) -> None:
@@ -39,7 +41,7 @@ class Standing:
         self._known: dict[str, str] = {}
 
     def probation(self, version: str) -> str:
-        """Why the judge of this version is on probation; empty if it is not."""
+        """Return why the judge of this version is on probation; empty if it is not."""
         if version not in self._known:
             self._known[version] = probation(agreements_of(self._lake, version), self._config)
         return self._known[version]

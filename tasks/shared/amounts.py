@@ -1,4 +1,4 @@
-"""How many trajectories a stage rolls out: one computation for the run and for its plan."""
+"""Compute the number of trajectories that a stage rolls out: once for the run and for its plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,21 +15,21 @@ SeedsOf = Sequence[tuple[GuiTask, Sequence[int]]]
 
 @dataclass(frozen=True, slots=True)
 class CollectedCount:
-    """Trajectories that an iteration rolls out for data."""
+    """Number of trajectories that an iteration rolls out for data."""
 
     chosen: int
-    """Those that the curriculum shares out over the tasks, or over groups of them."""
+    """Trajectories that the curriculum distributes over the tasks, or over groups of them."""
     practised: int
-    """Those of practice pages."""
+    """Trajectories of practice pages."""
 
     @property
     def total(self) -> int:
-        """Both."""
+        """Sum of both."""
         return self.chosen + self.practised
 
 
 def collected(config: Config, tasks: Sequence[GuiTask]) -> CollectedCount:
-    """What an iteration rolls out of these tasks for data."""
+    """Return the number of trajectories that an iteration rolls out of these tasks for data."""
     if config.train.in_groups:
         return CollectedCount(config.train.group.groups * config.train.group.size, 0)
     suite, practice = (sum(task.split == split for task in tasks) for split in ("train", "practice"))
@@ -37,7 +37,7 @@ def collected(config: Config, tasks: Sequence[GuiTask]) -> CollectedCount:
 
 
 def measured_first(config: Config) -> dict[str, SeedsOf]:
-    """What the explorer and the untrained policy are measured on, once per lake."""
+    """Return the tasks and seeds on which the explorer and the untrained policy are measured, once per lake."""
     chosen = config.evaluate
     return {
         "explorer": validation_seeds(config, "train", chosen.explorer_seeds),
@@ -46,7 +46,7 @@ def measured_first(config: Config) -> dict[str, SeedsOf]:
 
 
 def measured_suites(config: Config, lake: Lake | None) -> dict[str, SeedsOf]:
-    """What a candidate is measured on, by suite: the config's tasks, those that are never collected, the made ones."""
+    """Return a candidate's tasks and seeds by suite: the config's tasks, those never collected, the made ones."""
     chosen = config.evaluate
     suite = validation_seeds(config, "train", chosen.seeds)
     plans = {"suite": suite, "held_out": validation_seeds(config, "held_out", chosen.held_out_seeds)}
@@ -56,11 +56,11 @@ def measured_suites(config: Config, lake: Lake | None) -> dict[str, SeedsOf]:
 
 
 def trajectories(plans: Mapping[str, SeedsOf]) -> int:
-    """How many trajectories a measurement is."""
+    """Return the number of trajectories of a measurement."""
     return sum(len(seeds) for plan in plans.values() for _, seeds in plan)
 
 
 def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
-    """The tasks of a split with their first `count` held-out seeds: the same for every policy."""
+    """Return the tasks of a split with their first `count` held-out seeds: the same for every policy."""
     start = SPLIT_STARTS["validation"]
     return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]

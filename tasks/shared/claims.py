@@ -1,8 +1,8 @@
-"""Names of policies that no iteration gives: each is claimed before anything is made under it.
+"""Claim names for policies that no iteration makes, before anything is made under them.
 
-A claim is a small file in the lake that one writer alone can make. It says what is to be made, so a name whose owner
-died is taken up by whoever is to make the same (and finds its work in progress under that name); it is never used for
-anything else. An owner on another machine is taken to be alive.
+A claim is a small file in the lake that one writer alone can make. It has a digest of the recipe, so a process with the
+same recipe takes over the name of a dead owner (and finds its work in progress under that name); the name is never used
+for anything else. An owner on another machine counts as alive.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from storage.lake import Lake
 FOLDER = "claims"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 RESERVED = ("champion", "explorer", "run")
-"""What commands call a policy that has another name; and the claim on a lake's turn, which lies beside those on names
+"""Words that commands use for policies, and the claim on a lake's iterations, which lies next to those on names
 (`tasks.iteration_lock`). A policy that was named `run` before keeps its name."""
 
 
 CLOCK_S = 60.0
-"""Where only the clock tells when a process began: a step of the clock by less is not taken for another process."""
+"""Seconds by which a clock step may change the start of a process, where only the clock has it."""
 
 
 class Owner(BaseModel):
@@ -40,24 +40,24 @@ class Owner(BaseModel):
     machine: str
     process: int
     began: float
-    """When that process began, for process ids come again; in seconds since 1970, so it moves with the clock."""
+    """Start of the process, since process ids are reused; in seconds since 1970, so it moves with the clock."""
     ticks: int | None = None
-    """The same in clock ticks since the machine was started, which no clock moves; None where no /proc tells."""
+    """The same in clock ticks since the machine was started, which no clock moves; None without /proc."""
 
     @classmethod
     def this(cls, **more: Any) -> Self:
-        """This process."""
+        """Return the owner for this process."""
         own = os.getpid()
         return cls(machine=_machine(), process=own, began=psutil.Process().create_time(), ticks=_ticks(own), **more)
 
     @property
     def is_here(self) -> bool:
-        """Whether its process is, or was, one of this machine."""
+        """Whether its process is, or was, on this machine."""
         return self.machine == _machine()
 
     @property
     def abandoned(self) -> bool:
-        """Whether its owner is known to be gone."""
+        """Whether its process is known to be gone."""
         if not self.is_here:
             return False
         try:
@@ -77,23 +77,23 @@ class Owner(BaseModel):
 
 
 class Claim(Owner):
-    """What a claim's file holds."""
+    """Content of a claim's file."""
 
     recipe: str
-    """A digest of what is to be made."""
+    """Digest of the recipe."""
 
 
 def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = None) -> str:
-    """The first free name of the form `STEM-0000`, or that of an abandoned policy of the same recipe; now ours.
+    """Claim the first free name of the form `STEM-0000`, or that of an abandoned policy of the same recipe.
 
     Args:
-        lake: where it will be registered.
+        lake: the lake of the policy.
         stem: the name without its number.
-        recipe: what is to be made; JSON values.
-        name: take this very name instead.
+        recipe: the recipe of the policy; JSON values.
+        name: claim this name instead.
 
     Raises:
-        UsageError: `name` is none, or is another policy's.
+        UsageError: `name` is not valid, or is another policy's.
     """
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
     if name is None:
@@ -116,7 +116,7 @@ def _claimed(lake: Lake, name: str, recipe: str) -> bool:
             return False
         try:
             last = Claim.model_validate_json(store.get(there[-1]))
-        except FileNotFoundError:  # listed, and not there: another process's, or a stale listing
+        except FileNotFoundError:  # listed but missing: another process's, or a stale listing
             return False
         if last.recipe != recipe or not last.abandoned:
             return False
@@ -124,7 +124,7 @@ def _claimed(lake: Lake, name: str, recipe: str) -> bool:
 
 
 def _ticks(process: int) -> int | None:
-    """When a process began, in clock ticks since the machine was started; field 22 of proc(5)'s `stat`."""
+    """Return the start of a process in clock ticks since the machine was started; field 22 of proc(5)'s `stat`."""
     try:
         return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):
@@ -132,7 +132,7 @@ def _ticks(process: int) -> int | None:
 
 
 def _machine() -> str:
-    """This machine since it was started, and the container: where a process id means one process."""
+    """Return an id of this machine since its start, and of the container: the range of unique process ids."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

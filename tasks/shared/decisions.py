@@ -1,4 +1,4 @@
-"""What holds for the data of trajectories, as the stages after the filter read it."""
+"""Read the valid decisions on trajectories, for the stages after the filter."""
 
 from curation.annotation import TrajectoryRoute
 from storage.catalog import ask
@@ -8,7 +8,7 @@ FIELDS = ("passed", "route", "reason", "error_step", "valid_steps")
 
 
 def decisions_of(lake: Lake, iteration: int) -> dict[str, TrajectoryRoute]:
-    """The decisions that hold on an iteration's trajectories, by their ids; column by column, for there are many."""
+    """Return the valid decisions on an iteration's trajectories by id; column by column, since there are many."""
     found = ask(lake, "decisions", iteration=iteration)
     rows = zip(*(found[name].to_pylist() for name in FIELDS), strict=True)
     return {name: TrajectoryRoute(*row) for name, row in zip(found["trajectory_id"].to_pylist(), rows, strict=True)}

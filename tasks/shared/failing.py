@@ -1,4 +1,4 @@
-"""What failed of an iteration for what is not the policy's fault, by task, as the lake has it."""
+"""Find an iteration's failures that are not the policy's fault, by task, from the lake."""
 
 from rollout.failures import Ended, FailedTask, always_failing
 from schemas.failure import EnvironmentDown
@@ -6,19 +6,19 @@ from storage.lake import Lake
 
 
 def failing(lake: Lake, iteration: int) -> list[FailedTask]:
-    """The tasks of which no trajectory of an iteration worked, further attempts counted too."""
+    """Return the tasks of which no trajectory of an iteration worked, including further attempts."""
     return always_failing(_ended(lake, iteration))
 
 
 def require_any(lake: Lake, iteration: int) -> None:
-    """Raises EnvironmentDown where an iteration has trajectories and none of them worked."""
+    """Raise EnvironmentDown where an iteration has trajectories and none of them worked."""
     ended = _ended(lake, iteration)
     found = always_failing(ended)
     if ended and sum(one.trajectories for one in found) == len(ended):
         raise EnvironmentDown(
             f"Nothing of iteration {iteration} worked: all {len(ended)} trajectories failed, not for the policy's "
             f"fault. {found[0].text}.",
-            "`flywheel doctor` looks at what is needed; the next iteration rolls out anew.",
+            "`flywheel doctor` checks the requirements; the next iteration rolls out anew.",
         )
 
 

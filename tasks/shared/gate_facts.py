@@ -1,5 +1,5 @@
-"""What the lake knows beyond one trajectory, for the gates: what screens look like, what changes on them all the
-time, its task's successes, and the accepted trajectories that it may be a copy of."""
+"""Collect the lake's facts for the gates: hashes of screens, self-changing regions, the task's successes, and accepted
+trajectories that a trajectory may be a copy of."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
@@ -20,23 +20,23 @@ from tasks.shared.material import pngs_of
 from tasks.shared.verdict_history import Stored
 
 ENOUGH = 20
-"""Accepted successes of a task from which on those of the iteration that is filtered need not be asked what they are
-like."""
+"""Number of earlier accepted successes of a task from which on those of the filtered iteration are not needed for its
+facts."""
 TOGETHER = 64
-"""Trajectories whose screens are in memory together."""
+"""Number of trajectories whose screens are in memory together."""
 LOOKED_AT = 64
-"""Steps of each kind, and successes, of a task in which something changes all the time."""
+"""Maximum steps of each kind, and successes, of a task with self-changing regions."""
 
 DETAILS = 4096
-"""Screens whose closer looks are in memory: a few kilobytes each."""
+"""Maximum number of screens whose finer hashes are in memory: a few kilobytes each."""
 
 
 class Known:
-    """What is known before an iteration is filtered, and what is accepted of it meanwhile.
+    """Facts before an iteration is filtered, and its accepted trajectories so far.
 
     Args:
-        lake: where everything rests.
-        iteration: the one whose trajectories are filtered.
+        lake: the lake.
+        iteration: the iteration whose trajectories are filtered.
     """
 
     def __init__(self, lake: Lake, iteration: int) -> None:
@@ -57,17 +57,17 @@ class Known:
                 self._accept(chunk)
 
     def see(self, pictures: Iterable[tuple[str, str]]) -> None:
-        """Notes the hashes of pictures, each with its sha256."""
+        """Record the hashes of pictures, each with its sha256."""
         self.looks |= {name: bits for name, phash in pictures if (bits := bits_of(phash)) is not None}
 
     def context(self, trajectory: Trajectory, judged: Verdict | None, probation: str = "") -> GateContext:
-        """What the gates may know of a trajectory: the judge's verdict on it, and why that judge is on probation."""
+        """Return the facts about a trajectory, with the judge's verdict and the reason for that judge's probation."""
         task = self._tasks.get(trajectory.task_id, TaskFacts())
         by_judge = trajectory.task_id in self._by_judge
         return GateContext(judged, self.looks, self.detail, task, self._accepted, probation, by_judge)
 
     def detail(self, name: str) -> Detail | None:
-        """What a screenshot looks like closely, without what changes on it all the time; None if it is not there."""
+        """Return a screenshot's finer hash, without its self-changing regions; None if it is not there."""
         if name not in self._details:
             png, still = pngs_of(self._lake, [name]).get(name), self._shown.get(name)
             if len(self._details) >= DETAILS:
@@ -77,8 +77,7 @@ class Known:
         return self._details[name]
 
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
-        """The steps of each of these trajectories, with one screenshot for all screens that differ only in what
-        changes all the time in its task."""
+        """Return the steps of each trajectory, with one screenshot for screens equal outside self-changing regions."""
         changing = [steps for one, steps in stored if one.task_id in self._still]
         names = {name for steps in changing for step in steps for name in _shown(step)}
         pngs = pngs_of(self._lake, sorted(names)) if names else {}
@@ -100,7 +99,7 @@ class Known:
         ]
 
     def _facts(self, iteration: int, task: str) -> TaskFacts:
-        """What `gate_tasks.sql` says of a task, of its screens without what changes all the time."""
+        """Compute the facts of `gate_tasks.sql` for a task, on its screens without self-changing regions."""
         rows = ask(self._lake, "gate_known", iteration=iteration, task=task, enough=ENOUGH, most=LOOKED_AT).to_pylist()
         stored = [
             (Trajectory.model_construct(task_id=task), [Step.model_construct(**row) for row in of_one])
@@ -112,12 +111,12 @@ class Known:
         return TaskFacts(len(known), changed, screens[(len(screens) - 1) // 10]) if known else TaskFacts()
 
     def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
-        """Remembers what was decided of a trajectory: later ones are held against it if it was accepted."""
+        """Record the decision on a trajectory: later ones are compared with it if it was accepted."""
         if decision.route == "sft":
             self._accepted.add(trajectory, steps, self.looks)
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-        """Accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
+        """Record accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
         fields = ("step", "action", "action_type", "screenshot", "next_screenshot")
         named = ("trajectory_id", "task_id", "instruction", "group_id")
         stored = [
@@ -137,7 +136,7 @@ def _shown(step: Step) -> list[str]:
 
 
 def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
-    """By task, where something changes all the time: what its screens are without it."""
+    """Return the screens without self-changing regions, by task with such regions."""
     rows = ask(lake, "gate_idle", iteration=iteration, most=LOOKED_AT).to_pylist()
     found: dict[str, Still] = {}
     for task, of_task in groupby(rows, key=lambda row: row["task_id"]):

@@ -1,9 +1,9 @@
-"""The fp32 weights beside policies (`train.keep`): who keeps them, and that nobody loses what it trains from.
+"""Keep the fp32 weights next to policies (`train.keep`), and never delete those that a training reads.
 
 They take twice the bytes of the policies themselves, so only the champion and the last few policies keep them. A
-training leaves a note that it reads a policy before it asks for the files. A sweep first takes the files out of the
-policy's manifest, so that who comes later does without them, and looks for notes after that: what a living process
-reads stays until the next sweep.
+training writes a note that it reads a policy before it asks for the files. A sweep first takes the files out of the
+policy's manifest, so that later readers do without them, and looks for notes after that: files that a living process
+reads stay until the next sweep.
 """
 
 import shutil
@@ -19,14 +19,14 @@ FOLDER = "readers"
 
 
 def read_master_weights(lake: Lake, version: str) -> None:
-    """Notes that this process trains from a policy until its next `sweep_master_weights`, or its end."""
+    """Note that this process trains from a policy until its next `sweep_master_weights`, or its end."""
     lake.blobs.store.put(f"{FOLDER}/{version}/{uuid4().hex}.json", Owner.this().model_dump_json().encode())
 
 
 def sweep_master_weights(lake: Lake, last: int) -> None:
-    """Removes the fp32 weights and moments of all policies but the champion and the newest `last`.
+    """Remove the fp32 weights and moments of all policies but the champion and the newest `last`.
 
-    To be called by a process when its training has ended.
+    A process calls it after its training has ended.
     """
     for note, owner in _notes(lake).items():
         if owner.is_of(Owner.this()) or owner.abandoned:
@@ -47,7 +47,7 @@ def _sweep(lake: Lake, version: str, checkpoint: str) -> None:
 
 
 def _notes(lake: Lake, version: str = "") -> dict[str, Owner]:
-    """Who reads a policy, or any, by the name of the note."""
+    """Return the readers of a policy, or of any, by the name of the note."""
     store, found = lake.blobs.store, dict[str, Owner]()
     for name in store.sizes(f"{FOLDER}/{version}".rstrip("/")):
         with suppress(FileNotFoundError):  # another sweep found its owner dead

@@ -1,4 +1,4 @@
-"""What a training is made from: the recipe, and what one method reads of it."""
+"""The recipe of a training, and the data that one method reads for it."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
@@ -18,46 +18,46 @@ from storage.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class PolicyRecipe:
-    """What a policy is made from, beside the config."""
+    """Recipe of a policy, in addition to the config."""
 
     version: str
     parent: str
     iteration: int
     pins: Mapping[str, int]
     kind: Kind = "iteration"
-    """An intermediate one is only gone on from; any other is measured and may be promoted."""
+    """Kind of the policy; an intermediate one is only a starting point, any other is measured and may be promoted."""
     like: str | None = None
-    """The policy whose making is repeated: the training set has to be the same."""
+    """The policy whose training is repeated: the training set has to be the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingMaterial:
-    """What one method trains on."""
+    """Training data of one method."""
 
     write: Callable[[Path, Schedule], Collection[str]]
-    """Writes the samples of a training to a file that the trainer reads; gives the sha256 of every screenshot that they
-    show."""
+    """Writes the samples of a training to a file that the trainer reads; returns the sha256 of their screenshots."""
     samples: int
-    """How many there are."""
+    """Number of samples."""
     summary: str
-    """What it is, for people."""
+    """Description of the data."""
     nothing: str = ""
-    """Why there is nothing to train on; empty if there is something."""
+    """Why there is no data; empty if there is some."""
     numbers: Metrics = field(default_factory=dict[str, Json])
-    """Kept with the policy's metrics."""
+    """Numbers stored with the policy's metrics."""
 
 
 def seed_of(config: Config, recipe: PolicyRecipe) -> int:
-    """The seed of all that is random in a training."""
+    """Return the random seed of a training."""
     return config.seed * 1000 + recipe.iteration
 
 
 def pngs_of(lake: Lake, digests: Collection[str], version: int | None = None) -> dict[str, bytes]:
-    """Screenshots by their sha256, at a version of their table; of the latest if none is given. One that is not in the
-    lake is left out.
+    """Return screenshots by their sha256, at a version of their table (the latest if not given).
+
+    Missing ones are left out.
 
     Raises:
-        LakeError: one is not what its name says.
+        LakeError: a picture does not match its name.
     """
     found = lake.read("screenshots", ["sha256", "png"], {"sha256": list(digests)}, version=version)
     for batch in found.to_batches():
@@ -66,10 +66,10 @@ def pngs_of(lake: Lake, digests: Collection[str], version: int | None = None) ->
 
 
 def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
-    """Screenshots by their sha256, all of them.
+    """Return all of these screenshots by their sha256.
 
     Raises:
-        LakeError: one is not in the lake, or not what its name says.
+        LakeError: one is not in the lake, or does not match its name.
     """
     pngs = pngs_of(lake, digests)
     _require_all(digests, pngs)
@@ -77,8 +77,7 @@ def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
 
 
 def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: int | None) -> None:
-    """Writes screenshots, at a version of their table, to a file that the trainer reads; raises as `pngs_trained_on`
-    does."""
+    """Write screenshots, at a version of their table, to the trainer's file; raises as `pngs_trained_on` does."""
     found = lake.batches("screenshots", SCREENSHOT_COLUMNS, {"sha256": list(digests)}, version)
     write_screenshot_batches(path, map(_as_named, found))
     _require_all(digests, read_screenshots(path))
@@ -94,15 +93,15 @@ def _require_all(digests: Collection[str], found: Mapping[str, bytes]) -> None:
 
 
 def _as_named(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Pictures, each of which is what its name says: so names stand for bytes wherever training sets are compared.
+    """Check that each picture matches its name, so that equal names mean equal bytes in comparisons of training sets.
 
     Raises:
-        LakeError: one is not.
+        LakeError: one does not.
     """
     for name, png in zip(batch["sha256"].to_pylist(), batch["png"], strict=True):
         if hashlib.sha256(png.as_buffer()).hexdigest() != name:
             raise LakeError(
-                f"The screenshot {name} is another picture than its name, the sha256 of its bytes, says.",
+                f"The screenshot {name} does not match its name, the sha256 of its bytes.",
                 "Restore it in table `screenshots`, or delete the trajectories that show it (`flywheel forget`).",
             )
     return batch

@@ -1,6 +1,6 @@
-"""Rows of one table that one commit is to write, kept small until then.
+"""Collect rows of one table for one commit, in little memory.
 
-A stage whose decisions are to be there whole or not at all gathers what it finds of all trajectories. As objects, a row
+A stage whose decisions must be written whole or not at all collects the results for all trajectories. As objects, a row
 takes some kilobytes; as Arrow, little more than its text.
 """
 
@@ -12,14 +12,14 @@ from schemas.table import Row
 from schemas.tables import TABLES
 
 TOGETHER = 4096
-"""Rows that are objects at most."""
+"""Maximum number of rows kept as objects."""
 
 
 class RowPacker:
-    """Gathers rows.
+    """Collects rows.
 
     Args:
-        table: the table that they are of.
+        table: the rows' table.
     """
 
     def __init__(self, table: str) -> None:
@@ -28,14 +28,14 @@ class RowPacker:
         self._packed: list[pa.Table] = []
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Takes rows in, one after the other."""
+        """Add rows, one after the other."""
         for row in rows:
             self._rows.append(row)
             if len(self._rows) == TOGETHER:
                 self._pack()
 
     def whole(self) -> pa.Table:
-        """All of them so far, in order."""
+        """Return all rows so far, in order."""
         self._pack()
         return pa.concat_tables([self._contract.schema.empty_table(), *self._packed])
 

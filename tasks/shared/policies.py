@@ -1,4 +1,4 @@
-"""Policies by version: which one is champion, and what a new one is registered as."""
+"""Read and register policies by version, and find the champion."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -13,12 +13,12 @@ from storage.lake import Lake
 from tasks.shared.version import code_version
 
 STATUS: dict[Kind, Status] = {"initial": "champion", "intermediate": "intermediate"}
-"""What a new policy of a kind is, where it is not a candidate."""
+"""Status of a new policy by kind, if it is not a candidate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a policy comes from."""
+    """Origin of a policy."""
 
     version: str
     kind: Kind
@@ -26,17 +26,17 @@ class Origin:
     parent: str | None
     iteration: int
     pins: Mapping[str, int] = field(default_factory=dict)
-    """The versions of the tables that it was made from."""
+    """Versions of the tables that it was made from."""
     repeats: str | None = None
-    """The policy whose making it repeats."""
+    """The policy whose training it repeats."""
     training_set: str | None = None
-    """Digests of what it was trained on (`PolicyVersion.training_set`)."""
+    """Digests of its training set (`PolicyVersion.training_set`)."""
 
 
 def register(
     lake: Lake, config: Config, origin: Origin, checkpoint: str, metrics: Mapping[str, Any], seed: int
 ) -> None:
-    """Adds a policy's row; the lake's first one is champion, and any other that is not intermediate a candidate."""
+    """Add a policy's row; the lake's first one is champion, and any other that is not intermediate a candidate."""
     row = PolicyVersion(
         policy_version=origin.version,
         kind=origin.kind,
@@ -58,7 +58,7 @@ def register(
 
 
 def policies(lake: Lake) -> dict[str, PolicyVersion]:
-    """All policies by version, oldest first."""
+    """Return all policies by version, oldest first."""
     return {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
 
 
@@ -75,10 +75,10 @@ def champion(lake: Lake) -> PolicyVersion:
 
 
 def policy_row(lake: Lake, version: str) -> PolicyVersion:
-    """A policy by its version; `champion` names the current champion.
+    """Return a policy by its version; `champion` names the current champion.
 
     Raises:
-        UsageError: there is no such policy; names those there are.
+        UsageError: there is no such policy; the message has the existing ones.
     """
     if version == "champion":
         return champion(lake)
@@ -89,13 +89,13 @@ def policy_row(lake: Lake, version: str) -> PolicyVersion:
 
 
 def measured_ancestor(lake: Lake, version: str | None) -> PolicyVersion:
-    """The policy that this one stands for in comparisons: itself, or, of an intermediate one, whose weights it had."""
+    """Return the policy to use in comparisons: itself, or the ancestor from which an intermediate one was made."""
     row = policy_row(lake, version or "champion")
     return measured_ancestor(lake, row.parent) if row.kind == "intermediate" else row
 
 
 def origin_of(lake: Lake) -> PolicyVersion | None:
-    """The policy without a parent that the champion descends from; None before the first policy."""
+    """Return the policy without a parent that the champion descends from; None before the first policy."""
     rows, row = policies(lake), champion_if_any(lake)
     while row is not None and row.parent in rows:
         row = rows[row.parent]
@@ -103,7 +103,7 @@ def origin_of(lake: Lake) -> PolicyVersion | None:
 
 
 def made_from(lake: Lake, names: Collection[str]) -> list[str]:
-    """The policies whose weights come from these, from parent to child or by merging, without them; oldest first."""
+    """Return the policies with weights from these, by training or merging, without them; oldest first."""
     rows, found = policies(lake), set(names)
     sources = {name: {row.parent, *json.loads(row.metrics or "{}").get("merged", {})} for name, row in rows.items()}
     while new := {name for name, above in sources.items() if above & found} - found:
@@ -112,22 +112,22 @@ def made_from(lake: Lake, names: Collection[str]) -> list[str]:
 
 
 def candidate_of(lake: Lake, iteration: int) -> PolicyVersion | None:
-    """The policy that this iteration trained, or None if it trained none."""
+    """Return the policy that this iteration trained, or None if it trained none."""
     return made_in(lake, iteration, "iteration")
 
 
 def made_in(lake: Lake, iteration: int, kind: Kind) -> PolicyVersion | None:
-    """The policy of a kind that an iteration made, or None."""
+    """Return the policy of a kind that an iteration made, or None."""
     made = (row for row in policies(lake).values() if (row.iteration, row.kind) == (iteration, kind))
     return next(made, None)
 
 
 def version_of(iteration: int) -> str:
-    """The name of the policy that an iteration trains."""
+    """Return the name of the policy that an iteration trains."""
     return f"policy-{iteration:04d}"
 
 
 def last_iteration(lake: Lake) -> int:
-    """The latest iteration that has trajectories; 0 if there is none. What was imported is none of the wheel's."""
+    """Return the latest iteration with trajectories; 0 if there is none. Imports do not count."""
     iterations = lake.read("trajectories", ["iteration"])["iteration"].to_pylist()
     return max([0, *iterations])

@@ -1,7 +1,7 @@
-"""People's decisions in the lake: written once each, never over another's, and whole with what they become.
+"""People's decisions in the lake: each is written once with its effects, and never overwrites another.
 
-The review is written first, by key; whoever comes second on the same revision has written nothing. What it becomes
-(`curation.reviews`) follows, under ids of its own; where a kill fell in between, `settle` makes up for it.
+The review is written first, by key; a second writer of the same revision writes nothing. Its effects
+(`curation.reviews`) follow, under ids of their own; after a kill in between, `settle` adds them.
 """
 
 import json
@@ -31,7 +31,7 @@ from tasks.shared.trajectories import trajectory_of
 
 NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
-"""Characters of what a person may write."""
+"""Maximum length of a person's texts, in characters."""
 _ON_STEPS = ("correct", "override", "error_step")
 _WORDS = ("accept", "reject")
 _SAME = ("step", "person", "decision", "action", "thought", "note", "undoes")
@@ -40,7 +40,7 @@ _TABLES: dict[str, type[Effect]] = {"verdicts": Verdict, "annotations": Annotati
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A decision that is to be written; fields as in `Review`."""
+    """A decision to write; fields as in `Review`."""
 
     trajectory_id: str
     revision: int
@@ -55,30 +55,31 @@ class Draft:
 
 
 class Conflict(FlywheelError):
-    """Somebody else decided on the same state first; nothing was written.
+    """Another person decided on the same state first; nothing was written.
 
     Args:
-        others: what was decided since, oldest first.
+        others: the decisions since, oldest first.
     """
 
     def __init__(self, others: Sequence[Review]) -> None:
         self.others = list(others)
         self.revision = max((one.revision + 1 for one in self.others), default=0)
         decided = "; ".join(f"{one.person}: {one.decision}" for one in self.others)
-        problem = f"This was decided on meanwhile ({decided})." if decided else "This is not what is shown now."
+        problem = f"This was decided on meanwhile ({decided})." if decided else "The page is out of date."
         super().__init__(problem, "Look at it again, then decide.")
 
 
 def reviews_of(lake: Lake, trajectory_id: str) -> list[Review]:
-    """All decisions on a trajectory, oldest first."""
+    """Return all decisions on a trajectory, oldest first."""
     return sorted(lake.rows(Review, {"trajectory_id": trajectory_id}), key=lambda one: one.revision)
 
 
 def submit(lake: Lake, draft: Draft) -> Review:
-    """Writes a decision on a stored trajectory and what it becomes; the same one sent again is written once.
+    """Write a decision on a stored trajectory and its effects; the same one sent again is written once.
 
     Raises:
-        UsageError: there is no such trajectory, step or review, or the decision makes no sense there; names the field.
+        UsageError: there is no such trajectory, step or review, or the decision is not possible there; the message has
+            the field.
         Conflict: there is another decision of this revision.
     """
     draft, there = _canonical(draft), reviews_of(lake, draft.trajectory_id)
@@ -87,7 +88,7 @@ def submit(lake: Lake, draft: Draft) -> Review:
     require_sense(draft, trajectory, seen)
     step = _step(lake, trajectory, draft.step)
     if since:
-        _same_or_conflict(draft, since)  # at once; what is written meanwhile `write` finds
+        _same_or_conflict(draft, since)  # at once; `write` finds decisions that are written meanwhile
     review = write(lake, draft, trajectory.iteration, step and (step.action, step.thought))
     if not any(one.undoes == review.review_id for one in since):  # sent again after it was undone
         take_effect(lake, trajectory, [*seen, review])
@@ -95,7 +96,7 @@ def submit(lake: Lake, draft: Draft) -> Review:
 
 
 def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review]) -> None:
-    """Raises UsageError for a decision that makes no sense after those there are, naming the field."""
+    """Raise UsageError, with the field, for a decision that is not possible after the existing ones."""
     require_words(draft, trajectory.failure_boundary)
     if not 0 <= draft.revision <= len(there):
         raise UsageError(f"`revision`: {draft.revision} is not in [0, {len(there)}].")
@@ -115,7 +116,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
             f"`thought`: {draft.decision} takes none.", "Why it is so is a `note`; of a step, `correct` it."
         )
     if draft.decision == "note" and not (draft.note.strip() or (draft.thought or "").strip()):
-        raise UsageError("`note`: it is empty.", "Write what you saw, or a thought.")
+        raise UsageError("`note`: it is empty.", "Write an observation, or a thought.")
     if draft.decision == "undo" and draft.undoes is None:
         raise UsageError("`undoes`: undo needs the `review_id` of the decision that it takes back.")
     if draft.decision == "undo" and draft.undoes not in {one.review_id for one in standing(there)}:
@@ -123,7 +124,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
 
 
 def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
-    """Raises UsageError for what nobody may say of a trajectory that ended at such a boundary, naming the field."""
+    """Raise UsageError, with the field, for a decision that is not allowed after a failure at such a boundary."""
     require_name(draft.person)
     for name, most in LONGEST.items():
         if len(getattr(draft, name) or "") > most:
@@ -133,13 +134,13 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
         if found:
             raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
     if draft.thought and holds_action(draft.thought):
-        raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought says why.")
+        raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought has the reason.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
-        raise UsageError("`decision`: its environment failed, so it says nothing about a policy and teaches nothing.")
+        raise UsageError("`decision`: its environment failed, so it is not used in training.")
 
 
 def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:
-    """What a person wrote, by field; of an action each text, since its canonical JSON writes control characters out."""
+    """Yield a person's texts, by field; each text of an action, since its canonical JSON escapes control characters."""
     yield "thought", draft.thought or ""
     yield "note", draft.note
     fields = json.loads(draft.action) if draft.action else {}
@@ -147,7 +148,7 @@ def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:
 
 
 def require_name(person: str) -> None:
-    """Raises UsageError for what is no name of a person."""
+    """Raise UsageError for an invalid name of a person."""
     if not NAME.fullmatch(person):
         raise UsageError(
             "`person`: write a name of letters, digits, spaces, dots, dashes, apostrophes, + or @, at most 60."
@@ -155,11 +156,11 @@ def require_name(person: str) -> None:
 
 
 def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, str | None] | None) -> Review:
-    """Writes a decision, alone.
+    """Write a decision without its effects.
 
     Args:
-        lake: where.
-        draft: what was decided.
+        lake: the lake.
+        draft: the decision.
         iteration: the trajectory's.
         original: action and thought that the decision is about.
 
@@ -191,22 +192,22 @@ def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, 
 
 
 def _same_or_conflict(draft: Draft, since: Sequence[Review]) -> Review:
-    """The first of the decisions since, if it is this very one, sent again; else raises Conflict."""
+    """Return the first of the decisions since, if it is this very one, sent again; else raise Conflict."""
     if since and all(getattr(since[0], name) == getattr(draft, name) for name in _SAME):
         return since[0]
     raise Conflict(since)
 
 
 def take_effect(lake: Lake, trajectory: Trajectory, reviews: Sequence[Review]) -> None:
-    """Does what the last of a trajectory's reviews asks for."""
+    """Write the effects of the last of a trajectory's reviews."""
     last = reviews[-1]
     _bring(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
 
 
 def settle(lake: Lake) -> int:
-    """Does what a kill kept from being done after a review was written; returns how many rows that came to.
+    """Write missing effects of reviews after a kill; return the number of changed rows.
 
-    A few reads where nothing is left to do.
+    It reads little where nothing is missing.
     """
     reviews = lake.rows(Review)
     if not reviews:
@@ -221,7 +222,7 @@ def settle(lake: Lake) -> int:
 
 
 def _bring(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
-    """Adds rows that are not there yet and removes what undone reviews became; returns how many rows changed."""
+    """Add missing rows, and remove the rows of undone reviews; return the number of changed rows."""
     rows = list(effects)
     changed = sum(lake.append(table, [row for row in rows if isinstance(row, kind)]) for table, kind in _TABLES.items())
     if undone:
@@ -250,7 +251,7 @@ def _step(lake: Lake, trajectory: Trajectory, step: int | None) -> Step | None:
 
 
 def _canonical(draft: Draft) -> Draft:
-    """With its action in canonical form; one that is to be imitated or performed must have one."""
+    """Return the draft with its action in canonical form; a correction or override must have one."""
     if draft.action is None:
         if draft.decision in ("correct", "override"):
             raise UsageError(f"`action`: {draft.decision} needs the action to take.")

@@ -1,4 +1,4 @@
-"""The wheel's iterations as people and `flywheel status --json` see them: the status query with its intervals."""
+"""Iterations for people and `flywheel status --json`: the status query with its intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from storage.catalog import answers, ask
 from storage.lake import Lake
 
 Ends = tuple[float, float]
-"""Those of a 95 % interval, over trajectories with tasks as strata."""
+"""Ends of a 95 % interval, over trajectories with tasks as strata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """How often a policy succeeds on tasks, each as heavy as any other."""
+    """Success rate of a policy over tasks with equal weights."""
 
     success: float
     ci: Ends
@@ -23,16 +23,16 @@ class Success:
 
     @property
     def text(self) -> str:
-        """The mean and its interval, for people."""
+        """The mean and its interval as text."""
         return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySuccess(Success):
-    """The same on the suite, by held-out seeds, however the policy was made."""
+    """Success rate on the suite, by held-out seeds, for any kind of policy."""
 
     held_out: Success | None
-    """Over tasks that are never trained on."""
+    """Success rate over tasks that are never trained on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class AcceptanceRate:
 
 @dataclass(frozen=True, slots=True)
 class FixedMix(AcceptanceRate):
-    """The same over the tasks that it was given in each of its iterations, weighed equally."""
+    """The same over the tasks that the policy was given in each of its iterations, weighed equally."""
 
     tasks: int
 
 
 @dataclass(frozen=True, slots=True)
 class IterationStatus:
-    """One iteration; a number that is not there yet is None, and so is its interval."""
+    """One iteration; a missing number is None, and so is its interval."""
 
     iteration: int
     policy: str | None
@@ -61,16 +61,16 @@ class IterationStatus:
     ci: Ends | None
     n: int
     held_out: Success | None
-    """Over tasks that are never trained on."""
+    """Success rate over tasks that are never trained on."""
     explorer: float | None
     trajectories: int
     verified: AcceptanceRate | None
-    """Of the policy's own trajectories, as the next one."""
+    """Rate of the policy's own trajectories, like the next one."""
     verified_fixed_mix: FixedMix | None
     promoted: bool
     wall_s: float
     orchestration_s: float | None
-    """Between the stages, so not part of `wall_s`."""
+    """Seconds between the stages, not part of `wall_s`."""
     stages_s: Mapping[str, float]
 
     @property
@@ -90,20 +90,20 @@ class VerifiedRate:
 
 
 def iterations(lake: Lake) -> list[IterationStatus]:
-    """One entry per iteration, oldest first."""
+    """Return one entry per iteration, oldest first."""
     own = {row.iteration: row for row in verified(lake) if row.kind == "policy"}
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
 
 
 def success_of(lake: Lake, version: str) -> PolicySuccess | None:
-    """How often a policy succeeds; None for one that was not measured on the suite."""
+    """Return a policy's success rate; None for one that was not measured on the suite."""
     found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}
     suite = found.get("suite")
     return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"))
 
 
 def verified(lake: Lake) -> list[VerifiedRate]:
-    """P(V=1 | iteration) by iteration and kind of policy."""
+    """Return P(V=1 | iteration) by iteration and kind of policy."""
     return answers(lake, _verified, "verified")
 
 
@@ -137,7 +137,7 @@ def _entry(row: Mapping[str, Any], own: VerifiedRate | None) -> IterationStatus:
 
 
 def _success(row: Mapping[str, Any], of: str) -> Success | None:
-    """Of a row's counts by task; None where there are none."""
+    """Return the success rate of a row's counts by task; None where there are none."""
     successes: Sequence[int] | None = row[f"{of}_successes"]
     at = mean_interval(successes or [], row[f"{of}_trials"] or [])
     return Success(at.mean, (at.low, at.high), at.n) if at.n else None

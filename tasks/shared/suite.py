@@ -1,4 +1,4 @@
-"""The tasks of a run: the config's catalog, and what was made and accepted in the lake."""
+"""The tasks of a run: the config's catalog, and the accepted made tasks in the lake."""
 
 from collections.abc import Mapping
 
@@ -14,18 +14,21 @@ from storage.lake import Lake
 
 
 def tasks_of(config: Config, lake: Lake) -> list[GuiTask]:
-    """The catalog, and after it the made tasks that are rolled out."""
+    """Return the catalog, and after it the made tasks that are rolled out."""
     return [*catalog(config), *made_tasks(config, lake)]
 
 
 def catalog_and_made(config: Config, lake: Lake | None) -> list[GuiTask]:
-    """The same where there may be no lake yet."""
+    """Do the same where there may be no lake yet."""
     return tasks_of(config, lake) if lake is not None else catalog(config)
 
 
 def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
-    """Accepted tasks, by id: of environments that the config has, made of what is still there, not retired, and not of
-    what is held out by now."""
+    """Return the accepted tasks, by id.
+
+    Their environments are in the config and unchanged, they are not retired, and they do not descend from a task that
+    is held out by now.
+    """
     rows = [
         one for one in lake.rows(Proposal, {"status": "accepted"}) if one.world == worlds(config).get(one.environment)
     ]
@@ -42,32 +45,32 @@ def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
 
 
 def made_named(config: Config, lake: Lake | None) -> dict[str, GuiTask]:
-    """The same by id and by template; none where there is no lake."""
+    """Return the made tasks by id and by template; none where there is no lake."""
     made = made_tasks(config, lake) if lake is not None else []
     return {name: one for one in made for name in (one.task_id, one.template)}
 
 
 def parents_of(lake: Lake) -> dict[str, list[str]]:
-    """What each made task was made from."""
+    """Return the parents of each made task."""
     rows = lake.read("proposals", ["task_id", "parents"]).to_pylist()
     return {row["task_id"]: row["parents"] for row in rows}
 
 
 def worlds(config: Config) -> dict[str, str]:
-    """What tells apart, by environment, what tasks can be made of; only of environments in which some can."""
+    """Return a key of each environment's world; only of environments in which tasks can be made."""
     return {one.name: one.lineage or "" for one in usable(config) if one.world is not None}
 
 
 def require_makers(config: Config, asks: bool = True) -> None:
-    """That tasks can be made.
+    """Check that tasks can be made.
 
     Args:
         config: the resolved config.
-        asks: also ask the servers of makers whether they are there.
+        asks: also ask the makers' servers whether they are there.
 
     Raises:
-        UsageError: of none of the environments any can.
-        FlywheelError: what a maker needs is not to be had.
+        UsageError: no environment supports made tasks.
+        FlywheelError: a maker's requirement is missing.
     """
     if all(one.world is None for one in usable(config)):
         names = ", ".join(config.environments)

@@ -1,8 +1,8 @@
-"""What policies learned from: trajectories, and people, with what that was worth on the tasks that people touched.
+"""Find the data that policies learned from, and the effect of people's decisions on the tasks that they touched.
 
-What a policy learned from is what holds in the tables that its training was pinned to. What is new in it is what its
-parent had not learned; the worth is the policy's success on those tasks minus its parent's, on the same held-out seeds.
-That is all that changed between the two: beside the decisions also whatever else was collected in between.
+A policy learned from the data in force in the tables that its training was pinned to. Its new data is that which its
+parent had not learned from. The effect is the policy's success on those tasks minus its parent's, on the same held-out
+seeds: of the decisions, and of all other data that was collected in between.
 """
 
 import json
@@ -23,9 +23,9 @@ from storage.lake import Lake
 from tasks.shared.policies import policies
 
 NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
-"""Tables of which pinned versions tell what people had decided."""
+"""Tables whose pinned versions have people's decisions at the time."""
 WORDS = ("accept", "reject", "error_step")
-"""Decisions on whole trajectories: they choose what any method reads."""
+"""Decisions on whole trajectories: they select the data of every method."""
 REPLIES = ("correct", "override")
 """Decisions that are preferences too."""
 
@@ -41,23 +41,23 @@ class UsedDecision:
     step: int | None
     task_id: str
     state: str | None
-    """Of a correction: `verified`, `unverified` or `refuted`."""
+    """State of a correction: `verified`, `unverified` or `refuted`."""
     replaces: bool | None
-    """Of a correction: whether the recorded step gave way to it."""
+    """Whether a correction replaces the recorded step."""
     route: str
-    """Where the trajectory's data goes; empty where no filter has seen it."""
+    """Route of the trajectory's data; empty where no filter has seen it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LearnedWorth:
-    """What one policy learned from people, and what that was worth, in numbers."""
+    """Decisions that one policy learned from, and their effect, as JSON."""
 
     policy: str
     parent: str
     decisions: int
     new: int
     by: dict[str, int]
-    """New ones by what was decided."""
+    """Number of new ones by decision."""
     people: list[str]
     tasks: list[str]
     before: float | None
@@ -69,24 +69,24 @@ class LearnedWorth:
 
 @dataclass(frozen=True, slots=True)
 class TrainingUse:
-    """What one policy learned from people."""
+    """Decisions that one policy learned from, and their effect."""
 
     policy: str
     parent: str
     decisions: Sequence[UsedDecision]
     new: Sequence[UsedDecision]
-    """Those that its parent had not learned from."""
+    """Decisions that its parent had not learned from."""
     tasks: Sequence[str]
-    """That the new ones are about."""
+    """Tasks of the new ones."""
     before: float | None
     """The parent's success on these tasks; None where it was not measured on them."""
     after: float | None
     worth: Interval
-    """After minus before, by task and seed; 95 %, trajectories."""
+    """After minus before, by task and seed; 95 % interval over trajectories."""
 
     @property
     def shown(self) -> LearnedWorth:
-        """In numbers."""
+        """Return the numbers for JSON."""
         at = self.worth if self.worth.n else None
         return LearnedWorth(
             policy=self.policy,
@@ -105,7 +105,7 @@ class TrainingUse:
 
 
 def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
-    """The decisions that a policy's training read; none for one whose pins do not tell."""
+    """Return the decisions that a policy's training read; none for one without the necessary pins."""
     if not policy.pins.keys() >= NEEDED:
         return []
     found = answers(lake, UsedDecision, "people_decisions", policy.pins)
@@ -114,13 +114,15 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
 
 
 def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
-    """Ids of the trajectories whose data a training reads, by its method: groups of its iteration, pairs so far, or all
-    that was routed. A success that a group was shown is not distinguished.
+    """Return the ids of the trajectories whose data a training reads.
+
+    They depend on its method: groups of its iteration, pairs so far, or all routed data. A success that a group was
+    shown is not distinguished.
 
     Args:
-        lake: where it reads.
-        method: of the training.
-        iteration: of the policy that it makes.
+        lake: the lake.
+        method: method of the training.
+        iteration: iteration of the policy that it makes.
         pins: the versions of the tables; none without those of verdicts and trajectories.
         perceives: whether it reads perception data, too.
     """
@@ -143,12 +145,12 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
 
 
 def imitates(method: str) -> bool:
-    """Whether a training by this method imitates what was routed to it as `sft`."""
+    """Whether a training by this method imitates the data of route `sft`."""
     return _source(method) is DataSource.ACCEPTED
 
 
 def learned_from_people(lake: Lake) -> list[TrainingUse]:
-    """Every policy that learned from a decision, oldest first."""
+    """Return every policy that learned from a decision, oldest first."""
     rows = policies(lake)
     if not lake.count("reviews"):
         return []
@@ -190,7 +192,7 @@ def _learnt(
 
 
 def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
-    """The mean over tasks."""
+    """Return the mean over tasks."""
     by_task: dict[str, list[bool]] = {}
     for (task, _), success in won.items():
         by_task.setdefault(task, []).append(success)
@@ -210,7 +212,7 @@ def _read(one: UsedDecision, source: Any, only_verified: bool) -> bool:
 
 
 def _source(method: str) -> Any:
-    """What a method reads; all that was routed where nobody knows the method any more."""
+    """Return the data source of a method; accepted data where the method is not known any more."""
     try:
         return METHODS.instance_of(method).source
     except UsageError:

@@ -1,4 +1,4 @@
-"""An iteration's trajectories with their steps, as typed rows: what the filter and the annotation go through."""
+"""Read an iteration's trajectories with their steps, as typed rows, for the filter and the annotation."""
 
 from collections.abc import Collection, Iterator
 from itertools import groupby
@@ -11,7 +11,7 @@ from storage.lake import Lake
 
 
 def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
-    """Every trajectory of an iteration with its stored steps in order; none where it ended before its first."""
+    """Yield every trajectory of an iteration with its stored steps in order; none where it ended before its first."""
     left = {one.trajectory_id: one for one in lake.rows(Trajectory, {"iteration": iteration})}
     for name, steps in groupby(_steps(lake, iteration), key=lambda step: step.trajectory_id):
         trajectory = left.pop(name, None)
@@ -21,7 +21,7 @@ def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, li
 
 
 def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, list[Step]]]:
-    """The trajectories of these ids with their stored steps in order."""
+    """Yield the trajectories of these ids with their stored steps in order."""
     where = {"trajectory_id": sorted(names)}
     steps: dict[str, list[Step]] = {}
     for step in sorted(lake.rows(Step, where), key=lambda one: one.step):
@@ -31,7 +31,7 @@ def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, lis
 
 
 def trajectory_of(lake: Lake, name: str) -> Trajectory:
-    """A trajectory by its id, found by its iteration first: the rest is read of that alone.
+    """Return a trajectory by its id; its iteration is found first, and the rest is read from that alone.
 
     Raises:
         UsageError: there is none.

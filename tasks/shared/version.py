@@ -1,4 +1,4 @@
-"""Which code made this."""
+"""Find the version of the running code."""
 
 import subprocess
 import tomllib
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def version() -> str:
-    """The version, as `pyproject.toml` says: of the checkout, else of the installed package."""
+    """Return the version in `pyproject.toml` of the checkout, else of the installed package."""
     project = Path(__file__).parents[2] / "pyproject.toml"
     if project.is_file():
         return tomllib.loads(project.read_text())["project"]["version"]
@@ -20,9 +20,9 @@ def version() -> str:
 
 @cache
 def code_version() -> str:
-    """The commit of the running code, with `+changes` if files differ from it; its version where it is installed."""
+    """Return the commit of the running code, with `+changes` if files differ from it; its version if installed."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():  # a repository around the place where it is installed is somebody else's
+    if not (root / ".git").exists():  # a repository around an installed package is another project's
         return f"flywheel {version()}"
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:

@@ -1,4 +1,4 @@
-"""The weights behind a policy's row: as a folder, and as the policy that runs them."""
+"""Load the weights of a policy's row: as a folder, and as the policy that runs them."""
 
 from fnmatch import fnmatch
 from pathlib import Path
@@ -16,9 +16,9 @@ from tasks.shared.policies import policy_row
 
 
 def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
-    """A local folder with the checkpoint of a version, fetched from the lake if need be.
+    """Return a local folder with the checkpoint of a version, fetched from the lake if necessary.
 
-    What only its next training needs is fetched if it is `to_train`, and nobody sweeps it before that has ended.
+    With `to_train` it includes the files for the next training, and no sweep deletes them before that has ended.
     """
     row = policy_row(lake, version)
     without = () if to_train else (f"{TRAINING}/",)
@@ -30,7 +30,7 @@ def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
 
 
 def unweighted_folder(lake: Lake, version: str) -> Path:
-    """A local folder with a version's checkpoint but for what only its weights or its next training need."""
+    """Return a local folder with a version's checkpoint, without the files for its weights and its next training."""
     row = policy_row(lake, version)
     own = tuple(
         name for name in lake.blobs.sums(row.checkpoint) if any(fnmatch(name.split("/")[0], one) for one in OWN)
@@ -39,11 +39,11 @@ def unweighted_folder(lake: Lake, version: str) -> Path:
 
 
 def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
-    """The policy of a version."""
+    """Load the policy of a version."""
     row = policy_row(lake, version)
     return VlmPolicy(checkpoint_folder(lake, version), config.policy, version=row.policy_version)
 
 
 def policy_family(config: Config, lake: Lake, version: str) -> ModelFamily:
-    """The family of a version that is to be trained, which says how it writes what it is to learn."""
+    """Return the family of a version to train, which defines the format of its training text."""
     return family_of(config.policy, checkpoint_folder(lake, version, to_train=True))

@@ -1,4 +1,4 @@
-"""What `flywheel tasks` does: makes tasks outside of an iteration, lists them, takes one out."""
+"""Commands of `flywheel tasks`: make tasks outside of an iteration, list them, retire one."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,8 +19,9 @@ from tasks.synthesize.synthesize import Made, synthesize
 
 @boundary("synthesize")
 def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[int, Made]:
-    """Makes tasks for the iteration that is turned next, whose number it returns; done again, it makes no more unless
-    `synthesis.proposals` is raised.
+    """Make tasks for the next iteration, and return its number.
+
+    A repeated call makes no more unless `synthesis.proposals` is raised.
 
     Args:
         config: the resolved config.
@@ -34,17 +35,17 @@ def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A task, and what becomes of it."""
+    """A task and its status."""
 
     task: GuiTask
     status: Literal["catalog", "made", "retired", "unused"]
-    """`unused`: accepted, but of an environment, a site or a parent that this config does not roll out."""
+    """Status; `unused`: accepted, but of an environment, a site or a parent that this config does not roll out."""
     proposal: Proposal | None = None
-    """What a made one was accepted as."""
+    """Accepted proposal of a made task."""
 
 
 def listed(config: Config, lake: Lake | None) -> list[Listed]:
-    """The catalog's tasks and every proposal that was accepted."""
+    """Return the catalog's tasks and every accepted proposal."""
     rows = [Listed(one, "catalog") for one in catalog(config)]
     if lake is None:
         return rows
@@ -59,7 +60,7 @@ def listed(config: Config, lake: Lake | None) -> list[Listed]:
 
 
 def retire(lake: Lake, name: str, why: str) -> str:
-    """Takes a made task out: it is rolled out no more, and not made again. Returns its id.
+    """Retire a made task: it is not rolled out any more, and not made again. Return its id.
 
     Raises:
         UsageError: no made task has this name.

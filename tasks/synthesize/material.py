@@ -1,4 +1,4 @@
-"""What makers are handed: an environment's world, and the tasks that others can be made from."""
+"""Inputs of the makers: an environment's world, and the tasks that others can be made from."""
 
 import json
 from collections.abc import Iterable
@@ -14,12 +14,12 @@ from tasks.shared.suite import tasks_of
 
 
 def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, int] | None) -> list[MakerInputs]:
-    """One for each environment whose sandboxes can be set to a state.
+    """Return the inputs for each environment whose sandboxes can be set to a state.
 
     Args:
         config: the resolved config.
-        lake: where proposals and trajectories are.
-        iteration: only what was accepted for an earlier one is made from, so that whoever goes on makes the same.
+        lake: the lake with proposals and trajectories.
+        iteration: only tasks accepted for earlier iterations are used, so that a continued run makes the same.
         evidence: iterations whose failures count; all before this one if not given.
     """
     first, end = evidence or (0, iteration)
@@ -41,7 +41,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
 
 
 def _trained(config: Config, lake: Lake, name: str, made: Iterable[str]) -> list[GuiTask]:
-    """Tasks of an environment that data is collected of; of made ones those that may be made from."""
+    """Return an environment's tasks that data is collected of; of made ones, those that may be used."""
     tasks = [one for one in tasks_of(config, lake) if one.environment == name and one.split == "train"]
     return [one for one in tasks if one.setup is None or one.task_id in made]
 
@@ -55,7 +55,7 @@ def _parent(task: GuiTask, made: Proposal | None, counts: tuple[int, int]) -> Pa
 
 
 def _counts(lake: Lake, first: int, end: int) -> dict[str, tuple[int, int]]:
-    """Failures and successes by task."""
+    """Return failures and successes by task."""
     rows = lake.read("trajectories", ["iteration", "task_id", "success"]).to_pylist()
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:

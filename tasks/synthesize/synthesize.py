@@ -1,7 +1,7 @@
-"""Stage: makes new tasks, has somebody try them, and writes what came of each proposal.
+"""Stage: make new tasks, try them, and write the result of each proposal.
 
-One environment and one maker at a time: what they propose follows from the lake and the config, what is tried is kept
-as evaluations, and the rows of all of it are written in one commit. So a stage that was cut short goes on where it was.
+One environment and one maker at a time: the proposals follow from the lake and the config, attempts are stored as
+evaluations, and all rows are written in one commit. So an interrupted stage continues at the same point.
 """
 
 import random
@@ -37,31 +37,31 @@ from tasks.shared.weights import load_policy
 from tasks.synthesize.material import materials
 
 SUITE = "synthesis"
-"""The suite under which trajectories are kept that tried proposals."""
+"""Suite of the evaluations that tried proposals."""
 FIRST_SEED = SPLIT_STARTS["validation"] + 500_000
-"""Of those trajectories; no evaluation and no promotion rolls out these seeds."""
+"""First seed of these evaluations; no other evaluation and no promotion uses these seeds."""
 DRAWS = 20
-"""Draws for each proposal that is wanted: many are known already."""
+"""Draws for each wanted proposal: many are known already."""
 VERIFIER = "state"
 Decided = tuple[Proposed, AcceptanceDecision]
 
 
 @dataclass(frozen=True, slots=True)
 class Proposals:
-    """What became of some proposals."""
+    """Results of some proposals."""
 
     proposed: int
     accepted: int
     rejected: Mapping[str, int]
-    """By reason."""
+    """Number of rejected proposals by reason."""
     tried: int
-    """Trajectories that tried accepted ones, and how many of them solved theirs."""
+    """Number of trajectories that tried accepted ones; the number of successes follows."""
     solved: int
 
 
 @dataclass(frozen=True, slots=True)
 class Made(Proposals):
-    """All that were made for an iteration."""
+    """Results of all proposals for an iteration."""
 
     makers: Mapping[str, Proposals]
     tasks: Sequence[str]
@@ -71,16 +71,16 @@ class Made(Proposals):
 
 @stage("synthesize", retries=1)
 def synthesize_tasks(run: Run, iteration: int) -> Metrics:
-    """Makes tasks for an iteration from what was known before it."""
+    """Make tasks for an iteration from the facts before it."""
     return asdict(synthesize(run, iteration))
 
 
 def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None) -> Made:
-    """The same outside of an iteration.
+    """Make tasks outside of an iteration.
 
     Args:
-        run: its config says who makes tasks and who tries them.
-        iteration: the one they are made for.
+        run: its config has the makers and the solver.
+        iteration: the iteration of the tasks.
         evidence: iterations whose failures count; all before if not given.
     """
     config, lake = run.config, run.lake
@@ -96,7 +96,7 @@ def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None
 def _batch(
     run: Run, iteration: int, material: MakerInputs, maker: TaskMaker[Any], reward: RewardMaker[Any], solver: "_Solver"
 ) -> None:
-    """What one maker proposes for one environment."""
+    """Make one maker's proposals for one environment, try and write them."""
     config, lake = run.config, run.lake
     there = lake.rows(Proposal)
     keys, known = {one.proposal_id for one in there}, {_identity(one) for one in there if one.status != "rejected"}
@@ -124,7 +124,7 @@ def _batch(
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """A proposal, what was decided of it, and how often who solved it."""
+    """A proposal, the decision on it, and the solver's successes."""
 
     proposed: Proposed
     decision: AcceptanceDecision
@@ -141,7 +141,7 @@ class _Solver:
         self._policy: Policy | None = None
 
     def tried(self, decided: Sequence[Decided]) -> list[_Tried]:
-        """Each with what came of it; those that were turned away are not tried."""
+        """Return each proposal with its result; rejected ones are not tried."""
         chosen = self._run.config.synthesis
         accepted = [(proposed, decision) for proposed, decision in decided if decision.accepted]
         if not accepted or not chosen.tries:
@@ -170,7 +170,7 @@ class _Solver:
 
 
 def task_of(proposed: Proposed, decision: AcceptanceDecision) -> GuiTask:
-    """The task that an accepted proposal is."""
+    """Return the task of an accepted proposal."""
     setup = Setup(initial=proposed.initial, checks=decision.checks)
     return GuiTask(
         task_id=proposed.task_id,
@@ -187,7 +187,7 @@ def task_of(proposed: Proposed, decision: AcceptanceDecision) -> GuiTask:
 
 
 def _write(run: Run, iteration: int, reward: str, tried: Sequence[_Tried]) -> None:
-    """The tasks, then the proposals that vouch for them."""
+    """Write the tasks, then the proposals."""
     world, now = worlds(run.config), utc_now()
     run.lake.append("tasks", [task_of(one.proposed, one.decision) for one in tried if one.decision.accepted])
     rows = [
@@ -227,7 +227,7 @@ def _scores(decision: AcceptanceDecision) -> Mapping[str, object]:
 
 
 def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
-    """What it was made from, and what its reward asks for, whatever its maker says."""
+    """Return a proposal's stated parents, and the tasks whose fields its reward reads."""
     return list(dict.fromkeys([*proposed.parents, *decision.asked]))
 
 
@@ -236,7 +236,7 @@ def _identity(row: Proposal) -> str:
 
 
 def made_for(lake: Lake, iteration: int) -> Made:
-    """What was made for an iteration."""
+    """Summarize the proposals of an iteration."""
     rows = lake.rows(Proposal, {"iteration": iteration})
     makers = {
         name: _counted([one for one in rows if one.maker == name]) for name in sorted({one.maker for one in rows})

@@ -1,8 +1,8 @@
-"""Stage: the thoughts of accepted steps that have none of their own, by `think.thinkers` in order.
+"""Stage: add thoughts to accepted steps without one, by `think.thinkers` in order.
 
-Trajectories are taken in chunks, and a chunk's thoughts are written before the next one is begun. A thought's key
-follows from the step, its author and the author's version, and what was asked in vain is kept (table `thinking`), so a
-stage that was cut short asks no model about a step again.
+Trajectories are taken in chunks, and a chunk's thoughts are written before the next one begins. A thought's key follows
+from the step, its author and the author's version, and failed requests are stored (table `thinking`), so an interrupted
+stage asks no model about a step again.
 """
 
 from collections import Counter
@@ -34,14 +34,14 @@ from tasks.think.thoughts import IterationThoughts
 from tasks.think.walk import ThinkingWalk
 
 TOGETHER = 64
-"""Trajectories that models are asked about together; their screens are in memory."""
+"""Number of trajectories that models are asked about together; their screens are in memory."""
 AT_ONCE = 2048
-"""Trajectories that are thought about together where no model is asked."""
+"""Number of trajectories that are processed together where no model is asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptByStep:
-    """How many thoughts of one model about one step of trajectories were kept, of those that it was asked for."""
+    """Number of kept thoughts of one model at one step of trajectories, and of requests."""
 
     author: str
     step: int
@@ -51,25 +51,25 @@ class KeptByStep:
 
 @dataclass(frozen=True, slots=True)
 class ThoughtReport:
-    """What thinking came to; the fields of `flywheel think --json`."""
+    """Results of thinking; the fields of `flywheel think --json`."""
 
     iterations: Sequence[int]
     thoughts: Mapping[str, int]
-    """By author."""
+    """Number of thoughts by author."""
     patterns: Mapping[str, int]
     kept_by_step: Sequence[KeptByStep]
     turned_away: Mapping[str, int]
-    """Why models' thoughts were not kept."""
+    """Rejected thoughts of models, by reason."""
     tries: int
     tokens: int
     seconds: float
     unasked: int
     failed: Mapping[str, int]
-    """Steps on which a model gave no answer, by why."""
+    """Steps without an answer of a model, by reason."""
 
 
 def think(run: Run, iteration: int) -> Metrics:
-    """Thoughts of one iteration's accepted steps, and of those before an error."""
+    """Add thoughts to one iteration's accepted steps, and to those before an error."""
     thinkers = thinkers_of(run.config, run.lake)
     return _numbers(run.lake, iteration, _thoughts(run, iteration, thinkers)) if thinkers else {"say": "off"}
 
@@ -92,7 +92,7 @@ def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> Ite
 
 
 def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[str], most: int) -> None:
-    """The same on the machines of `cluster`, a share of `think.most` each; what is left over then is for here."""
+    """Do the same on the machines of `cluster`, a share of `think.most` each; this process does the rest."""
     parts = divided(config, names)
     given = {"config": config, "iteration": iteration}
     asked = [
@@ -104,7 +104,7 @@ def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[
 
 @part_task("think-part")
 def think_part(config: Config, iteration: int, names: list[str], most: int) -> None:
-    """Thoughts of the named trajectories' steps; models are asked at most so often."""
+    """Add thoughts to the named trajectories' steps, with at most `most` requests to models."""
     lake = Lake.open(config.lake, create=False)
     thoughts = IterationThoughts(config, lake, iteration, thinkers_of(config, lake), most)
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
@@ -119,7 +119,7 @@ def _think(
     count: int,
     together: int,
 ) -> None:
-    """Thinks about chunk after chunk."""
+    """Add thoughts to chunk after chunk."""
     with bar() as progress:
         shown = progress.add_task("think", total=count, message="")
         while chunk := list(islice(trajectories, together)):
@@ -129,21 +129,21 @@ def _think(
 
 
 def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> ThoughtReport:
-    """Thoughts of stored trajectories by today's thinkers; what they thought of before stays.
+    """Add thoughts of the current thinkers to stored trajectories; existing thoughts stay.
 
     Args:
-        config: `think` says who thinks.
-        lake: where trajectories rest; annotations are added.
+        config: `think` has the thinkers.
+        lake: the lake with the trajectories; annotations are added.
         iterations: first and end of the iterations; all if not given.
 
     Raises:
-        UsageError: nobody is to think, or there is no trajectory in these iterations.
+        UsageError: there is no thinker, or there is no trajectory in these iterations.
         FlywheelError: a thinker cannot think.
     """
     from tasks.running.run import run_of
 
     if not config.think.thinkers:
-        raise UsageError("`think.thinkers` names nobody.", "Name some, such as think.thinkers='[\"rules\"]'.")
+        raise UsageError("`think.thinkers` is empty.", "Name some, such as think.thinkers='[\"rules\"]'.")
     THINKERS.require(config.think.thinkers, config.think.options)
     counts = Counter(lake.read("trajectories", ["iteration"])["iteration"].to_pylist())
     chosen = [one for one in sorted(counts) if iterations is None or iterations[0] <= one < iterations[1]]
@@ -159,18 +159,18 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
 
 def thinkable(steps: Sequence[Step], decision: TrajectoryRoute | None) -> list[Step]:
-    """The steps of a trajectory that may be imitated, in order."""
+    """Return the steps of a trajectory that may be imitated, in order."""
     if decision is None or decision.route in ("quarantine", "none"):
         return []
     return usable_steps(steps, None if decision.route == "sft" else decision.valid_steps or 0)
 
 
 def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[Any]]:
-    """Those that the config names, in order; the champion only once it was trained.
+    """Return the configured thinkers, in order; the champion only once it was trained.
 
     Args:
-        config: who thinks.
-        lake: where the champion is.
+        config: names the thinkers.
+        lake: the lake with the champion.
         free: leave out those that ask a model.
     """
     version = None if free else champion_if_any(lake)
@@ -183,7 +183,7 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
 
 
 def _numbers(lake: Lake, iteration: int, thoughts: IterationThoughts) -> Metrics:
-    """What the stage keeps of itself."""
+    """Return the stage's numbers."""
     found = report_of(lake, [iteration], thoughts.unasked, thoughts.failed)
     say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"
     asked = sum(one.asked for one in found.kept_by_step)
@@ -199,7 +199,7 @@ def _numbers(lake: Lake, iteration: int, thoughts: IterationThoughts) -> Metrics
 
 
 def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Counter[str]) -> ThoughtReport:
-    """What the lake holds of these iterations' thoughts, and how many steps have none for want of an answer."""
+    """Count these iterations' thoughts in the lake, and the steps that have none for want of an answer."""
     where = {"iteration": list(iterations), "kind": "thought"}
     rows = lake.read("annotations", ["author", "patterns"], where).to_pylist()
     asked = lake.rows(Thinking, {"iteration": list(iterations)})

@@ -1,4 +1,4 @@
-"""Asks thinkers about the steps of a chunk of trajectories, and keeps what comes of it."""
+"""Ask thinkers about the steps of a chunk of trajectories, and store the thoughts."""
 
 import time
 from collections import Counter
@@ -37,22 +37,22 @@ class _AskedStep:
 
 @dataclass(slots=True)
 class IterationThoughts:
-    """What is thought of one iteration's steps, and what was."""
+    """Thoughts on one iteration's steps, old and new."""
 
     config: Config
     lake: Lake
     iteration: int
     thinkers: Sequence[Thinker[Any]]
     most: int | None = None
-    """How often models may be asked from here on; `think.most` less how often they were if not given."""
+    """Maximum number of further requests to models; `think.most` less the requests so far if not given."""
     asked: int = 0
-    """How often models were asked in the iteration, in earlier runs too."""
+    """Number of requests to models in the iteration, in earlier runs too."""
     left: int = 0
-    """How often models may still be asked."""
+    """Number of requests that are left."""
     unasked: int = 0
-    """Steps that a model was not asked about for `think.most`."""
+    """Number of steps that no model was asked about because of `think.most`."""
     failed: Counter[str] = field(default_factory=Counter[str])
-    """Steps on which a model gave no answer, by why; they are asked about again by whoever runs the stage again."""
+    """Steps without an answer of a model, by reason; a repeated stage asks about them again."""
     _by_id: dict[str, str] = field(default_factory=dict[str, str])
     _persons: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     _in_vain: set[Asked] = field(default_factory=set[Asked])
@@ -73,7 +73,7 @@ class IterationThoughts:
         self.left = max(0, self.config.think.most - self.asked) if self.most is None else self.most
 
     def of(self, walks: Sequence[ThinkingWalk]) -> None:
-        """Thinks about every step of some trajectories that has no thought yet, and writes what is kept."""
+        """Add a thought to every step of some trajectories that has none yet, and write the kept ones."""
         sees = any(thinker.sees for thinker in self.thinkers)
         settled = {(s.trajectory_id, s.step) for walk in walks for s in walk.steps if self._settled(s) is not None}
         pngs = pngs_of(self.lake, screens_of(walks, settled)) if sees else {}
@@ -90,7 +90,7 @@ class IterationThoughts:
         self._rows, self._annotations = [], []
 
     def _settled(self, step: Step) -> str | None:
-        """The step's own thought, a person's, or the one of the first thinker that was not asked in vain."""
+        """Return the step's own thought, a person's, or the first answering thinker's; None where it is open."""
         if step.thought:
             return step.thought
         if (persons := self._persons.get((step.trajectory_id, step.step))) is not None:
@@ -104,7 +104,7 @@ class IterationThoughts:
         return ""
 
     def _ask(self, thinker: Thinker[Any], walks: Sequence[ThinkingWalk], pngs: dict[str, bytes]) -> dict[int, str]:
-        """The thoughts that one thinker has of the next steps of these walks, by walk."""
+        """Return one thinker's thoughts on the next steps of these walks, by walk."""
         found: dict[int, str] = {}
         asked: list[_AskedStep] = []
         for walk in walks:
@@ -140,7 +140,7 @@ class IterationThoughts:
             one.kept = None if one.reason else thought
 
     def _note(self, thinker: Thinker[Any], one: _AskedStep) -> None:
-        """Keeps what came of a step: the thought, and what it cost to ask for it."""
+        """Store the result for a step: the thought, and the cost of asking for it."""
         step, now = one.walk.step, utc_now()
         if one.kept is not None:
             self._annotations.append(thought_annotation(step, one.kept, thinker.author, thinker.version, now))

@@ -1,5 +1,4 @@
-"""The trajectories that are thought about together, walked step by step: what was thought of a step is in the context
-of the next."""
+"""Walk trajectories step by step for thinkers, with each step's thought in the context of the next step."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,16 +17,16 @@ Write = Callable[[Action, tuple[int, int]], str]
 
 @dataclass(slots=True)
 class ThinkingWalk:
-    """One trajectory on the way."""
+    """One trajectory under way."""
 
     trajectory: Trajectory
     steps: Sequence[Step]
-    """Those that may be thought about, in order."""
+    """Steps that may get thoughts, in order."""
     thoughts: list[str] = field(default_factory=list[str])
-    """Of the steps so far."""
+    """Thoughts of the steps so far."""
 
     def case(self, write: Write, pngs: Mapping[str, bytes]) -> ThinkerCase:
-        """The step that comes next, with past actions as a thinker reads them."""
+        """Return the next step, with past actions in the thinker's format."""
         place, instruction = len(self.thoughts), self.trajectory.instruction
         past = zip(self.steps, self.thoughts, strict=False)
         turns = [PastStep(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
@@ -39,18 +38,18 @@ class ThinkingWalk:
 
     @property
     def step(self) -> Step:
-        """The step that comes next."""
+        """The next step."""
         return self.steps[len(self.thoughts)]
 
 
 def at_same_place(
     walks: Sequence[ThinkingWalk], settled: Callable[[ThinkingWalk], str | None]
 ) -> Iterator[list[ThinkingWalk]]:
-    """The walks whose next step is open, place by place; those with a thought already are walked past it.
+    """Yield the walks whose next step is open, place by place; steps with a thought are passed.
 
     Args:
-        walks: from their first step on; whoever takes them from here adds a thought to each.
-        settled: the thought of the step that comes next, or None where it is open.
+        walks: at their first steps; the caller adds a thought to each yielded walk.
+        settled: returns the thought of the next step, or None where it is open.
     """
     for place in range(max((len(walk.steps) for walk in walks), default=0)):
         there: list[ThinkingWalk] = []
@@ -67,7 +66,7 @@ def at_same_place(
 
 
 def screens_of(walks: Iterable[ThinkingWalk], settled: Collection[tuple[str, int]]) -> list[str]:
-    """sha256 of the screens of walks that have a step that is not settled."""
+    """Return the sha256 of the screens of walks with an open step."""
     open_ones = [walk for walk in walks if any((s.trajectory_id, s.step) not in settled for s in walk.steps)]
     return sorted({step.screenshot for walk in open_ones for step in walk.steps})
 

@@ -1,4 +1,4 @@
-"""Groups of trajectories (one task, one seed, one policy version): which are made, and what is trained on of them."""
+"""Groups of trajectories (one task, one seed, one policy version): choose, plan and read them for training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,10 +36,10 @@ class Weighed:
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
-    """Shares the iteration's groups out over the tasks that can be learnt from; a row for every task, with its reason.
+    """Distribute the iteration's groups over the tasks that can be learnt from; return a row per task, with its reason.
 
     Raises:
-        FlywheelError: the policy succeeds sometimes, but not too often, in no task.
+        FlywheelError: in no task does the policy succeed sometimes, but not too often.
     """
     chosen = config.train.group
     asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
@@ -57,7 +57,7 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
 
 
 def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version: str) -> list[PlannedTrajectory]:
-    """So many trajectories of a task in whole groups; attempts after an environment failure lie one group on."""
+    """Plan `count` trajectories of a task in whole groups; attempts after an environment failure lie one group on."""
     config, lake_id = run.config, run.lake.lake_id
     size = config.train.group.size
     return [
@@ -80,7 +80,7 @@ def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version:
 
 
 def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """The iteration's groups with their advantages."""
+    """Return the iteration's groups with their advantages."""
     chosen = config.train.group
     rows, doubted = group_steps(config, lake, recipe)
     members = members_of(rows, config.policy, chosen)
@@ -106,10 +106,10 @@ def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
 
 
 def group_steps(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[list[GroupStep], str]:
-    """The steps of the iteration's groups, and why some are left out; empty where none is.
+    """Return the steps of the iteration's groups, and why some are left out; empty where none is.
 
-    A judge on probation may turn a trajectory away and accept none: to compare the scores of those that it turned away
-    would teach what it thinks is the least bad. So its groups teach nothing.
+    A judge on probation may reject a trajectory and accept none. A comparison of its rejected trajectories' scores
+    would teach the judge's idea of the least bad one, so its groups are left out.
     """
     rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
     standing = Standing(lake, config.judge)
@@ -143,7 +143,7 @@ def _choice(config: Config, iteration: int, row: Weighed, groups: int) -> Curric
 def stored_successes(
     config: Config, lake: Lake, recipe: PolicyRecipe, trajectories: Sequence[GroupStep]
 ) -> Callable[[str, int], Member | None]:
-    """Finds a stored success for a task of these trajectories: of the same seed if there is one, else the newest.
+    """Return a function that finds a stored success for a task: of the same seed if there is one, else the newest.
 
     It finds none where `train.group.inject` is off.
     """

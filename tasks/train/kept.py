@@ -1,4 +1,4 @@
-"""No policy is made from what was forgotten: a training that read it ends without one."""
+"""Refuse to make a policy from forgotten data: a training that read it ends without a policy."""
 
 from schemas.config import Config
 from schemas.failure import FlywheelError
@@ -9,16 +9,16 @@ from tasks.shared.training_ledger import read_by
 
 
 def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
-    """Ids of the trajectories whose data the training of a recipe reads."""
+    """Return the ids of the trajectories whose data the training of a recipe reads."""
     train = config.train
     return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))
 
 
 def require_kept(lake: Lake, read: set[str]) -> None:
-    """Refuses to go on where something of what a training reads was forgotten, or is about to be.
+    """Refuse to continue where data of a training was forgotten, or is about to be.
 
     Raises:
-        FlywheelError: names it.
+        FlywheelError: the message has its name.
     """
     gone = sorted(read.intersection(lake.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist()))
     if gone:

@@ -1,8 +1,7 @@
-"""Samples of several sorts in one training: how often each comes, and one file of what comes.
+"""Mix samples of several sorts in one training: choose how often each occurs, and write them to one file.
 
-Which samples there are and how often each is to come is asked of the lake; which comes when is arithmetic
-(`learning.data.sampler`); and only those that come are read in full. A training of S steps with B samples each reads at
-most S x B of them, however long the history is.
+The lake has the samples and their frequencies; `learning.data.sampler` computes the order. Only samples that occur are
+read in full: a training of S steps with B samples each reads at most S x B of them, however long the history is.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,25 +25,25 @@ class MixturePart:
     """Samples of one sort."""
 
     weighed: pa.Table
-    """What there is of it, with its `weight`; a row without one never comes."""
+    """Samples with their `weight`; a row without one never occurs."""
     query: str
-    """What tells the rest of those that come."""
+    """Query for the content of the samples that occur."""
     share: float = 1.0
-    """Of the training, beside the other parts; what has no samples leaves its share to them."""
+    """Share of the training; a part without samples leaves its share to the other parts."""
     steps: bool = False
-    """Whether its rows are steps, each of which is shown with the way that leads to it."""
+    """Whether its rows are steps, each of which is shown with the steps that lead to it."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Of the query."""
+    """Parameters of the query."""
 
     @property
     def usable(self) -> int:
-        """How many samples it has."""
+        """Number of its samples."""
         weights = self.weighed["weight"]
         return len(weights) - weights.null_count
 
 
 def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
-    """Perception data; nothing is asked of the lake where its share is 0."""
+    """Return the perception data; the lake is not queried where its share is 0."""
     weighed = ask(lake, "perception_weights", pins if share else {})
     return MixturePart(weighed, "perception_samples", share)
 
@@ -52,7 +51,7 @@ def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> Mixtur
 def write_mixture(
     path: Path, parts: Sequence[MixturePart], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
 ) -> set[str]:
-    """Writes what comes at the positions [0, count) of a training; returns sha256 of the screenshots it shows."""
+    """Write the samples at the positions [0, count) of a training; return the sha256 of their screenshots."""
     parts = [part for part in parts if part.share and part.usable]
     come = drawn([part.weighed for part in parts], count, seed, [part.share for part in parts])
     return write_sample_batches(path, _batches(path, list(zip(parts, come, strict=True)), lake, pins))
@@ -71,10 +70,10 @@ def _batches(
 
 
 def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[float] = (1.0,)) -> list[pa.Table]:
-    """The rows of every part that come at the positions [0, count) of a training, in order.
+    """Return the rows of every part that occur at the positions [0, count) of a training, in order.
 
     Returns:
-        Of each part, its rows with their `sample` (from 0), their `row` among all, and `positions`, when they come.
+        For each part, its rows with their `sample` (from 0), their `row` among all, and their `positions`.
 
     Raises:
         FlywheelError: none has a weight above 0.
@@ -108,7 +107,7 @@ def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[f
 
 
 def ways(weighed: pa.Table, rows: np.ndarray) -> pa.ListArray:
-    """The steps that lead to each of these rows, itself the last: those of its trajectory stand right before it."""
+    """Return the steps that lead to each of these rows, itself the last; they precede it directly."""
     steps, places = weighed["step"].to_numpy(), weighed["place"].to_numpy()[rows]
     return pa.array(
         [steps[row - place : row + 1] for row, place in zip(rows, places, strict=True)], pa.list_(pa.int32())

@@ -1,8 +1,8 @@
-"""What `train.method=ppo` trains on: the trajectories of the iteration's groups, each with its rewards.
+"""Training data of `train.method=ppo`: the trajectories of the iteration's groups, each with its rewards.
 
 A critic needs no group to compare a trajectory with. Trajectories are made in groups all the same: they are the
 policy's own, at `train.group.temperature` and with their log probabilities, on tasks that it sometimes solves (VAPO,
-arXiv 2504.05118, loses by sampling each prompt once); and groups that the critic does not learn from tell when it has
+arXiv 2504.05118, loses by sampling each prompt once). Groups that the critic does not learn from show when it has
 settled.
 """
 
@@ -20,7 +20,7 @@ from tasks.train.groups import group_steps
 
 
 def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """The iteration's trajectories, environment failures left out; nothing where all of them have one reward."""
+    """Return the iteration's trajectories without environment failures; nothing where all of them have one reward."""
     rows, doubted = group_steps(config, lake, recipe)
     groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, config.train.ppo, reply_limit(config.policy))
@@ -48,5 +48,5 @@ def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMa
 
 
 def outcomes_of(config: Config, rows: Sequence[GroupStep]) -> dict[str, list[Member]]:
-    """Trajectories by group with the outcome alone."""
+    """Return trajectories by group with the outcome alone."""
     return members_of(rows, config.policy, config.train.group.model_copy(update={"overlong": 0}))

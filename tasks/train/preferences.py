@@ -1,4 +1,4 @@
-"""Preferences: found where trajectories of one task and seed part, kept in `pairs`, trained on by method `dpo`."""
+"""Preferences: found where trajectories of one task and seed part, stored in `pairs`, trained on by method `dpo`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,24 +24,24 @@ from tasks.shared.trajectories import stored
 from tasks.shared.weights import policy_family
 
 ROUNDS = 2
-"""How often all pairs that have no answer are asked about in one stage."""
+"""Number of times that a stage asks about all pairs without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPairs:
-    """Pairs that are kept, and why the judge let others go."""
+    """Kept pairs, and counts of those that the judge dropped."""
 
     pairs: Sequence[Pair]
     tied: int = 0
-    """Of which it preferred neither side in both orders."""
+    """Number of pairs without a preferred side in both orders."""
     contrary: int = 0
-    """Of which it preferred the other side."""
+    """Number of pairs with the other side preferred."""
     unanswered: Counter[str] = field(default_factory=Counter)
-    """Of which it gave no answer, by the reason."""
+    """Number of pairs without an answer, by reason."""
 
     @property
     def text(self) -> str:
-        """What a stage prints of them; empty where the judge let none go."""
+        """Summary of dropped pairs for a stage's line; empty where the judge dropped none."""
         told = []
         if self.tied or self.contrary:
             told.append(f"the judge found {counted(self.tied, 'tie')}, and the other side better in {self.contrary}")
@@ -52,8 +52,10 @@ class JudgedPairs:
 
 
 def find_pairs(config: Config, lake: Lake, iteration: int) -> JudgedPairs:
-    """Writes the pairs of this iteration's trajectories, with each other and with older ones. With `judge.pairwise` the
-    judge has to prefer the same side of those that no verifier knows."""
+    """Write the pairs of this iteration's trajectories, with each other and with older ones.
+
+    With `judge.pairwise` the judge has to prefer the same side of those without a verifier.
+    """
     rows = answers(lake, PartingStep, "parting_trajectories", iteration=iteration)
     found = JudgedPairs(pairs_of(rows, iteration))
     if config.judge.pairwise:
@@ -63,10 +65,10 @@ def find_pairs(config: Config, lake: Lake, iteration: int) -> JudgedPairs:
 
 
 def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPairs:
-    """The pairs that a verifier knows, and those of which the judge prefers the chosen trajectory in both orders.
+    """Return the verified pairs, and those of which the judge prefers the chosen trajectory in both orders.
 
-    What is in the lake is not asked about again; what the judge did not answer is asked once more, after all others,
-    and whenever the stage runs again.
+    Stored pairs are not asked about again. Pairs without an answer are asked about once more, after all others, and in
+    every repetition of the stage.
     """
     judge = required_judge(config)
     there = set(lake.read("pairs", ["pair_id"], {"verified": False})["pair_id"].to_pylist())
@@ -88,7 +90,7 @@ def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPa
 
 
 def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, JudgeCase]:
-    """The chosen and the rejected trajectory as the judge sees them."""
+    """Return the chosen and the rejected trajectory as the judge sees them."""
     found = {
         one.trajectory_id: (one, steps)
         for one, steps in stored(lake, {pair.trajectory_id, pair.rejected_trajectory_id or ""})
@@ -100,7 +102,7 @@ def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, Judg
 
 
 def preference_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """All pairs so far; the parent is the reference."""
+    """Return all pairs so far; the parent is the reference."""
     asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
     pairs = ask(lake, "training_pairs", recipe.pins, **asked)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
@@ -115,7 +117,7 @@ def preference_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Tra
 
 
 def preferences_of(rows: Iterable[Mapping[str, Any]], family: ModelFamily) -> Iterator[Preference]:
-    """Preferences from rows of `storage/queries/training_pairs.sql`, as the policy's family writes them."""
+    """Yield preferences from rows of `storage/queries/training_pairs.sql`, in the format of the policy's family."""
     for row in rows:
         size = (row["width"], row["height"])
         yield Preference(
@@ -136,7 +138,7 @@ def _past(step: Mapping[str, Any], family: ModelFamily) -> str:
 
 
 def _side(text: str, action: str | None, kind: str, size: Size, family: ModelFamily) -> str:
-    """One reply: of a step by its action, of a correction by its text; a step without an action as it was generated."""
+    """Format one reply: of a step by its action, of a correction by its text; a step without an action is unchanged."""
     if action is not None:
         return family.taught(parse_reply(text).thought, from_json(action), size)
     return text if kind == "parting" else family.rewrite(text, size)

@@ -1,4 +1,4 @@
-"""Keeps what a training measures, as it is heard: rows of `training_steps` in the lake, and whoever tracks it."""
+"""Record a training's measures as they arrive: rows of `training_steps` in the lake, and trackers."""
 
 import json
 import time
@@ -18,17 +18,17 @@ from tasks.running.console import err
 from tasks.shared.material import PolicyRecipe
 
 EVERY_S = 15.0
-"""What was heard is written so often: each time is a commit of the table."""
+"""Seconds between two writes: each is a commit of the table."""
 HURRIED_S = 5.0
-"""How long a training that failed or was interrupted waits for a tracker."""
+"""Seconds that a failed or interrupted training waits for a tracker."""
 
 
 class Recorder:
-    """One start of a training; its `with` ends with the training.
+    """Recorder of one start of a training; its `with` block ends with the training.
 
     Args:
-        config: who tracks it, and what else is recorded of it.
-        lake: where its steps rest.
+        config: has the trackers, and other recorded values.
+        lake: the lake for its steps.
         recipe: the policy that it makes.
     """
 
@@ -48,11 +48,11 @@ class Recorder:
             feed.finish(kind is None, PATIENCE_S if kind is None else HURRIED_S)
 
     def hear(self, message: TrainerReport) -> None:
-        """A message of the trainer; most are no points of its curve."""
+        """Handle a message of the trainer; most are no points of its curve."""
         if message.resumed is not None:
             self._resumed = message.resumed
         if message.step is None or message.step <= self._last:
-            return  # made again, after a start within this run
+            return  # repeated after a new start within this run
         self._last = message.step
         if not self._begun:
             self._begin()
@@ -65,7 +65,7 @@ class Recorder:
             self._write()
 
     def _begin(self) -> None:
-        """Forgets the steps of an earlier start that are made again, and starts the trackers."""
+        """Forget the steps of an earlier start that are repeated, and start the trackers."""
         self._begun, recipe = True, self._recipe
         where = f"policy_version = '{recipe.version}' AND step > {self._resumed}"
         self._lake.delete(TRAINING.name, where)
@@ -99,6 +99,6 @@ def _row(recipe: PolicyRecipe, point: Point) -> TrainingStep:
 
 
 def keep_profile(lake: Lake, job: Job, version: str) -> dict[str, str]:
-    """Stores the traces of a training beside its checkpoint; what is to be kept with the policy's numbers."""
+    """Store the traces of a training next to its checkpoint; return the numbers to store with the policy."""
     there = job.profiles.is_dir()
     return {"profile": lake.blobs.put_directory(job.profiles, f"profiles/{version}")} if there else {}

@@ -1,4 +1,4 @@
-"""What a policy was trained on, as digests: equal ones are the same training set, byte for byte."""
+"""Digests of a policy's training set: equal ones mean the same training set, byte for byte."""
 
 import hashlib
 import json
@@ -15,8 +15,10 @@ from tasks.shared.policies import policy_row
 
 
 def digests_of(job: Job) -> dict[str, str]:
-    """Of the samples as the trainer reads them, and of the pictures that they show, whatever order those lie in: of
-    their names, which `write_pictures` has found to be those of their bytes."""
+    """Return digests of the samples as the trainer reads them, and of their pictures, independent of the order.
+
+    The pictures' digest is of their names, which `write_pictures` has checked to match their bytes.
+    """
     with job.samples.open("rb") as samples:
         found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}
     names = sorted(read_screenshots(job.screenshots))
@@ -24,10 +26,10 @@ def digests_of(job: Job) -> dict[str, str]:
 
 
 def require_same(lake: Lake, recipe: PolicyRecipe, found: Mapping[str, str]) -> None:
-    """Refuses to train on another set than that of the policy whose making is repeated.
+    """Refuse to train on another set than that of the policy whose training is repeated.
 
     Raises:
-        FlywheelError: names what differs.
+        FlywheelError: the message has the differences.
     """
     assert recipe.like is not None
     kept = policy_row(lake, recipe.like).training_set

@@ -1,4 +1,4 @@
-"""What a training that went on while collecting came to, as the collect stage keeps it for the train stage."""
+"""Result of a training during collection, which the collect stage stores for the train stage."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -6,7 +6,7 @@ from schemas.metrics import Metrics
 
 
 class Streamed(BaseModel):
-    """Beside these fields it has whatever metrics there are."""
+    """Streamed training's result; further fields are metrics."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -17,5 +17,5 @@ class Streamed(BaseModel):
 
     @property
     def metrics(self) -> Metrics:
-        """What is kept with the policy."""
+        """Return the metrics to store with the policy."""
         return self.model_dump(exclude={"checkpoint", "say"})

@@ -1,4 +1,4 @@
-"""What supervised and continual training read: samples, of all iterations."""
+"""Training data of supervised and continual training: samples of all iterations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from tasks.train.mixture import MixturePart, perception_part, write_mixture
 
 
 def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Everything accepted so far, screens of failures that teach grounding, and perception data."""
+    """Return all accepted data so far, screens of failures that teach grounding, and perception data."""
     weighed = weighed_targets(config, lake, measured_ancestor(lake, recipe.parent).policy_version, recipe.pins)
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
@@ -42,13 +42,13 @@ def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMate
 def weighed_targets(
     config: Config, lake: Lake, measured: str = "", versions: Mapping[str, int] | None = None
 ) -> pa.Table:
-    """What `storage/queries/training_weights.sql` says of every step that can be imitated, by what the config says.
+    """Return every step that can be imitated, weighed by `storage/queries/training_weights.sql` and the config.
 
     Args:
-        config: of the training.
-        lake: where it reads.
-        measured: the policy by whose success tasks are weighed; every task as one that was not measured if empty.
-        versions: of the tables; those of today if not given.
+        config: config of the training.
+        lake: the lake.
+        measured: the policy by whose success tasks are weighed; if empty, every task counts as not measured.
+        versions: versions of the tables; the current ones if not given.
     """
     return ask(
         lake,
@@ -67,8 +67,10 @@ def weighed_targets(
 
 
 def continual_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Of the failed trajectories of all iterations what they show or they themselves (`train.ct.form`), and perception
-    data."""
+    """Return data of the failed trajectories of all iterations, and perception data.
+
+    The failed trajectories give relabelled samples, or their own steps (`train.ct.form`).
+    """
     ct = config.train.ct
     failed, kinds = (_relabelled if ct.form == "relabelled" else _trajectories)(config, lake, recipe)
     perceived = perception_part(lake, recipe.pins, ct.perception)
@@ -86,14 +88,14 @@ def continual_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Trai
 
 
 def _relabelled(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
-    """What failed trajectories show, whatever they were meant for; how many samples of each kind."""
+    """Return relabelled samples of failed trajectories, and their number by kind."""
     weighed = ask(lake, "continual_weights", recipe.pins)
     counts = Counter("grounding" if kind == "step" else kind for kind in weighed["kind"].to_pylist())
     return MixturePart(weighed, "continual_samples", 1 - config.train.ct.perception), dict(sorted(counts.items()))
 
 
 def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
-    """The failed trajectories' own steps as targets."""
+    """Return the failed trajectories' own steps as targets."""
     weighed = ask(lake, "continual_step_weights", recipe.pins)
     part = MixturePart(
         weighed,
@@ -106,7 +108,7 @@ def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mix
 
 
 def _shown(config: Config) -> Mapping[str, int | float | bool]:
-    """What the policy is shown of steps: screens, and thoughts."""
+    """Return the settings of a step's context: screens, and thoughts."""
     return {
         "history_images": config.policy.history_images,
         "thoughts": config.policy.thoughts,

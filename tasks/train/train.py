@@ -1,4 +1,4 @@
-"""Stage: trains a candidate on the routed, pinned data, in a process of its own."""
+"""Stage: train a candidate on the routed, pinned data, in a process of its own."""
 
 import json
 import shutil
@@ -33,13 +33,15 @@ from tasks.train.streamed import Streamed
 from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
-"""The tables a training reads; their versions are kept with the policy."""
+"""The tables a training reads; their versions are stored with the policy."""
 
 
 @stage("train", retries=1)
 def train_policy(run: Run, iteration: int) -> Metrics:
-    """By the configured method, from the champion's weights (after continual training, from what that made of them);
-    the candidate is a row in `policies`."""
+    """Train by the configured method from the champion's weights, or from those of the iteration's continual training.
+
+    The candidate is a row in `policies`.
+    """
     config, lake = run.config, run.lake
     parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
     recipe = PolicyRecipe(version_of(iteration), parent, iteration, pins_of(lake))
@@ -51,8 +53,10 @@ def train_policy(run: Run, iteration: int) -> Metrics:
 
 @stage("ct", retries=1)
 def continue_training(run: Run, iteration: int) -> Metrics:
-    """Every `train.ct_every` iterations: continual training on the failed trajectories of all iterations, from the
-    champion's weights; the supervised training goes on from what it makes."""
+    """Every `train.ct_every` iterations, run continual training on the failed trajectories of all iterations.
+
+    It begins with the champion's weights; the supervised training continues from its result.
+    """
     config, lake = run.config, run.lake
     every = config.train.ct_every
     if not every or not iteration or iteration % every:
@@ -64,23 +68,23 @@ def continue_training(run: Run, iteration: int) -> Metrics:
 
 
 def continued_version(iteration: int) -> str:
-    """The name of the policy that continual training makes for an iteration's supervised training."""
+    """Return the name of the policy that continual training makes for an iteration's supervised training."""
     return f"{version_of(iteration)}-ct"
 
 
 def pins_of(lake: Lake) -> dict[str, int]:
-    """Today's versions of the tables that a training reads, once people's decisions have taken effect in them."""
+    """Return the current versions of the tables that a training reads, after people's decisions took effect in them."""
     settle(lake)
     return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
 def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
-    """Trains, stores the checkpoint, registers the policy; says so and does nothing where there is no data.
+    """Train, store the checkpoint, register the policy; without data, report that and do nothing.
 
-    A training of the same recipe that was cut short goes on from its last checkpoint.
+    An interrupted training of the same recipe continues from its last checkpoint.
 
     Raises:
-        FlywheelError: the trainer stopped with an error, or what it read was forgotten meanwhile; nothing was stored.
+        FlywheelError: the trainer stopped with an error, or its data was forgotten meanwhile; nothing was stored.
     """
     read = read_for(config, lake, recipe)
     require_kept(lake, read)
@@ -111,7 +115,7 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
 
 
 def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> Metrics:
-    """Makes what was trained while collecting went on the candidate, now that its data has passed the gates."""
+    """Register the policy trained during collection as the candidate, now that its data has passed the gates."""
     if not streamed.checkpoint:
         return {**streamed.metrics, "say": streamed.say}
     _register(config, lake, recipe, streamed.checkpoint, streamed.metrics)
@@ -154,11 +158,11 @@ MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMateri
     DataSource.TRAJECTORIES: ppo_material,
     DataSource.PAIRS: preference_material,
 }
-"""How what a method needs is read from the lake."""
+"""Readers of a method's data from the lake, by source."""
 
 
 def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, material: TrainingMaterial) -> Job:
-    """The training of a recipe; its samples and their pictures are written to the folder."""
+    """Prepare the training of a recipe; its samples and their pictures are written to the folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     first = measured_ancestor(lake, recipe.parent).kind == "initial"
     schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
@@ -178,7 +182,7 @@ def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, mater
 
 
 def _run(job: Job, folder: Path, recorder: Recorder) -> TrainerReport:
-    """Starts the trainer, shows its progress, returns the sum of its messages; a server makes room for it first."""
+    """Start the trainer, show its progress, return the sum of its messages; a server makes room for it first."""
     make_room(job.policy.server)
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")

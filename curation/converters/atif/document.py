@@ -1,4 +1,4 @@
-"""Documents of ATIF as they are read: the fields that mean something here; all others stay as they are.
+"""ATIF documents as they are parsed: the fields that are used here; all others stay unchanged.
 
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
@@ -17,13 +17,13 @@ OURS, COMPUTER_1 = "flywheel", "computer-1"
 
 
 class Open(BaseModel):
-    """A part of a document, with fields that are not ours."""
+    """A part of a document, which may have other fields."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Agent(Open):
-    """Who acted."""
+    """The acting agent."""
 
     name: str = ""
 
@@ -37,7 +37,7 @@ class ToolCall(Open):
 
 
 class ImageSource(Open):
-    """Where a picture or a sound is; one that holds it (`data`, in base64) has it as a data URL."""
+    """Place of a picture or a sound; embedded content (`data`, in base64) becomes a data URL."""
 
     path: str
 
@@ -60,7 +60,7 @@ class ContentPart(Open):
 
 
 class CallResult(Open):
-    """What came of a call."""
+    """Result of a call."""
 
     source_call_id: str | None = None
     content: str | list[ContentPart] | None = None
@@ -68,13 +68,13 @@ class CallResult(Open):
 
 
 class AtifObservation(Open):
-    """What came of a step."""
+    """Result of a step."""
 
     results: list[CallResult] = []
 
 
 class AtifStep(Open):
-    """What the user, the system or the agent did."""
+    """Action of the user, the system or the agent."""
 
     source: Literal["system", "user", "agent"]
     message: Storable | list[ContentPart] = ""
@@ -91,7 +91,7 @@ class AtifStep(Open):
 
 
 class Extra(Open):
-    """What others add to a document."""
+    """Additional data of a document."""
 
     flywheel: Metadata | None = None
 
@@ -109,12 +109,12 @@ class Document(Open):
 
 
 def text_of(message: str | list[ContentPart]) -> str:
-    """The text of a message."""
+    """Return the text of a message."""
     return message if isinstance(message, str) else "\n".join(part.text for part in message if part.text)
 
 
 def parts_of(step: AtifStep) -> Iterator[tuple[str, str | None, ContentPart]]:
-    """The parts of a step with the ids of the calls that they result from, its observation's last."""
+    """Yield the parts of a step with the ids of the calls that they result from, those of its observation last."""
     if isinstance(step.message, list):
         yield from ((f"message.{at}", None, part) for at, part in enumerate(step.message))
     for number, result in enumerate(step.observation.results if step.observation else []):

@@ -1,11 +1,11 @@
 """ATIF, the Agent Trajectory Interchange Format of Harbor (RFC 0001, v1.8): a JSON file per trajectory.
 
-The first step is the user's: the instruction and the first screen. An agent's step is a tool call, named as our
-actions are with their fields as arguments (in fractions), the thought as `reasoning_content`, the screen after it as
-the observation, and the tokens of its prompt and of its reply, with their log-probs, as its metrics. What an agent of
-others does before any screen, such as asking for one, is no step. Files of other agents are read where their calls have
-these names, or are those of a computer tool (`curation.converters.atif.computer`); a file that came as one goes as it
-came.
+The first step is the user's: the instruction and the first screen. An agent's step is a tool call, with the name of an
+action type here and its fields as arguments (in fractions), the thought as `reasoning_content`, the screen after it as
+the observation, and the tokens of its prompt and of its reply, with their log-probs, as its metrics. Actions of another
+agent before any screen, such as asking for one, are no steps. Files of other agents are parsed where their calls have
+these names, or are those of a computer tool (`curation.converters.atif.computer`). An imported document is exported
+unchanged.
 
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
@@ -35,9 +35,9 @@ from schemas.action import TYPES
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
 NAME = "trajectory.json"
-"""What Harbor and cua-bench call a document, in a folder of its own."""
+"""Harbor's and cua-bench's name of a document, in a folder of its own."""
 RESULT = "result.json"
-"""What they call its trial's result, beside it or one folder up."""
+"""Their name of its trial's result, in the same folder or one up."""
 
 
 class Atif(Format):
@@ -48,7 +48,7 @@ class Atif(Format):
     prompts = True
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One document per trajectory."""
+        """Write one document per trajectory."""
         for number, record in enumerate(records):
             target.write(f"{FOLDER}/{number:06d}.json", line_of(self._document(record, target)).encode())
 
@@ -70,7 +70,7 @@ class Atif(Format):
         return {"schema_version": VERSION, **names, "agent": agent, "steps": steps, "extra": {OWN: metadata}}
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per document."""
+        """Yield one trajectory per document."""
         for file in _documents(source):
             place, value = source.document(file)
             try:
@@ -105,7 +105,7 @@ class Atif(Format):
 
 
 def _documents(source: ImportSource) -> list[Path]:
-    """The files of an export of ours, those of the name that Harbor and cua-bench give, or those of the folder."""
+    """Return the files of this project's export, those with Harbor's and cua-bench's name, or those of the folder."""
     if not source.path.is_dir():
         return [source.path]
     if (source.folder / FOLDER).is_dir():
@@ -114,11 +114,12 @@ def _documents(source: ImportSource) -> list[Path]:
 
 
 def _reward(document: Document, source: ImportSource, file: Path) -> float | None:
-    """The reward of a trial: the document's, else that of the verifier in the result beside it or one folder up; None
-    where neither says a number.
+    """Return a trial's reward: the document's, else the verifier's in the result file; None where neither has a number.
+
+    The result file is in the same folder or one up.
 
     Raises:
-        Refused: a result that is no JSON.
+        RecordRefused: a result that is not valid JSON.
     """
     own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
     beside = [file.with_name(RESULT), file.parent.parent / RESULT]
@@ -133,7 +134,7 @@ def _reward(document: Document, source: ImportSource, file: Path) -> float | Non
 
 
 def _number(value: object) -> float | None:
-    """A reward, also one that is written as a text; None of what is no number."""
+    """Parse a reward, also from a text; return None for other values."""
     try:
         number = float(value) if isinstance(value, int | float | str) else None
     except (ValueError, OverflowError):
@@ -165,13 +166,15 @@ def _agent_step(number: int, step: ExchangedStep, after: Picture | None, target:
 
 
 def _image(picture: Picture, target: Target) -> dict[str, Any]:
-    """A picture, named from the document's folder."""
+    """Return a picture, named from the document's folder."""
     return {"type": "image", "source": {"media_type": "image/png", "path": f"../{target.picture(picture)}"}}
 
 
 def _renamed(document: Document, pictures: DocumentPictures, first: Picture | None) -> dict[str, Any]:
-    """The document as it came, its pictures named as an export names them; the first screen, where the document did not
-    name it, stands with what was asked."""
+    """Return the imported document with its pictures named as in an export.
+
+    A first screen without a name in the document is added to the instruction.
+    """
     copy = document.model_copy(deep=True)
     for number, step in enumerate(copy.steps):
         for name, _, part in parts_of(step):
@@ -188,13 +191,14 @@ def _renamed(document: Document, pictures: DocumentPictures, first: Picture | No
 
 PNG = {"media_type": "image/png"}
 SHOWN = "../images/"
-"""Where an export's documents find its pictures."""
+"""Path from an export's documents to its pictures."""
 
 
 def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> dict[str, Any]:
-    """A document as it came, with the pictures that its trajectory holds.
+    """Return an imported document, with the pictures of its trajectory.
 
-    Other pictures, those of agents that it called and its sounds are no part of a trajectory: a text stands there."""
+    Other pictures, those of called agents, and sounds are not part of a trajectory; a text replaces them.
+    """
     held = [*(step.screen for step in record.steps), *([record.after] if record.after else [])]
     names = {f"{SHOWN}{one.original or one.sha256}.png": one for one in held}
 
@@ -210,7 +214,7 @@ def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> 
         return _image(picture, target) if picture else {"type": "text", "text": f"[{fields['type']} left out]"}
 
     def steps_of(whole: Mapping[str, Any]) -> dict[str, Any]:
-        """Only what is shown: arguments of calls may have the form of a part."""
+        """Change only message and result parts: arguments of calls may have the form of a part."""
         steps = [_withparts_of(fields_of(step), copied) for step in items_of(whole.get("steps")) or []]
         called = [steps_of(fields_of(one)) for one in items_of(whole.get("subagent_trajectories")) or []]
         return {**whole, "steps": steps, **({"subagent_trajectories": called} if called else {})}
@@ -219,7 +223,7 @@ def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> 
 
 
 def _withparts_of(step: Mapping[str, Any], copied: Any) -> dict[str, Any]:
-    """A step with the parts of its message and its results as `copied` gives them."""
+    """Return a step with the parts of its message and its results changed by `copied`."""
     made = {**step, **({"message": copied(step["message"])} if isinstance(step.get("message"), list) else {})}
     seen = fields_of(step.get("observation"))
     results = [fields_of(one) for one in items_of(seen.get("results")) or []]

@@ -1,9 +1,9 @@
-"""Reads the steps of an ATIF document: which screen each is for, which action it is, and whether it may be trained on.
+"""Parse the steps of an ATIF document: the screen and the action of each, and whether it may be trained on.
 
-An action is for the last screen that was shown. Of several calls in a step those with a screen between them are steps
-of their own; others are one action where they are one together (a text and Enter), else a step each, and those after
-the first, for a screen that was not shown, are context. So are the actions of one call after its first: a text that is
-typed at a place is a click, what empties the field, and the text.
+An action belongs to the last screen that was shown. Of several calls in a step, those with a screen between them are
+steps of their own. Others are one action if they form one (a text and Enter), else a step each; steps after the first,
+for a screen that was not shown, are context. So are the actions of one call after its first: a text typed at a place
+is a click, keys that empty the field, and the text.
 """
 
 import re
@@ -26,14 +26,14 @@ from schemas.problem import named_problem
 from schemas.text import storable
 
 FIRST = tuple(f"screenshot_init.{end}" for end in ("webp", "png", "jpg"))
-"""The screen that computer-1's first action is for; its documents do not name it."""
+"""The screen of computer-1's first action; its documents do not name it."""
 STARTED = "call_start_url_navigation"
-"""The id of a call that computer-1 makes itself, before its first screen."""
+"""Id of a call that computer-1 makes itself, before its first screen."""
 PAIRS = (("x", "y"), ("to_x", "to_y"))
 _PROMPT = re.compile(
     r"You are computer-1,.*?^Task instructions:\n(.*?)\n\nYou interact with the computer", re.DOTALL | re.MULTILINE
 )
-"""computer-1's prompt, of which the instruction is a part."""
+"""computer-1's prompt, which contains the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class DocumentPictures:
     file: Path
 
     def of(self, path: str, where: str) -> Picture:
-        """The picture of a path; raises Refused as `ImportSource.picture` does."""
+        """Return the picture of a path; raises RecordRefused as `ImportSource.picture` does."""
         folder = self.file.parent
         if folder != self.source.folder and folder.is_relative_to(self.source.folder):
             beside = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
@@ -56,15 +56,15 @@ class DocumentPictures:
         return self.source.picture(_name(path), self.place, where)
 
     def first(self) -> Picture | None:
-        """The screen of computer-1's first action."""
+        """Return the screen of computer-1's first action."""
         found = next((name for name in FIRST if (self.file.parent / name).is_file()), None)
         return None if found is None else self.of(found, "steps")
 
     def shown(self, step: AtifStep, where: str) -> list[tuple[str | None, Picture]]:
-        """The pictures of a step, each with the id of the call that it is the result of.
+        """Return the pictures of a step, each with the id of the call whose result it is.
 
         Raises:
-            Refused: one that names no file, several that none or the same call shows.
+            RecordRefused: one without a file name, or several for no call or for the same call.
         """
         found = list[tuple[str | None, Picture]]()
         for name, call, part in parts_of(step):
@@ -80,7 +80,7 @@ class DocumentPictures:
 
 @dataclass(slots=True)
 class DocumentReader:
-    """The steps of a document as they are read one after the other."""
+    """Parser of a document's steps, one after the other."""
 
     agent: str
     unit: str
@@ -89,24 +89,24 @@ class DocumentReader:
     asked: str = ""
     steps: list[ExchangedStep] = field(default_factory=list[ExchangedStep])
     screen: Picture | None = None
-    """The last one that was shown."""
+    """The last screen that was shown."""
     answered: bool = True
     """Whether a step of the agent followed it."""
     acted: bool = False
-    """Whether an action was performed since, so that it is no more what the next one is for."""
+    """Whether an action was performed since, so that the next one is for another screen."""
     pointer: Point | None = None
     first: Picture | None = None
     """The first screen, where the document does not name it."""
     final: bool = False
-    """Whether the last step is a message without a call, to which nothing was replied."""
+    """Whether the last step is a message without a call and without a reply."""
 
     @property
     def foreign(self) -> bool:
-        """Whether another agent than ours wrote the document."""
+        """Whether another agent than this project's wrote the document."""
         return self.agent != OURS
 
     def take(self, step: AtifStep, where: str) -> None:
-        """Reads a step; raises Refused as `Atif` does."""
+        """Parse a step; raises RecordRefused as `Atif` does."""
         shown = self.pictures.shown(step, where)
         if step.source == "agent":
             self._act(step, dict(shown), where)
@@ -119,7 +119,7 @@ class DocumentReader:
                 self._show(picture)
 
     def ended(self) -> tuple[tuple[ExchangedStep, ...], Picture | None]:
-        """All steps, and the screen after them. A message without a call is an agent's end where nothing follows it."""
+        """Return all steps, and the screen after them. A final message without a call is an agent's end."""
         if self.final and self.foreign and self.steps:
             last = self.steps[-1]
             self.steps[-1] = replace(last, action=Finished(content=last.text), text="", error=None)
@@ -153,7 +153,7 @@ class DocumentReader:
             run = []
 
     def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
-        """Calls between which nothing was shown: as one action, or as one each."""
+        """Parse calls without a screen between them: as one action, or as one each."""
         acting = [call for call in run if not self._looks(call) and call.tool_call_id != STARTED]
         if self.screen is None and acting and (first := self.pictures.first()) is not None:
             self._show(first)
@@ -169,7 +169,7 @@ class DocumentReader:
         return [one for read in steps for one in read]
 
     def _add(self, step: ExchangedStep, of: AtifStep) -> None:
-        """Adds a step; one for a screen that was not shown any more is context."""
+        """Add a step; one for a screen that was not shown is context."""
         context = of.context or (self.foreign and self.acted)
         self.steps.append(replace(step, about=StepAbout(target=False)) if context else step)
         self.answered, self.final = True, False
@@ -191,7 +191,7 @@ class DocumentReader:
             return False
 
     def _single(self, calls: Sequence[ToolCall], where: str) -> Action | None:
-        """The one action that calls of a computer tool are together; None where they are several."""
+        """Return the one action that calls of a computer tool form; None where they are several."""
         if not all(call.function_name in (*TOOLS, DONE) or self._native(call) for call in calls):
             return None
         assert self.screen is not None
@@ -214,7 +214,7 @@ class DocumentReader:
         return codes_of(kind, fields)
 
     def _read(self, call: ToolCall, at: str) -> list[ExchangedStep]:
-        """The steps of a call: one for each action that it is, or one that says why it is none."""
+        """Return the steps of a call: one for each of its actions, or one with the reason why it has none."""
         assert self.screen is not None
         text = storable(f"{call.function_name}({call.arguments})")
         codes, actions = list[str](), list[Action]()
@@ -240,7 +240,7 @@ class DocumentReader:
             raise RecordRefused(self.place, f"{at}.arguments", f"{error}") from error
 
     def _fraction(self, call: ToolCall) -> Callable[[float, float], Point]:
-        """From a call's coordinates to fractions of the screen."""
+        """Return a function from a call's coordinates to fractions of the screen."""
         assert self.screen is not None
         width, height = self.screen.width, self.screen.height
         across = down = 1.0
@@ -256,12 +256,12 @@ class DocumentReader:
 
 
 def _status(result: CallResult | None) -> object:
-    """What computer-1 says of a call: `success`, `error` or `not_executed`."""
+    """Return computer-1's status of a call: `success`, `error` or `not_executed`."""
     return (result.extra or {}).get("execution_status") if result else None
 
 
 def _failure(result: CallResult | None) -> str | None:
-    """Why a call could not be performed; None where it was, or nothing says."""
+    """Return why a call could not be performed; None where it was, or the reason is unknown."""
     if _status(result) != "error" or result is None:
         return None
     parts = result.content if isinstance(result.content, list) else []
@@ -270,7 +270,7 @@ def _failure(result: CallResult | None) -> str | None:
 
 
 def _says(result: CallResult) -> bool:
-    """Whether a result has a text, which a model has to reply to."""
+    """Whether a result has a text, to which a model has to reply."""
     if isinstance(result.content, str):
         return bool(result.content)
     return any(part.text for part in result.content or ())
@@ -285,7 +285,7 @@ def _zooms(call: ToolCall) -> bool:
 
 
 def _name(path: str) -> str:
-    """A picture's name below the export's folder: documents of ours name it from their own."""
+    """Return a picture's name below the export's folder: this project's documents name it from their own."""
     return path.removeprefix("../") if path.startswith("../images/") else path
 
 

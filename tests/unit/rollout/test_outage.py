@@ -86,7 +86,7 @@ def test_the_message_quotes_the_commonest_reason_and_names_the_tasks_that_failed
     outage.note(ended(failed, "fake/early", failure_boundary=None, failure_reason=None))
     with pytest.raises(
         EnvironmentDown,
-        match=r"\(sandbox\).*most said: the browser has died\. By task: fake/0 3, .*fake/4 3 and 2 more\.",
+        match=r"\(sandbox\).*most frequent reason: the browser has died\. By task: fake/0 3, .*fake/4 3 and 2 more\.",
     ):
         for number in range(20):
             reason = "another" if number % 7 == 0 else "the browser\nhas died."

@@ -167,7 +167,7 @@ def test_a_load_hashes_only_what_was_changed_since_it_was_stored(blobs: Blobs, t
     assert read_so_far() - before < 0.1 * size, "handed out again"
     with (here / "model.safetensors").open("r+b") as file:
         file.write(b"!")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors is not what was stored"):
+    with pytest.raises(CheckpointError, match=r"model\.safetensors differs from the stored file"):
         blobs.get_directory(name, tmp_path / "cache")
 
 

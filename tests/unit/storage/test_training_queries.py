@@ -357,7 +357,7 @@ def test_pictures_come_as_they_rest_in_the_lake_and_one_that_is_missing_is_named
     with pytest.raises(LakeError, match=f"1 of 2 screenshots are not in the lake, {'f' * 64}"):
         write_pictures(tmp_path / "pictures", lake, [names[0], "f" * 64], None)
     lake.upsert("screenshots", [row("screenshots", sha256=names[7], png=pngs[names[8]])])
-    with pytest.raises(LakeError, match=f"The screenshot {names[7]} is another picture than its name"):
+    with pytest.raises(LakeError, match=f"The screenshot {names[7]} does not match its name"):
         write_pictures(tmp_path / "pictures", lake, names, None)
 
 

@@ -77,7 +77,7 @@ def test_a_score_that_reaches_its_threshold_passes_and_one_that_does_not_says_wh
 
 def test_of_an_imported_trajectory_nobody_says_that_a_verifier_looked() -> None:
     done = decision(trajectory(policy="import"), steps("a", "b"))
-    assert (done.route, done.reason.partition(":")[0]) == ("sft", "verifier") and "its own data says so" in done.reason
+    assert (done.route, done.reason.partition(":")[0]) == ("sft", "verifier") and "done by its own data" in done.reason
     failed = decision(trajectory(policy="import", success=False, reward=0.0), steps("a", "b"))
     assert (failed.route, failed.error_step) == ("ct", 1) and "imported as not done" in failed.reason
     assert "raw reward" not in done.reason + failed.reason

@@ -31,9 +31,9 @@ def acting(rows: list[Step], *actions: str) -> list[Step]:
         ({"action": '{"type":"click","x":1.2,"y":0.5}'}, "points outside the screen"),
         ({"action": '{"type":"drag","x":0.1,"y":0.5,"to_x":0.2,"to_y":-0.1}'}, "points outside the screen"),
         ({"x": 1.01}, "points outside the screen"),
-        ({"action": '{"type":"click","x":"left","y":0.5}'}, "nobody can read"),
-        ({"action": "click(1, 2)"}, "nobody can read"),
-        ({"action": '{"type":"hover","x":0.1,"y":0.5}'}, "nobody can read"),
+        ({"action": '{"type":"click","x":"left","y":0.5}'}, "unreadable action"),
+        ({"action": "click(1, 2)"}, "unreadable action"),
+        ({"action": '{"type":"hover","x":0.1,"y":0.5}'}, "unreadable action"),
     ],
 )
 def test_an_action_that_cannot_be_read_or_performed_or_misses_the_screen_is_the_error(

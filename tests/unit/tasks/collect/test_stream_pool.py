@@ -108,7 +108,7 @@ def test_a_group_of_equal_scores_of_which_none_is_a_success_is_shown_one() -> No
 
 
 @pytest.mark.parametrize(
-    ("stored", "said"), [("another", "is another picture than its name"), (None, "1 of 1 screenshots are not in the")]
+    ("stored", "said"), [("another", "does not match its name"), (None, "1 of 1 screenshots are not in the")]
 )
 def test_a_batch_with_a_picture_that_is_damaged_or_missing_is_refused_by_its_name(
     tmp_path: Path, stored: str | None, said: str
