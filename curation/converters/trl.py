@@ -311,7 +311,8 @@ def _placed(
             return said, ()
     if len(held) > len(own):
         return said, pictures
-    users = [at for at, one in enumerate(said) if one.message.role == "user" and (one.plain or not own)]
+    users = [at for at, one in enumerate(said) if one.message.role == "user"]
+    users = [at for at in users if said[at].plain] or ([] if own else users)
     if not users:
         return said, pictures
     if not own:
