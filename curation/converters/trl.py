@@ -371,7 +371,7 @@ def _read(message: _Message, field: str, place: Place, tags: _Tags) -> _Said:
             own.append(_own(part, where))
         elif kind in (None, "text") or text is not None:
             text = storable(str(text or ""))
-            around = split(text) if splits else [text]
+            around: list[str | None] = split(text) if splits else [text]
             parts += around
             own += [None] * around.count(None)
         else:
