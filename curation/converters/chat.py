@@ -78,9 +78,12 @@ class ChatMessage:
     thought: str = ""
 
 
-MASKS = ("loss_mask", "loss", "loss_scale", "loss_weight", "train", "training", "train_detail", "weight")
-"""Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `loss` and `loss_scale` of
-ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
+MASKS = (
+    *("loss_mask", "step_loss_mask", "loss", "loss_scale", "loss_weight"),
+    *("train", "training", "train_detail", "weight"),
+)
+"""Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `step_loss_mask` of agents'
+rollouts, `loss` and `loss_scale` of ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
 _OFF = re.compile(r"(?:false|f|no|n|off|[+-]?0+(?:\.0*)?)$", re.IGNORECASE)
 
 

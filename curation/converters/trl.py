@@ -1,13 +1,15 @@
 """TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
 
-`messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`, `images` fills its placeholders in
-order, unless a part holds its own and `images` are fewer than the parts; `<image>` in a text is a placeholder, too, as
-LLaMA-Factory and ms-swift have it, but where the parts alone are as many as the pictures.
+`messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`. A part that holds its own picture
+keeps it; `images` fills the other placeholders in order (TRL 1.16.0, `data_utils.prepare_multimodal_messages`).
+`<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it; in the text of a part only where the
+pictures need it.
 Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
 completion or the chosen reply, and the row stays with the trajectory.
 """
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -116,7 +118,8 @@ class Trl(Format):
         kept = record.extra.get(self.name, {})
         metadata = {**metadata_of(record, "", self.unit, self.dialect), **({"unit": kept["unit"]} if kept else {})}
         came = kept.get("row", {}).get("messages") or ()
-        as_it_came = [] if any(map(holds_more, came)) else [_kept(one, _pictured(came)) for one in came]
+        tags = _tags([_TrlMessage.model_validate(one) for one in came], len(record.steps), own=False)
+        as_it_came = [] if any(map(holds_more, came)) else [_kept(one, tags) for one in came]
         slots = sum(part["type"] == "image" for message in as_it_came for part in message["content"])
         fits = as_it_came and slots in (len(record.steps), 0 if len(record.steps) == 1 else len(record.steps))
         return {
@@ -144,14 +147,24 @@ class Trl(Format):
 
     def _record(self, row: _TrlRow, source: ImportSource, place: RecordPlace) -> Exchanged:
         unit = self.unit_of(row.flywheel, source, place)
-        said = _messages(row, place)
-        cells = _cells(row, said)
+
+        def picture(cell: _Cell) -> Picture:
+            return picture_in(cell.value, source, place, cell.field)
+
+        def readable(cell: _Cell) -> bool:
+            try:
+                return bool(picture(cell))
+            except RecordRefused:
+                return False
+
+        said, left = _placed(_messages(row, place), _pictures(row), readable, place)
+        cells = _cells(said, left)
 
         def read(number: int) -> Picture:
-            return picture_in(cells[number].value, source, place, cells[number].field)
+            return picture(cells[number])
 
         names = [name_of(cell.value) or "" for cell in cells]
-        messages = _placed([one.message for one in said], len(cells), place)
+        messages = [one.message for one in said]
         instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
@@ -175,20 +188,15 @@ def _message(turn: ChatTurn) -> dict[str, Any]:
     return {"role": turn.role, "content": [part]}
 
 
-def _pictured(messages: Iterable[dict[str, Any]]) -> int:
-    """How many parts of messages are placeholders of pictures."""
-    parts = (fields_of(part) for one in messages for part in items_of(one.get("content")) or [])
-    return sum(part.get("type") in PICTURED for part in parts)
-
-
-def _kept(message: dict[str, Any], pictured: int) -> dict[str, Any]:
+def _kept(message: dict[str, Any], tags: "_Tags") -> dict[str, Any]:
     """A message as it came, its content as parts, its texts without tokens."""
-    content, whole_text = message.get("content") or "", pictured > 0 or message["role"] == "assistant"
+    content = message.get("content") or ""
     held = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
+    splits = tags.split_in(message["role"], isinstance(content, str))
     parts = list[str | None]()
     for one in held:
         text = storable(str(one.get("text") or ""))
-        parts += [None] if one.get("type") in PICTURED else [text] if whole_text else split(text)
+        parts += [None] if one.get("type") in PICTURED else split(text) if splits else [text]
     parts = [one for one in parts if one != ""] or [""]
     return {"role": message["role"], "content": [_part(one) for one in parts]}
 
@@ -213,24 +221,59 @@ class _Said:
     message: ChatMessage
     own: tuple[_Cell | None, ...] = ()
     """For each placeholder the picture that its part holds; None where it is the next one of the row's."""
+    plain: bool = False
+    """Whether its content is a text and not parts."""
 
     def masked(self, off: bool) -> "_Said":
         """The same as context, if `off`."""
         return replace(self, message=replace(self.message, masked=self.message.masked or off))
 
 
+@dataclass(frozen=True, slots=True)
+class _Tags:
+    """Where tags in texts are placeholders: in contents that are texts, and in the texts of parts."""
+
+    strings: bool
+    texts: bool
+
+    def split_in(self, role: str, plain: bool) -> bool:
+        """Whether a message's texts are split at their tags; those of a reply never are."""
+        return role != "assistant" and (self.strings if plain else self.texts)
+
+
+def _tags(messages: Sequence[_TrlMessage], pictures: int, own: bool = True) -> _Tags:
+    """Find the texts whose tags are placeholders, by the number of pictures that a row has.
+
+    Args:
+        messages: those of the row.
+        pictures: how many pictures the row names.
+        own: whether parts that hold their own picture need none of the row's.
+    """
+    parts = [part for one in messages for part in _dicts(one.content) if part.get("type") in PICTURED]
+    held = sum(_own(part, "") is not None for part in parts) if own else 0
+    asked = [one for one in messages if one.role != "assistant"]
+    strings = sum(_tagged(one.content) for one in asked if isinstance(one.content, str))
+    texts = sum(_tagged(part.get("text")) for one in asked for part in _dicts(one.content))
+    for left in (pictures - len(parts) + held, pictures - len(parts)):
+        if left in (strings, strings + texts):
+            return _Tags(strings=True, texts=left != strings)
+    # What no picture can fill is a text where parts hold all pictures; elsewhere the counts are refused.
+    literal = bool(held) and not pictures if own else len(parts) == pictures
+    return _Tags(strings=not literal, texts=not literal)
+
+
+def _tagged(text: object) -> int:
+    return sum(one is None for one in split(text)) if isinstance(text, str) else 0
+
+
 def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
     """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
-    context. Where the row names as many pictures as parts are placeholders, it names theirs."""
+    context."""
     used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
-    parts = [part for one in used for part in _dicts(one.content) if part.get("type") in PICTURED]
-    own = sum(_own(part, "") is not None for part in parts)
-    pictures = len(row.images) if row.images is not None else int(row.image is not None)
-    tagged = not parts or pictures not in (len(parts), len(parts) - own)
+    tags = _tags(used, len(_pictures(row)))
 
     def said(name: str, messages: list[_TrlMessage] | None) -> list[_Said]:
-        read = [_read(one, f"{name}.{at}", place, tagged) for at, one in enumerate(messages or [])]
-        return [replace(one, own=(None,) * len(one.own)) for one in read] if pictures == len(parts) else read
+        return [_read(one, f"{name}.{at}", place, tags) for at, one in enumerate(messages or [])]
 
     if row.messages:
         (*prompt, last) = said("messages", row.messages)
@@ -244,26 +287,54 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
     return [one.masked(off) for one, off in zip(every, masks_of(row.model_extra or {}, len(every), place), strict=True)]
 
 
-def _placed(messages: list[ChatMessage], pictures: int, place: RecordPlace) -> list[ChatMessage]:
-    """The messages; where none has a placeholder, the first of the user has one for each picture, as TRL puts them."""
-    first = next((at for at, message in enumerate(messages) if message.role == "user"), None)
-    if first is None or any(None in message.parts for message in messages):
-        return messages
-    if pictures:
-        check_others(messages, place)
-    asked = replace(messages[first], parts=[*([None] * pictures), *messages[first].parts])
-    return [*messages[:first], asked, *messages[first + 1 :]]
+def _placed(
+    said: list[_Said], pictures: Sequence[_Cell], readable: Callable[[_Cell], bool], place: RecordPlace
+) -> tuple[list[_Said], Sequence[_Cell]]:
+    """Give the row's pictures a place where no placeholder waits for one.
+
+    As in TRL, the first user turn whose content is a text gets a placeholder for each. Where parts hold as many
+    pictures as the row, it may name theirs again: they keep their own, or all take the row's if one is unreadable.
+
+    Returns:
+        The messages, and those of the row's pictures that their placeholders take.
+    """
+    held = [one for message in said for one in message.own]
+    own = [one for one in held if one is not None]
+    if not pictures or len(held) - len(own) == len(pictures):
+        return said, pictures
+    if own and len(held) == len(pictures):
+        again = [name_of(one.value) for one in pictures]
+        same = all(one is None or name_of(one.value) == at for one, at in zip(held, again, strict=True))
+        if same or not all(map(readable, own)):
+            return [replace(one, own=(None,) * len(one.own)) for one in said], pictures
+        if len(own) == len(held) and sorted(map(str, again)) == sorted(str(name_of(one.value)) for one in own):
+            return said, ()
+    if len(held) > len(own):
+        return said, pictures
+    users = [at for at, one in enumerate(said) if one.message.role == "user"]
+    users = [at for at in users if said[at].plain] or ([] if own else users)
+    if not users:
+        return said, pictures
+    if not own:
+        check_others([one.message for one in said], place)
+    asked, slots = said[users[0]], (None,) * len(pictures)
+    message = replace(asked.message, parts=[*slots, *asked.message.parts])
+    asked = replace(asked, message=message, own=(*slots, *asked.own))
+    return [*said[: users[0]], asked, *said[users[0] + 1 :]], pictures
 
 
-def _cells(row: _TrlRow, said: list[_Said]) -> list[_Cell]:
-    """The pictures of a row in the order of their placeholders, of which some hold their own; then those that are
-    left."""
-    left = [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
+def _pictures(row: _TrlRow) -> list[_Cell]:
+    """The pictures that a row names."""
     if row.images is None and row.image is not None:
-        left = [_Cell(row.image, "image")]
-    cells = list[_Cell]()
+        return [_Cell(row.image, "image")]
+    return [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
+
+
+def _cells(said: list[_Said], pictures: Sequence[_Cell]) -> list[_Cell]:
+    """The pictures in the order of their placeholders, of which some hold their own; then those that are left."""
+    left, cells = deque(pictures), list[_Cell]()
     for own in (own for one in said for own in one.own):
-        cells += [own] if own is not None else [left.pop(0)] if left else []
+        cells += [own] if own is not None else [left.popleft()] if left else []
     return [*cells, *left]
 
 
@@ -278,33 +349,35 @@ def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _read(message: _TrlMessage, field: str, place: RecordPlace, tagged: bool) -> _Said:
+def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> _Said:
     """A message.
 
     Args:
         message, field, place: what stands where.
-        tagged: whether a tag in a text is a placeholder.
+        tags: which tags in texts are placeholders.
 
     Raises:
-        Refused: a part that is neither text nor a picture, which nothing here could show.
+        RecordRefused: a part that is neither text nor a picture, which nothing here could show.
     """
     given, parts, own = message.model_extra or {}, list[str | None](), list[_Cell | None]()
-    whole_text = message.role == "assistant" or not tagged
+    listed = isinstance(message.content, list)
+    splits = tags.split_in(message.role, not listed)
     content = message.content if isinstance(message.content, list) else [{"text": message.content or ""}]
     for at, part in enumerate(content):
-        where = f"{field}.content.{at}" if isinstance(message.content, list) else f"{field}.content"
+        where = f"{field}.content.{at}" if listed else f"{field}.content"
         kind, text = part.get("type"), part.get("text")
         if kind in PICTURED:
             parts.append(None)
             own.append(_own(part, where))
         elif kind in (None, "text") or text is not None:
             text = storable(str(text or ""))
-            parts += [text] if whole_text else split(text)
-            own += [None] * (parts.count(None) - len(own))
+            around: list[str | None] = split(text) if splits else [text]
+            parts += around
+            own += [None] * around.count(None)
         else:
             raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
-    return _Said(ChatMessage(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own))
+    return _Said(ChatMessage(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own), not listed)
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:

@@ -70,8 +70,15 @@ _TRAINED = (
     *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
 )
 """Names of models that were trained from others to write a grammar of their own."""
+_PEOPLE_TOO = ("mano",)
+"""Such names that folders above a checkpoint may have for another reason."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
+_NAMELESS = re.compile(r"[0-9a-f]{12,}|\d+(?:\.\d+)?[bB](?![a-zA-Z]).*", re.DOTALL)
+"""A revision or a size, which name no model: the folder of a hub's snapshot, and the last one of `Qwen2.5-VL/7B`."""
+_BASE = re.compile(r"^base_model:([^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
+_NAME = re.compile(r"[^\s,'\"\[\]#-][^\s,'\"\[\]#]*")
+"""The bases in a card that is no YAML, and a name among them."""
 _FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(
@@ -152,38 +159,68 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
     """The names that a checkpoint goes by, those among them that are its own if they have a size (its folder's or the
     hub's cache's, its config's, and the title of a model card that names a base), and the names of its bases."""
     cached = [part.rpartition("--")[2] for part in directory.parts if part.startswith("models--")]
-    path = re.split(r"[/\\]+", str(architecture.get("_name_or_path") or ""))
-    names = [directory.name, *cached, path[-1]]
+    *above, named = _components(str(architecture.get("_name_or_path") or "")) or [""]
+    names = [directory.name, *cached, named]
     card = directory / "README.md"
-    text = card.read_text(encoding="utf-8", errors="replace") if card.is_file() else ""
+    text = card.read_text(encoding="utf-8-sig", errors="replace") if card.is_file() else ""
     front = _FRONT.match(text)
     found = _TITLE.search(_FENCED.sub("", text[front.end() :] if front else text))
     title = _TAG.sub("", found["line"] or found["tagged"]).strip() if found else ""
-    bases = _bases(card) if front else []
-    return [*names, *path[:-1], title], [*names, title] if bases else names, bases
+    bases = [name for one in _bases(front[1]) for name in _components(one)] if front else []
+    above = [one for one in above if not any(_holds(one, name) for name in _PEOPLE_TOO)]
+    return [*names, *above, title], [*names, title] if bases else names, bases
 
 
-def _bases(card: Path) -> list[str]:
-    """The names of the models that a card says a checkpoint was trained from, without their owners or folders."""
+def _bases(front: str) -> list[str]:
+    """The models that a card says a checkpoint was trained from, as it writes them: names, paths or addresses.
+
+    A card is from outside: its values are never constructed, and one that is no YAML is read by its lines.
+    """
     import yaml
-    from huggingface_hub import metadata_load
 
     try:
-        named = (metadata_load(card) or {}).get("base_model") or []
-    except (ValueError, AttributeError, yaml.YAMLError):
-        return []
-    listed = named if isinstance(named, list) else [named]
-    return [re.split(r"[/\\]+", str(one).rstrip("/\\"))[-1] for one in listed]
+        card = yaml.compose(front, yaml.SafeLoader)
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return [one for found in _BASE.findall(front) for one in _NAME.findall(found)]
+    pairs = card.value if isinstance(card, yaml.MappingNode) else ()
+    left: list[yaml.Node] = [value for key, value in pairs if key.value == "base_model"][::-1]
+    bases, seen = list[str](), set[int]()
+    while left:
+        node = left.pop()
+        if isinstance(node, yaml.ScalarNode):
+            bases += str(node.value).replace(",", " ").split() if node.tag != "tag:yaml.org,2002:null" else ()
+        elif isinstance(node, yaml.CollectionNode) and id(node) not in seen:
+            seen.add(id(node))
+            left += [one[1] if isinstance(one, tuple) else one for one in node.value][::-1]
+    return bases
+
+
+def _components(named: str) -> list[str]:
+    """The names in a path or an address of a model, the last one last, without the owner where one is known."""
+    address = "://" in named
+    parts = [one for one in re.split(r"[/\\]+", named.rpartition("://")[2]) if one]
+    if hub := next((one for one in parts if one.startswith("models--")), ""):
+        return [hub.rpartition("--")[2]]
+    if address:
+        parts = parts[1:]
+        parts = parts[1:] if parts[:1] == ["models"] else parts
+    owned = len(parts) > 1 and (address or (len(parts) == 2 and not named.startswith(("/", "\\", ".", "~"))))
+    return parts[1:] if owned else parts
 
 
 def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence[str]) -> str:
     """The first name that is another model's: one that holds a known one, or has a size and is not of the owner. The
     size of a base counts where no own name is the owner's."""
-    others = [one for one in _TRAINED if one != owner]
+    others = [one for one in (*_TRAINED, *_PEOPLE_TOO) if one != owner]
     sizes = own if any(_holds(name, owner) for name in own) else [*own, *bases]
     known = (name for name in [*names, *bases] if any(_holds(name, other) for other in others))
-    sized = (name for name in sizes if _SIZE.search(name) and not _holds(name, owner))
+    sized = (name for name in sizes if _is_sized(name) and not _holds(name, owner))
     return next(chain(known, sized), "")
+
+
+def _is_sized(name: str) -> bool:
+    """Whether a name is a model's and has a size."""
+    return bool(_SIZE.search(name)) and not _NAMELESS.fullmatch(name)
 
 
 def _holds(name: str, model: str) -> bool:

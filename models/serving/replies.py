@@ -36,10 +36,7 @@ _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
 """What its parser says of a tool call that is JSON and no call."""
 _ENDS = ("<|im_end|>", "<|endoftext|>")
-"""The end of a turn, which stands in thinking that has none of its own."""
-_PROMPT = "add_generation_prompt"
-_OPENED = re.compile(r"<think>(?:\\n|\s)*(?:['\"]\s*-?\}\}|\{%|\Z)")
-"""A beginning of thinking at the end of what a template writes."""
+"""The end of a turn. A stream of `transformers serve` has it in thinking that nothing else ended."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
@@ -53,12 +50,14 @@ class ServedReply:
         kinds: which fields a server split it into.
         ordered: whether it is known to be whole and in the order in which it was written: `transformers serve` without
             a stream keeps the last thinking and the last words only of a reply that it splits.
+        unended: whether its thinking is known to have no end of its own.
         before: what stands before its first call.
     """
 
     text: str
     kinds: frozenset[str]
     ordered: bool = True
+    unended: bool = False
     before: str = ""
 
     @property
@@ -78,7 +77,8 @@ def reply_of(message: Mapping[str, Any]) -> ServedReply:
         message["content"]  # one that has no such field is no message
     kinds = frozenset(kind for kind, _ in pieces)
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
-    return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, _written(before))
+    unended = STREAMED in message and bool(pieces) and pieces[-1][0] == THOUGHT and _ends_turn(pieces[-1][1])
+    return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, unended, _written(before))
 
 
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
@@ -86,14 +86,14 @@ def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
 
     Behind a call that could not be read, the rest of the reply is not known, and an end of thinking may stand there: of
     a model that thinks, unless it is known to have ended, what stands before its calls is left. Where the prompt opened
-    the thinking and nothing ended it, the reply is its text.
+    the thinking, and it is known that nothing ended it, the reply is its text.
     """
     reply: ServedReply = choice["reply"]
     text = reply.text
     ended = THOUGHT in reply.kinds or split_thinking(reply.before)[1] != reply.before
     if UNREAD in reply.kinds and not ended and BEGIN_THINKING in _template(checkpoint):
         text = reply.before
-    elif reply.kinds == {THOUGHT} and _OPENED.search(_template(checkpoint).rpartition(_PROMPT)[2]):
+    elif reply.kinds == {THOUGHT} and reply.unended and _opens_thinking(_template(checkpoint)):
         text = text.removeprefix(BEGIN_THINKING).removeprefix("\n")
         reply = replace(reply, text=text, kinds=reply.kinds | {SAID})
     return choice if text == choice["reply"].text else {**choice, "text": storable(text), "reply": reply}
@@ -110,6 +110,21 @@ def _template(checkpoint: Path) -> str:
             continue
         found += [one.get("template") for one in given if isinstance(one, dict)] if isinstance(given, list) else [given]
     return next((one for one in found if isinstance(one, str)), "")
+
+
+@lru_cache(maxsize=4)
+def _opens_thinking(template: str) -> bool:
+    """Check whether a chat template ends its prompt with the beginning of thinking, by rendering it."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    for content in ([{"type": "text", "text": "Hi"}], "Hi"):
+        chat = [{"role": "user", "content": content}]
+        try:
+            rendered = render_jinja_template(conversations=[chat], chat_template=template, add_generation_prompt=True)
+        except Exception:  # a template may raise anything
+            continue
+        return rendered[0][0].rstrip().endswith(BEGIN_THINKING)
+    return False
 
 
 def content_of(message: Mapping[str, Any]) -> ServedReply:
@@ -172,20 +187,32 @@ def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
 
 def _written(pieces: list[Piece]) -> str:
     """The reply. White space that a server left is kept, and what it took away is as the families write it."""
-    reply, closes = "", False
+    written, end, closes = list[str](), "", False
+
+    def add(*texts: str) -> None:
+        nonlocal end
+        for text in filter(None, texts):
+            written.append(text)
+            end = text[-1]
+
     for kind, together in groupby(pieces, key=lambda piece: piece[0]):
         values = [value for _, value in together]
         if kind == THOUGHT:
             thought = _without_end("".join(values))
-            reply += BEGIN_THINKING + ("" if thought[:1] == "\n" else "\n") + thought
+            add(BEGIN_THINKING, "" if thought[:1] == "\n" else "\n", thought)
             closes = True
             continue
         if closes:
-            reply, closes = reply + ("" if reply[-1:] == "\n" else "\n") + END_THINKING, False
+            add("" if end == "\n" else "\n", END_THINKING)
+            closes = False
         texts = ["".join(values)] if kind == SAID else [_call(kind, value) for value in values]
         for text in texts:
-            reply += ("\n" if reply and not (reply[-1:] == "\n" or text[:1] == "\n") else "") + text
-    return reply
+            add("\n" if end and not (end == "\n" or text[:1] == "\n") else "", text)
+    return "".join(written)
+
+
+def _ends_turn(thought: str) -> bool:
+    return thought.rstrip().endswith(_ENDS)
 
 
 def _without_end(thought: str) -> str:

@@ -201,7 +201,7 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 def _status(fields: Mapping[str, Any]) -> str:
     """How a task ended; success where nothing is said."""
-    status = str(fields.get("status", SUCCESS[0])).strip().lower()
+    status = str(fields.get("status") or SUCCESS[0]).strip().lower() or SUCCESS[0]
     if status not in (*SUCCESS, *FAILURE):
         raise NoAction(f"an end with the status {status[:80]!r}")
     return "failure" if status in FAILURE else "success"

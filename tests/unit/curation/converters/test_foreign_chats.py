@@ -2,6 +2,7 @@
 
 import base64
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ def row(name: str, *messages: dict[str, Any], images: list[Any] | None = None, *
 
 def saved(folder: Path, of: dict[str, Any]) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    for number, name in enumerate(NAMES):
-        (folder / name).write_bytes(picture(number).png)
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(picture(number).png)
     (folder / "theirs.jsonl").write_text(json.dumps(of) + "\n")
     return folder / "theirs.jsonl"
 
@@ -101,7 +102,7 @@ def test_a_tag_beside_parts_that_are_the_pictures_is_text(tmp_path: Path, text: 
     shown = user([{"type": "image"}])
     chats = [
         [user([{"type": "image"}, {"type": "text", "text": text}]), reply(), shown, reply()],
-        [user(text), shown, reply(), shown, reply()],
+        [user([{"type": "text", "text": text}]), shown, reply(), shown, reply()],
     ]
     for number, chat in enumerate(chats):
         record = read("trl", tmp_path / f"{number}", row("trl", *chat, images=NAMES))
@@ -284,8 +285,8 @@ def test_a_part_holds_its_picture_as_a_name_or_a_data_url(tmp_path: Path, part: 
     assert taken(form, folder)[0].steps == record.steps
 
 
-@pytest.mark.parametrize("url", ["https://a.test/1.png", "0.png", "file:///9.png"])
-def test_a_row_s_pictures_are_those_of_its_parts_where_they_are_as_many(tmp_path: Path, url: str) -> None:
+@pytest.mark.parametrize("url", ["https://a.test/1.png", "1.png", "file:///9.png", "gone.png"])
+def test_a_row_s_pictures_are_those_of_its_parts_where_its_own_cannot_be_read(tmp_path: Path, url: str) -> None:
     form = FORMATS.class_of("trl")()
     part = {"type": "image_url", "image_url": {"url": url}}
     chat = [user([part, {"type": "text", "text": "Open"}]), reply(), user([{"type": "image"}]), reply()]
@@ -293,6 +294,57 @@ def test_a_row_s_pictures_are_those_of_its_parts_where_they_are_as_many(tmp_path
     assert [one.screen for one in record.steps] == [picture(1), picture(0)]
     folder = written(form, [record], tmp_path / "out")
     assert taken(form, folder)[0].steps == record.steps
+
+
+OWN = {"type": "image", "image": "2.png"}
+BARE = {"type": "image"}
+ORDERS = [
+    ([user("Open"), reply(), user([OWN]), reply()], ["0.png"], "0.png 2.png"),
+    ([user("<image>Open"), reply(), user([OWN]), reply()], ["0.png"], "0.png 2.png"),
+    (
+        [user("<image>Open"), reply(), user([BARE]), reply(), user([OWN]), reply()],
+        ["0.png", "1.png"],
+        "0.png 1.png 2.png",
+    ),
+    ([user([OWN, {"type": "text", "text": "Open"}]), reply(), user([BARE]), reply()], ["0.png"], "2.png 0.png"),
+    ([user([OWN, {"type": "text", "text": "Open"}]), reply()], ["2.png"], "2.png"),
+    ([user([{"type": "text", "text": "Open <image>"}, OWN]), reply()], [], "2.png"),
+    ([user("Open the <image> tag"), user([OWN]), reply()], [], "2.png"),
+]
+
+
+@pytest.mark.parametrize(("chat", "named", "shown"), ORDERS)
+def test_a_part_keeps_its_own_picture_and_the_rows_fill_the_other_placeholders(
+    tmp_path: Path, chat: list[dict[str, Any]], named: list[str], shown: str
+) -> None:
+    asked = chat if "Open" in str(chat) else [user("Open"), *chat]
+    record = read("trl", tmp_path / "in", row("trl", *asked, images=named))
+    assert [one.screen for one in record.steps] == [picture(int(name[0])) for name in shown.split()]
+
+
+UNCLEAR = [
+    ([user([BARE, {"type": "text", "text": "Open"}]), reply(), user("<image>"), reply()], ["0.png"]),
+    ([user([OWN, {"type": "text", "text": "Open"}]), reply()], ["0.png"]),
+    ([user([OWN, {"type": "text", "text": "Open"}]), reply(), user([BARE]), reply()], ["0.png", "1.png"]),
+]
+
+
+@pytest.mark.parametrize(("chat", "named"), UNCLEAR)
+def test_pictures_that_could_be_those_of_other_parts_are_refused(
+    tmp_path: Path, chat: list[dict[str, Any]], named: list[str]
+) -> None:
+    assert "images" in problem("trl", tmp_path, row("trl", *chat, images=named))
+
+
+def test_a_message_of_many_parts_is_read_in_linear_time(tmp_path: Path) -> None:
+    took = list[float]()
+    for number in (2_000, 16_000):
+        text = {"type": "text", "text": "a"}
+        asked = user([{"type": "image"}, *[text] * number])
+        begun = time.process_time()
+        read("trl", tmp_path / str(number), row("trl", asked, reply(), images=["0.png"]))
+        took.append(time.process_time() - begun)
+    assert took[1] < 30 * took[0] + 0.5
 
 
 @pytest.mark.parametrize(

@@ -103,6 +103,59 @@ def test_a_checkpoint_that_goes_by_its_own_name_or_none_is_of_its_architectures_
     assert name_of(PolicyConfig(base=str(base))) == family
 
 
+OF_ANOTHER = [
+    "base_model: /data/OpenCUA-7B/checkpoint-300",
+    "base_model: https://hub.test/xlangai/OpenCUA-7B/tree/main",
+    "base_model: /hub/models--xlangai--OpenCUA-7B/snapshots/0123456789abcdef0123456789abcdef01234567",
+    "base_model: Mininglamp-2718/Mano",
+    "base_model: [[Qwen/Qwen2.5-VL-7B-Instruct, xlangai/OpenCUA-7B]]",
+    "base_model: Qwen/Qwen2.5-VL-7B-Instruct, xlangai/OpenCUA-7B",
+    "base_model: {first: xlangai/OpenCUA-7B}",
+    "base_model: xlangai/OpenCUA-7B\nbase_model: Qwen/Qwen2.5-VL-7B-Instruct",
+    "title: Agent: the best\nbase_model: xlangai/OpenCUA-7B",
+    "license: {{ license }}\nbase_model:\n- 'xlangai/OpenCUA-7B'",
+    "by:\t@me\nbase_model: xlangai/OpenCUA-7B",
+    "x: !!int ''\ny: !!bool q\nbase_model: xlangai/OpenCUA-7B",
+    "x: " + "[" * 900 + "\nbase_model: xlangai/OpenCUA-7B",
+]
+OF_QWEN = [
+    "base_model: /hub/models--Qwen--Qwen2.5-VL-7B-Instruct/snapshots/cc594898137f460bfe9f0759e9844b3ce807cfb5",
+    "base_model: /models/Qwen2.5-VL/7B",
+    "base_model: https://hub.test/models/Qwen/Qwen2.5-VL-7B-Instruct",
+    "base_model: ~",
+    "base_model: []",
+    "license: mit",
+]
+
+
+@pytest.mark.parametrize("front", [*OF_ANOTHER, *OF_QWEN])
+def test_the_base_of_a_model_card_is_read_however_it_is_written(tmp_path: Path, front: str) -> None:
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    (base / "README.md").write_text(f"---\n{front}\n---\n# My agent\n")
+    if front in OF_ANOTHER:
+        with pytest.raises(UsageError, match=r"calls itself or its base '(OpenCUA-7B|Mano)'"):
+            name_of(PolicyConfig(base=str(base)))
+    else:
+        assert name_of(PolicyConfig(base=str(base))) == "qwen2.5-vl"
+
+
+def test_a_card_whose_values_hold_each_other_is_read(tmp_path: Path) -> None:
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    levels = [f"x{at}: &x{at} [*x{at - 1}, *x{at - 1}]" if at else "x0: &x0 [a, b]" for at in range(4)]
+    (base / "README.md").write_text("---\n" + "\n".join([*levels, "base_model: *x3"]) + "\n---\n# My agent\n")
+    assert name_of(PolicyConfig(base=str(base))) == "qwen2.5-vl"
+
+
+@pytest.mark.parametrize("folder", ["mano/base", "snapshots/cc594898137f460bfe9f0759e9844b3ce807cfb5"])
+def test_a_folder_above_a_checkpoint_or_a_revision_names_no_model(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "models--Qwen--Qwen2.5-VL-7B-Instruct" / folder).parent.mkdir(parents=True)
+    base = checkpoint(tmp_path / "models--Qwen--Qwen2.5-VL-7B-Instruct" / folder, "qwen2_5_vl")
+    (base / "README.md").write_text("---\nlicense: mit\n---\n")
+    config = json.loads((base / "config.json").read_text())
+    (base / "config.json").write_text(json.dumps({**config, "_name_or_path": f"/home/{folder}"}))
+    assert name_of(PolicyConfig(base=str(base))) == "qwen2.5-vl"
+
+
 def test_an_image_processor_of_a_name_that_no_release_has_is_read_as_the_architectures(tmp_path: Path) -> None:
     """Qwen/Qwen2.5-VL-7B-Instruct of 2025-01: `Qwen2_5_VLImageProcessor`, absent from transformers 5.23.0."""
     base = checkpoint(tmp_path / "base", "qwen2_5_vl")

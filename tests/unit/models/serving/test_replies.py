@@ -257,7 +257,7 @@ def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: 
 
 
 UNREADABLE = '<tool_call>\n{"name": "computer_use", "arguments": {"action": "type", "text": "a\nb"}}\n</tool_call>'
-THINKS = """{%- for message in messages %}{{- '<think>\\n' + message.thought }}{%- endfor %}
+THINKS = """{%- for message in messages %}{{- '<think>\\n' + (message.thought or '') }}{%- endfor %}
 {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- endif %}"""
 OPENS = THINKS.replace("assistant\\n", "assistant\\n<think>\\n")
 
@@ -297,6 +297,51 @@ def test_a_reply_to_a_prompt_that_opened_thinking_is_its_text_where_nothing_ende
     for made in model.generate([[]] * 9, [0] * 9, 1.0, 9):
         there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
         assert (there.action, there.thought) == (here.action, here.thought) and there.action == ACTIONS[0]
+
+
+OPENING = [
+    "{{- '<|im_start|>assistant\\n<think>\\n' }}",
+    "{{- '<|im_start|>assistant\\n' }}{{- '<think>\\n' if not enabled else '' }}",
+    "{%- set open = '<think>\\n' %}{{- '<|im_start|>assistant\\n' + open }}{# not '</think>' #}",
+    "<|im_start|>assistant\n<think>\n{# of add_generation_prompt #}",
+]
+
+
+@pytest.mark.parametrize("opening", OPENING)
+def test_thinking_that_ended_with_nothing_behind_it_is_no_action_wherever_it_was_opened(
+    opening: str, tmp_path: Path
+) -> None:
+    of = family("qwen3-vl")
+    thinking = "Perhaps " + of.reply("", ACTIONS[0], SCREEN) + " no, wait.\n"
+    template = THINKS.replace("{{- '<|im_start|>assistant\\n' }}", opening)
+    for end, action in (("</think>", None), ("</think>\n\n", None), ("", ACTIONS[0])):
+        model = behind_transformers(thinking + end, None, f"{PROMPT}<think>\n", checkpoint_of(template, tmp_path))
+        (made,) = model.generate([[]], [7], 1.0, 9)
+        assert of.read(made, SCREEN).action == of.read(Completion(thinking + end), SCREEN).action == action
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_thinking_alone_of_a_server_that_hides_its_end_is_no_action_and_refused_in_the_end(
+    field: str, tmp_path: Path
+) -> None:
+    of, checkpoint = family("qwen3-vl"), checkpoint_of(OPENS, tmp_path)
+    message = {"role": "assistant", "content": None, field: "Perhaps " + of.reply("", ACTIONS[0], SCREEN)}
+    policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
+    model = ServerModel(checkpoint, policy, "p", httpx.MockTransport(lambda _: choices(message)))
+    (made,) = model.generate([[]], [7], 1.0, 99)
+    assert of.read(made, SCREEN).action is None
+    with pytest.raises(FlywheelError, match="no action can be read"):
+        model.generate([[]] * 30, [7] * 30, 1.0, 99)
+
+
+def test_a_reply_of_many_thoughts_is_put_together_in_linear_time() -> None:
+    took = list[float]()
+    for number in (4_000, 32_000):
+        pieces = [("thought", "a"), ("said", "b")] * number
+        begun = time.process_time()
+        assert reply_of({"pieces": pieces}).text.count("<think>") == number
+        took.append(time.process_time() - begun)
+    assert took[1] < 25 * took[0] + 0.5
 
 
 def test_a_reply_that_opened_thinking_itself_and_never_ended_it_is_no_action(tmp_path: Path) -> None:
