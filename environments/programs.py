@@ -45,7 +45,7 @@ def run(
     command: Sequence[str],
     folder: Path,
     limit_s: float,
-    heard: Callable[[str], None] = lambda line: None,
+    on_line: Callable[[str], None] = lambda line: None,
     variables: Mapping[str, str] | None = None,
 ) -> None:
     """Runs a program to its end.
@@ -84,7 +84,7 @@ def run(
         for line in process.stdout:
             if line.strip():
                 lines.append(line.strip())
-                heard(line.strip())
+                on_line(line.strip())
         process.wait()
     finally:
         timer.cancel()

@@ -178,15 +178,15 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     return (stands + "\n".join(lines)).rstrip() or "no iteration is running"
 
 
-def _under_way(moment: RunStatus, rows: list[IterationStatus]) -> str:
+def _under_way(status: RunStatus, rows: list[IterationStatus]) -> str:
     """A stage, how far it has come, and how long it still takes or took the last time."""
-    turned = moment.iteration is not None
-    head = "" if turned or moment.flow in ("", moment.stage) else f"{moment.flow}: "
-    so_far = f"{head}{moment.stage} for {max(0.0, moment.heard - moment.since):.0f} s"
-    if not moment.total:
-        return so_far + (_last_time(moment.stage, rows) if turned else "")
-    left = "" if moment.left_s is None else f", about {lasting(moment.left_s)} left"
-    return f"{so_far}, {moment.done:,.0f} of {moment.total:,.0f}{left}"
+    turned = status.iteration is not None
+    head = "" if turned or status.flow in ("", status.stage) else f"{status.flow}: "
+    so_far = f"{head}{status.stage} for {max(0.0, status.heard - status.since):.0f} s"
+    if not status.total:
+        return so_far + (_last_time(status.stage, rows) if turned else "")
+    left = "" if status.left_s is None else f", about {lasting(status.left_s)} left"
+    return f"{so_far}, {status.done:,.0f} of {status.total:,.0f}{left}"
 
 
 def _last_time(stage: str, rows: list[IterationStatus]) -> str:

@@ -57,9 +57,9 @@ def router(desk: Desk) -> APIRouter:
     @routes.post("/api/trajectories/{name}/aloud/sound")
     async def sound(name: str, request: Request, offset_s: Offset = 0.0) -> Aligned:
         data = await request.body()
-        return await run_in_threadpool(heard, name, data, offset_s)
+        return await run_in_threadpool(transcribe, name, data, offset_s)
 
-    def heard(name: str, data: bytes, offset_s: float) -> Aligned:
+    def transcribe(name: str, data: bytes, offset_s: float) -> Aligned:
         item, pcm = item_of(desk.lake, name), sound_of(data)
         with _ONE_AT_A_TIME:
             phrases = recognizer(desk.config.desk.speech).listen(pcm)

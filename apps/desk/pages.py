@@ -77,9 +77,9 @@ def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
 
 def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = "") -> HTMLResponse:
     first = min(step, max(0, len(item.steps) - 1))
-    shown = item.steps[first] if item.steps else None
+    values = item.steps[first] if item.steps else None
     return page(
-        "trajectory", item=item, mode=mode, at=at, first=first, shown=shown, data=item.model_dump_json(),
+        "trajectory", item=item, mode=mode, at=at, first=first, shown=values, data=item.model_dump_json(),
         kinds=action_fields(), open_with=open_with,
     )  # fmt: skip
 

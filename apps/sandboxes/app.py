@@ -81,16 +81,16 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
     It reads the socket meanwhile: a client that disconnects ends its request, and a client that sends before its answer
     could take that for the answer to its next message, so the session ends.
     """
-    heard = asyncio.ensure_future(_next(socket))
+    incoming = asyncio.ensure_future(_next(socket))
     try:
         while True:
-            done, _ = await asyncio.wait([heard], timeout=idle_s)
+            done, _ = await asyncio.wait([incoming], timeout=idle_s)
             if not done:
                 return await _send(
                     socket, refused(SESSION, f"Nothing was sent for {idle_s:g} s: the session is ended.")
                 )
-            text = heard.result()
-            heard = asyncio.ensure_future(_next(socket))
+            text = incoming.result()
+            incoming = asyncio.ensure_future(_next(socket))
             try:
                 message = json.loads(text or "")
             except (ValueError, RecursionError):  # RecursionError: JSON that is nested deeper than Python can read
@@ -98,16 +98,16 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
                 continue
             if isinstance(message, dict) and message.get("type") == "close":
                 return None
-            reply = await _answered(wire, message, heard)
+            reply = await _answered(wire, message, incoming)
             if reply is None:
                 return await _send(socket, refused(SESSION, "A message came before the last was answered."))
             await _send(socket, reply)
             if reply["data"].get("code") == CAPACITY:
                 return None
     finally:
-        heard.cancel()
+        incoming.cancel()
         with suppress(asyncio.CancelledError, WebSocketDisconnect, RuntimeError):
-            await heard
+            await incoming
 
 
 async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[str | None]") -> Message | None:

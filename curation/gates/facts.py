@@ -75,7 +75,7 @@ class Accepted:
         self,
         trajectory: Trajectory,
         steps: Sequence[Step],
-        looks: Looks,
+        stills: Looks,
         most_bits: int,
         distance: float,
         details: Details = unseen,
@@ -97,7 +97,7 @@ class Accepted:
         others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
         if not others or any(step.action is None for step in steps):
             return None
-        own = _seen(trajectory, steps, looks)
+        own = _seen(trajectory, steps, stills)
 
         def alike(one: str, look: int | None, two: str | None, other_look: int | None) -> bool:
             if one == two:

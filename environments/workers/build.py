@@ -191,7 +191,7 @@ def _counting(packages: list[str], log: Callable[[str], None]) -> Callable[[str]
     """Reports the current package."""
     count = 0
 
-    def heard(line: str) -> None:
+    def on_line(line: str) -> None:
         nonlocal count
         if line.startswith(("Collecting ", "Processing ")):
             count += 1
@@ -199,4 +199,4 @@ def _counting(packages: list[str], log: Callable[[str], None]) -> Callable[[str]
         elif line.startswith("Installing "):
             log("  installing")
 
-    return heard
+    return on_line

@@ -12,7 +12,7 @@ from prefect.events import emit_event
 
 from schemas.tables.stage import PREPARE, label_of
 from storage.lake import Lake
-from tasks.running.run_page import is_shown, log
+from tasks.running.run_page import is_open, log
 
 LAKE = "flywheel.lake"
 ITERATION_COMPLETED = "flywheel.iteration.completed"
@@ -36,7 +36,7 @@ def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
         event: its name.
         payload: JSON values, few and small.
     """
-    if not is_shown():
+    if not is_open():
         return False
     resource = {"prefect.resource.id": f"{LAKE}.{lake.lake_id}", "prefect.resource.name": lake.uri}
     try:

@@ -12,7 +12,7 @@ from storage.lake import Lake
 from tasks.running.curve import curve
 from tasks.running.events import ITERATION_COMPLETED, emit
 from tasks.running.run import run_of
-from tasks.running.run_page import is_shown, show_iteration
+from tasks.running.run_page import is_open, show_iteration
 from tasks.running.stage import result_of
 from tasks.shared.status import iterations
 
@@ -58,7 +58,7 @@ def close_iteration(config: Config, iteration: int) -> None:
     """Keep the lake's files few after an iteration, and show the finished iteration on a server's page."""
     lake = run_of(config).lake
     lake.maintain()
-    if is_shown():
+    if is_open():
         _show(lake, iteration)
 
 

@@ -26,7 +26,7 @@ TEMPORARY = "FLYWHEEL_TEMPORARY_SERVER"
 """Environment variable with the address of this command's temporary server, if it has one."""
 
 
-def is_shown() -> bool:
+def is_open() -> bool:
     """Whether this is part of a flow run with a page on a server of the user's own."""
     url = PREFECT_API_URL.value()
     return bool(url) and url != os.environ.get(TEMPORARY) and FlowRunContext.get() is not None
@@ -35,7 +35,7 @@ def is_shown() -> bool:
 def _harmless(work: Callable[P, None]) -> Callable[P, None]:
     @wraps(work)
     def tried(*args: P.args, **kwargs: P.kwargs) -> None:
-        if is_shown():
+        if is_open():
             try:
                 work(*args, **kwargs)
             except Exception:

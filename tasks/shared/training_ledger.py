@@ -159,10 +159,10 @@ def learned_from_people(lake: Lake) -> list[TrainingUse]:
     won: dict[str, dict[tuple[str, int], bool]] = {}
     for one in evaluated:
         won.setdefault(one.policy_version, {})[one.task_id, one.seed] = bool(one.success)
-    return [_learnt(rows[name], rows, read, won) for name, found in read.items() if found]
+    return [_learned(rows[name], rows, read, won) for name, found in read.items() if found]
 
 
-def _learnt(
+def _learned(
     row: PolicyVersion,
     rows: Mapping[str, PolicyVersion],
     read: Mapping[str, Sequence[UsedDecision]],

@@ -60,7 +60,7 @@ class DocumentPictures:
         found = next((name for name in FIRST if (self.file.parent / name).is_file()), None)
         return None if found is None else self.of(found, "steps")
 
-    def shown(self, step: AtifStep, where: str) -> list[tuple[str | None, Picture]]:
+    def screens_of(self, step: AtifStep, where: str) -> list[tuple[str | None, Picture]]:
         """Return the pictures of a step, each with the id of the call whose result it is.
 
         Raises:
@@ -107,7 +107,7 @@ class DocumentReader:
 
     def take(self, step: AtifStep, where: str) -> None:
         """Parse a step; raises RecordRefused as `Atif` does."""
-        shown = self.pictures.shown(step, where)
+        shown = self.pictures.screens_of(step, where)
         if step.source == "agent":
             self._act(step, dict(shown), where)
         elif step.source == "user" and not self.asked:
@@ -135,7 +135,7 @@ class DocumentReader:
         if not calls:
             if self.screen is not None and (message or thought or not self.foreign):
                 self._add(ExchangedStep(self.screen, thought, text=message, error="no tool call"), step)
-                self.final = not any(map(_says, results.values()))
+                self.final = not any(map(_has_text, results.values()))
             return
         thought = thought or (message if self.foreign else "")
         run = list[ToolCall]()
@@ -154,7 +154,7 @@ class DocumentReader:
 
     def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
         """Parse calls without a screen between them: as one action, or as one each."""
-        acting = [call for call in run if not self._looks(call) and call.tool_call_id != STARTED]
+        acting = [call for call in run if not self._takes_screenshot(call) and call.tool_call_id != STARTED]
         if self.screen is None and acting and (first := self.pictures.first()) is not None:
             self._show(first)
             self.first = first
@@ -181,7 +181,7 @@ class DocumentReader:
     def _is_action(self, call: ToolCall) -> bool:
         return call.function_name in (*TYPES, *TOOLS) or self._native(call)
 
-    def _looks(self, call: ToolCall) -> bool:
+    def _takes_screenshot(self, call: ToolCall) -> bool:
         """Whether a call only looks at the screen."""
         if call.function_name not in (*TOOLS, *LOOKS) and not self._native(call):
             return False
@@ -269,7 +269,7 @@ def _failure(result: CallResult | None) -> str | None:
     return storable(text)[:1000] or "the call failed"
 
 
-def _says(result: CallResult) -> bool:
+def _has_text(result: CallResult) -> bool:
     """Whether a result has a text, to which a model has to reply."""
     if isinstance(result.content, str):
         return bool(result.content)

@@ -121,7 +121,7 @@ class Batcher:
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
         sample, draw = marked_sample(sample), random.Random(hash(seed))
-        images = [self._pixels(sha) for sha in sample.shown_screens(self._policy.history_images)]
+        images = [self._pixels(sha) for sha in sample.visible_screens(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
         shift = (right / images[-1].shape[1], down / images[-1].shape[0])
         row = self._row(sample, shift, draw)

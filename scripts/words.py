@@ -1,0 +1,149 @@
+"""Check names and prose against the project's banned words; part of `make check`.
+
+Names of modules, classes, functions and parameters are read by their parts (`say_stage` has `say`), so that a whole
+name can be allowed. Prose is docstrings, comments, messages and documents.
+
+Usage: words.py [ROOT]. Prints each finding as `file:line: word: text`, and exits with 1 if there is one.
+"""
+
+import ast
+import io
+import re
+import subprocess
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+NAMES = frozenset(
+    [
+        "away",
+        "beside",
+        "bring",
+        "crown",
+        "hands",
+        "heard",
+        "holding",
+        "jail",
+        "keeper",
+        "learnt",
+        "looks",
+        "mend",
+        "mended",
+        "moment",
+        "nobody",
+        "opinions",
+        "reign",
+        "restless",
+        "said",
+        "sameness",
+        "say",
+        "says",
+        "shown",
+        "somebody",
+        "speak",
+        "stands",
+        "tells",
+        "tether",
+        "throne",
+        "told",
+        "unread",
+        "warden",
+        "whoever",
+        "whom",
+    ]
+)
+"""Parts that a name of a module, class, function or parameter does not have."""
+ALLOWED: frozenset[str] = frozenset()
+"""Names that are the plain word of their field."""
+PHRASES = {
+    "what is not there": r"\bwhat is not there\b",
+    "whoever": r"\bwhoever\b",
+    "somebody": r"\b(?:somebody|someone)\b",
+    "nobody": r"\bnobody\b",
+    "beside": r"\bbeside\b",
+    "reign": r"\b(?:reigns?|reigning|crown(?:s|ed)?|throne)\b",
+    "mend": r"\bmend(?:s|ed)?\b",
+    "brought anew": r"\b(?:brought|made|started|written|begun) anew\b",
+    "put right": r"\bput right\b",
+    "learnt": r"\blearnt\b",
+}
+"""Phrases that prose does not have, as regular expressions."""
+LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|“[^”]*”")
+"""Code and quotations in prose, which are as their source has them."""
+PRODUCT = ("apps", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout", "schemas")
+PRODUCT += ("scripts", "storage", "tasks")
+GENERATED = ("docs/measurements.md", "docs/log.md", "docs/decisions/")
+"""Documents that quote what was measured and decided, in the words of their time."""
+
+
+class Finding(NamedTuple):
+    """One banned word."""
+
+    line: int
+    word: str
+    text: str
+
+
+def parts_of(name: str) -> list[str]:
+    """Split a name into its lower-case words."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|_", " ", name).lower().split()
+
+
+def in_names(tree: ast.Module, module: str) -> Iterator[Finding]:
+    """Find names that a module defines and that have a banned part."""
+    defined = [(1, module)]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            defined.append((node.lineno, node.name))
+        elif isinstance(node, ast.arg):
+            defined.append((node.lineno, node.arg))
+    for line, name in defined:
+        for part in parts_of(name):
+            if part in NAMES and name not in ALLOWED:
+                yield Finding(line, part, name)
+
+
+def in_prose(text: str, line: int = 1) -> Iterator[Finding]:
+    """Find banned phrases in a text that begins at a line."""
+    for number, row in enumerate(LITERAL.sub("", text).split("\n"), line):
+        for phrase, form in PHRASES.items():
+            if re.search(form, row, re.IGNORECASE):
+                yield Finding(number, phrase, row.strip())
+
+
+def in_python(source: str, module: str) -> Iterator[Finding]:
+    """Find banned names and phrases in a module's source."""
+    yield from in_names(ast.parse(source), module)
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", -1)):
+            yield from in_prose(token.string.strip("\"'"), token.start[0])
+
+
+def findings(root: Path) -> Iterator[tuple[str, Finding]]:
+    """Check the files that git tracks below a folder."""
+    for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0"):
+        folder, path = name.partition("/")[0], root / name
+        if not path.is_file():
+            continue
+        if name.endswith(".py") and folder in PRODUCT:
+            found = in_python(path.read_text(encoding="utf-8"), path.stem)
+        elif name.endswith(".md") and folder in ("README.md", "CONTRIBUTING.md", "docs"):
+            found = () if name.startswith(GENERATED) else in_prose(path.read_text(encoding="utf-8"))
+        else:
+            continue
+        for one in found:
+            yield name, one
+
+
+def main() -> int:
+    """Print the findings; return the exit code."""
+    found = list(findings(Path(sys.argv[1] if len(sys.argv) > 1 else ".")))
+    for name, one in found:
+        print(f"{name}:{one.line}: {one.word}: {one.text[:100]}")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
