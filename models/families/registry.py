@@ -139,8 +139,8 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     kind = str(architecture.get("model_type"))
     if kind not in BY_MODEL_TYPE:
         raise wrong(
-            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): nothing says how "
-            "it writes actions and what its coordinates count.",
+            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): its action "
+            "grammar and its unit of coordinates are unknown.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     family = BY_MODEL_TYPE[kind]
@@ -150,7 +150,7 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own, bases):
         raise wrong(
             f"`policy.family` is auto, and {directory} calls itself or its base {other!r}: a model_type of {kind} "
-            f"alone does not say that it writes actions as {family} does.",
+            f"alone does not mean that it writes actions as {family} does.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     return family

@@ -168,7 +168,7 @@ class OpenAIClient:
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
-            raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
+            raise Unready(f"{self.endpoint.url}: the server aborted the request (finish_reason abort)")
         told = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
         return {**choice, **told, "metadata": metadata, "prompt_token_ids": prompt}
 
@@ -281,7 +281,7 @@ def _key(endpoint: Endpoint) -> str:
     key = os.environ.get(endpoint.key_variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UsageError(
-            f"`{endpoint.section}.key_variable`: what {endpoint.key_variable} holds cannot be sent in a header.",
-            "Put the key alone into it.",
+            f"`{endpoint.section}.key_variable`: the value of {endpoint.key_variable} cannot be sent in a header.",
+            "Put only the key into it.",
         )
     return key

@@ -62,7 +62,7 @@ def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
     expected = before * TEMPERATURES[0] / TEMPERATURES[1]
     if abs(after - expected) > abs(after - before):
         raise _refused(
-            f"log probabilities are not those of what is sampled: two tokens differ by {before:.3f} nats at "
+            f"log probabilities are not those of the sampled distribution: two tokens differ by {before:.3f} nats at "
             f"temperature {TEMPERATURES[0]:g} and by {after:.3f}, not {expected:.3f}, at {TEMPERATURES[1]:g}",
             hint,
         )
@@ -122,9 +122,9 @@ def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], 
         if one != other:
             return
     raise FlywheelError(
-        f"`policy.server`: it does not sample: two seeds gave the same answer {ROUNDS} times at temperature {HOT:g} "
-        f"({one[:60]!r}).",
-        "Start the server so that requests decide how it samples, or take another server.",
+        f"`policy.server`: the server does not sample: two seeds gave the same answer {ROUNDS} times at temperature "
+        f"{HOT:g} ({one[:60]!r}).",
+        "Start the server so that requests set its sampling, or use another server.",
     )
 
 
@@ -278,7 +278,7 @@ def require_neutral(checkpoint: Path) -> None:
         for field in FIXED:
             if isinstance(section, dict) and section.get(field) is not None:
                 raise FlywheelError(
-                    f"{file}: {field} decides what is sampled, and no request to `transformers serve` can set it back.",
+                    f"{file}: {field} affects sampling, and no request to `transformers serve` can override it.",
                     "Remove it from the file, or serve with vLLM or SGLang.",
                 )
 

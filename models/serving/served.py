@@ -105,14 +105,14 @@ class ModelServer:
                 return self._require_sampling(weights)
             except Rejected as reason:
                 raise FlywheelError(
-                    f"`policy.server` refuses a chat with a picture that says how it is sampled: {reason}.",
-                    "See its log and policy.server.extra; it must not decide by itself what is sampled.",
+                    f"`policy.server` refuses a chat with an image and sampling fields: {reason}.",
+                    "See its log and policy.server.extra; it must accept all sampling fields of a request.",
                 ) from None
             except NoAnswer as reason:
                 attempt += 1
                 if time.monotonic() > until:
                     problem = f"`policy.server`: {weights.version} did not reach the server: {reason}."
-                    raise FlywheelError(problem, "See that it runs: `flywheel doctor` asks it.") from None
+                    raise FlywheelError(problem, "Check that it runs: `flywheel doctor` asks it.") from None
                 pause_before(attempt)
 
     def _require_sampling(self, weights: Weights) -> None:
@@ -277,7 +277,7 @@ class ModelServer:
         assert self._process is not None
         self._proven = self._samples = False
         self.lose()
-        self._note(f"the command is started with {weights.version}")
+        self._note(f"starting the command with {weights.version}")
         self._process.start(weights.directory)
         self._adapters.slept = False
         self.updater.adopt(weights.name)
@@ -296,7 +296,7 @@ class ModelServer:
             except FlywheelError as refusal:
                 if self._process is None or isinstance(refusal, UpdateUnsupported):
                     raise
-                self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
+                self._note(f"{weights.version} was refused; restarting the server with it: {refusal}")
                 self._start(weights)
             if asleep:
                 self._adapters.unload()
@@ -307,7 +307,7 @@ class ModelServer:
         """Records these as the server's base weights; raises Unready if it has been given others meanwhile."""
         named = self.updater.holds()
         if named is not None and OURS.search(named) and _print_in(named) != wanted:
-            raise Unready(f"{self.endpoint.url}: others gave it {named} in place of {weights.name}")
+            raise Unready(f"{self.endpoint.url}: another process loaded {named} in place of {weights.name}")
         self._named = named if named is not None and _print_in(named) == wanted else ""
         with self._turn:
             self._whole, self._whole_print = weights, wanted
