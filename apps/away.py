@@ -41,14 +41,14 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
         return kept.work(*args, **kwargs)
 
     flow.fn = work
-    with until_away(PREFECT_API_URL.value() or "") as away:
+    with until_unreachable(PREFECT_API_URL.value() or "") as away:
         try:
             with kept.ends:
                 return flow(*arguments)
         except httpx.HTTPError as error:
             if kept.outcome is None or error is kept.outcome[1]:
                 raise
-            away.say()
+            away.report()
     returned, raised = kept.outcome
     if raised is not None:
         raise raised
@@ -56,10 +56,10 @@ def call_and_report(called: Any, arguments: Sequence[Any]) -> Any:
 
 
 @contextmanager
-def until_away(url: str) -> Iterator["Away"]:
+def until_unreachable(url: str) -> Iterator["ServerOutage"]:
     """Reports once that a server becomes unreachable, and then drops its pending reports at the end of the process;
     `url` is its API's."""
-    away = Away(url)
+    away = ServerOutage(url)
     before, logging.raiseExceptions = logging.raiseExceptions, False  # of lines that cannot be sent there is no word
     loggers = [logging.getLogger(name) for name in BACKGROUND]
     for logger in loggers:
@@ -75,7 +75,7 @@ def until_away(url: str) -> Iterator["Away"]:
                 logger.removeFilter(away)
 
 
-class Away(logging.Filter):
+class ServerOutage(logging.Filter):
     """Reports once that the server is unreachable, and drops Prefect's messages about events and log lines that it
     cannot send.
 
@@ -91,10 +91,10 @@ class Away(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to show this record."""
         if record.levelno >= logging.WARNING and not self.reported and not is_there(self._url):
-            self.say()
+            self.report()
         return not self.reported
 
-    def say(self) -> None:
+    def report(self) -> None:
         """Reports it, once."""
         if not self.reported:
             self.reported = True

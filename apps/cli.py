@@ -70,19 +70,19 @@ def _ended(do: Callable[[], object]) -> Any:
     try:
         do()
     except FlywheelError as error:
-        return _say(error)
+        return _print_error(error)
     except SystemExit as end:
         return end.code
     except Exception as error:
         if isinstance(error, OSError) and (explanation := of_the_disk(error)):
-            return _say(explanation)
+            return _print_error(explanation)
         traceback.print_exc()
         sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
         return EXIT_ERROR
     return 0
 
 
-def _say(error: FlywheelError) -> int:
+def _print_error(error: FlywheelError) -> int:
     """An error in one line; the exit status."""
     sys.stderr.write(complaint(error) + "\n")
     return error.exit_code

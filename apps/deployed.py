@@ -45,7 +45,7 @@ def main() -> None:
     with heeded():
         from prefect.settings import PREFECT_API_URL
 
-        from apps.away import until_away
+        from apps.away import until_unreachable
         from apps.calling import heed_our_own
         from apps.schedule.deployments import described, flow_at
 
@@ -54,7 +54,7 @@ def main() -> None:
             flow_at(one["entrypoint"])
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
             logging.getLogger(name).addFilter(InALine())
-        with until_away(PREFECT_API_URL.value() or ""):
+        with until_unreachable(PREFECT_API_URL.value() or ""):
             try:
                 runpy.run_module("prefect.engine", run_name="__main__")
                 code = 0

@@ -80,7 +80,7 @@ def print_json_line(value: Any) -> None:
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
-def say(text: str, err: bool = False) -> None:
+def print_line(text: str, err: bool = False) -> None:
     """Prints one line without terminal control characters."""
     typer.echo(harmless(text), err=err)
 
@@ -90,7 +90,7 @@ def sweep_exports(to: Path) -> None:
     from schemas.atomic_folder import swept
 
     for one in swept(to):
-        say(f"flywheel: removed {one}, which an export left that was killed.", err=True)
+        print_line(f"flywheel: removed {one}, which an export left that was killed.", err=True)
 
 
 def task_names(text: str | None) -> list[str] | None:

@@ -129,7 +129,7 @@ def without(
     return "".join(_pieces(text, found)), [one.kind for one in found]
 
 
-def shown(kind: str) -> str:
+def placeholder(kind: str) -> str:
     """Return the placeholder for a secret of a kind, which is no secret itself."""
     return f"[redacted {kind}]"
 
@@ -138,6 +138,6 @@ def _pieces(text: str, found: list[PrivateSpan]) -> Iterator[str]:
     at = 0
     for one in found:
         yield text[at : one.start]
-        yield shown(one.kind)
+        yield placeholder(one.kind)
         at = one.end
     yield text[at:]

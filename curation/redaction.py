@@ -16,7 +16,7 @@ from PIL import ImageDraw
 
 from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture, Sampled
 from curation.forms import called
-from curation.private import Secrets, shown, without
+from curation.private import Secrets, placeholder, without
 from schemas.action import (
     Action,
     Finished,
@@ -153,7 +153,7 @@ class Redactor:
         plain = text.rstrip("\n")
         if plain and ((field in VERBATIM and plain in secrets.all) or called(field, plain) == len(plain)):
             self.texts["password"] += 1
-            return shown("password") + text[len(plain) :]
+            return placeholder("password") + text[len(plain) :]
         whole = NUMBERED.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", field).lower())
         places = [one.span() for one in COORDINATES.finditer(text)] if field != TYPED else []
         left, kinds = without(text, secrets, [(0, len(text))] if whole else places)

@@ -52,11 +52,11 @@ class LakeError(FlywheelError):
     """Raised if the lake cannot be used: not ours, another schema version, unreachable, full."""
 
 
-class OutOfReach(LakeError):
+class StoreUnreachable(LakeError):
     """Raised if an object store does not answer, or asks to slow down; the operation can be retried."""
 
 
-class StillOutOfReach(OutOfReach):
+class StoreStillUnreachable(StoreUnreachable):
     """Raised if the store did not answer within the waiting time."""
 
 

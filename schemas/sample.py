@@ -67,7 +67,7 @@ class TrainSample:
         """Checks whether its prompt asks for a thought: a sample that holds none teaches to act without."""
         return bool(self.thought)
 
-    def shown(self, history_images: int) -> tuple[str, ...]:
+    def shown_screens(self, history_images: int) -> tuple[str, ...]:
         """Lists the screenshots that are shown where the policy sees so many of the last ones."""
         if self.kind in COMPARING:
             return self.screenshots

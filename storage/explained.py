@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.failure import FULL, LOCKED, FlywheelError, LakeError, OutOfReach
+from schemas.failure import FULL, LOCKED, FlywheelError, LakeError, StoreUnreachable
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 _FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
@@ -50,10 +50,10 @@ def _explain(place: str, error: Exception) -> LakeError | None:
             )
         if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
             hint = "Check `lake.endpoint` and the network; the same command goes on where it was."
-            return OutOfReach(f"The S3 endpoint of {place} cannot be reached.", hint)
+            return StoreUnreachable(f"The S3 endpoint of {place} cannot be reached.", hint)
         if busy := next((word for word in _BUSY_WORDS if word in text), None):
             hint = "Wait, or let fewer runs use it at once; the same command goes on where it was."
-            return OutOfReach(f"The S3 endpoint of {place} answers with an error, {busy}.", hint)
+            return StoreUnreachable(f"The S3 endpoint of {place} answers with an error, {busy}.", hint)
     elif isinstance(error, NotADirectoryError) or _is_locked(error, text):
         hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
         why = getattr(error, "strerror", None) or text.splitlines()[0].rstrip(".")

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
-from schemas.failure import OutOfReach, StillOutOfReach
+from schemas.failure import StoreStillUnreachable, StoreUnreachable
 from storage.explained import explained
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class StoreRetry:
         """Run an operation until the place answers, and return its result.
 
         Raises:
-            OutOfReach: the place did not answer for too long.
+            StoreUnreachable: the place did not answer for too long.
             LakeError: another problem that the user can fix, raised at once.
         """
         began, pause = time.monotonic(), FIRST_S
@@ -48,15 +48,15 @@ class StoreRetry:
             try:
                 with explained(self._place):
                     found = operation()
-            except StillOutOfReach:
+            except StoreStillUnreachable:
                 raise
-            except OutOfReach as error:
+            except StoreUnreachable as error:
                 waited = time.monotonic() - began
                 if not self._seconds:
                     raise
                 if waited + pause > self._seconds:
                     problem = f"{error.problem.removesuffix('.')}, for {waited:.0f} s (`lake.patience_s`)."
-                    raise StillOutOfReach(problem, error.hint) from error
+                    raise StoreStillUnreachable(problem, error.hint) from error
                 self._missed(error)
                 time.sleep(pause * random.uniform(0.75, 1.25))
                 pause = min(2 * pause, LONGEST_S)
@@ -64,22 +64,22 @@ class StoreRetry:
                 self._answered()
                 return found
 
-    def _missed(self, error: OutOfReach) -> None:
+    def _missed(self, error: StoreUnreachable) -> None:
         with self._lock:
             if self._away is None:
                 self._away = time.monotonic()
                 until = datetime.now().astimezone() + timedelta(seconds=self._seconds)
-                _tell(f"{error.problem} Waiting for it, until {until:%H:%M:%S} at the most (`lake.patience_s`).")
+                _report(f"{error.problem} Waiting for it, until {until:%H:%M:%S} at the most (`lake.patience_s`).")
 
     def _answered(self) -> None:
         if self._away is None:
             return
         with self._lock:
             if self._away is not None:
-                _tell(f"{self._place} answers again after {time.monotonic() - self._away:.0f} s.")
+                _report(f"{self._place} answers again after {time.monotonic() - self._away:.0f} s.")
                 self._away = None
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     sys.stderr.write(f"flywheel: {text}\n")
     sys.stderr.flush()

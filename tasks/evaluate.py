@@ -18,7 +18,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.lake import Lake
-from tasks.promote.contest import broken_making, looked_at, looks, opponent
+from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent
 from tasks.running.console import bar, say
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -103,7 +103,7 @@ def measure_suites(
     """
     plans = measured_suites(config, lake)
     suite, unseen, made = (plans.get(name, ()) for name in SUITES)
-    for seeds in looks(config) if enough else ():
+    for seeds in interim_looks(config) if enough else ():
         measure(config, lake, policy, {**plans, "suite": validation_seeds(config, "train", seeds)}, iteration)
         if enough is not None and (last := enough(seeds)) is not None:
             plans["suite"] = validation_seeds(config, "train", last)

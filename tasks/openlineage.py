@@ -148,7 +148,7 @@ def send(to: OpenLineageConfig, sent: Event) -> None:
         with path.open("a", encoding="utf-8") as file:
             file.write(f"{text}\n")
     except OSError as error:
-        _say_lost(to.to, error)
+        _report_lost(to.to, error)
 
 
 class Poster:
@@ -165,7 +165,7 @@ class Poster:
         try:
             self._waiting.put_nowait(text)
         except queue.Full as error:
-            _say_lost(self._to.to, error)
+            _report_lost(self._to.to, error)
 
     def flush(self, seconds: float) -> bool:
         """Wait up to `seconds` until the queue is empty; return whether it is."""
@@ -180,7 +180,7 @@ class Poster:
                     _post(self._to, text)
             except Exception as error:
                 self._again = time.monotonic() + AGAIN_S
-                _say_lost(self._to.to, error)
+                _report_lost(self._to.to, error)
             finally:
                 self._waiting.task_done()
 
@@ -204,7 +204,7 @@ def _poster(to: OpenLineageConfig) -> Poster:
 _SAID: set[str] = set()
 
 
-def _say_lost(address: str, error: Exception) -> None:
+def _report_lost(address: str, error: Exception) -> None:
     if address not in _SAID:
         _SAID.add(address)
         err().print(f"OpenLineage events do not reach {address}: {error or type(error).__name__}", markup=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.interrupts import SPENT_NOTHING, Interrupts
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -201,25 +201,27 @@ def _weights(number: int) -> str:
 def _show(found: TrainingPlan, write: Path | None) -> None:
     """The plan for people."""
     verdict = "fits" if found.fits else "does not fit"
-    say(f"{found.model}: {_weights(found.weights)} weights, {_weights(found.trained)} trained by {found.method}")
-    say(f"on {found.gpus}: {verdict}, {found.gib:.1f} GiB of {found.room_gib:.1f} on each GPU, most at {found.moment}")
+    print_line(f"{found.model}: {_weights(found.weights)} weights, {_weights(found.trained)} trained by {found.method}")
+    print_line(
+        f"on {found.gpus}: {verdict}, {found.gib:.1f} GiB of {found.room_gib:.1f} on each GPU, most at {found.moment}"
+    )
     for name, size in found.parts_gib.items():
-        say(f"  {name:<24}{size:>8.2f} GiB")
+        print_line(f"  {name:<24}{size:>8.2f} GiB")
     if found.host_gib:
-        say(f"  {'in the machine, each GPU':<24}{found.host_gib:>8.2f} GiB")
+        print_line(f"  {'in the machine, each GPU':<24}{found.host_gib:>8.2f} GiB")
     for key, why in found.knobs.items():
-        say(f"  {key}: {why}")
+        print_line(f"  {key}: {why}")
     if found.fits:
-        say(
+        print_line(
             f"about {found.tokens_per_s:,.0f} tokens per second; {found.seconds_per_step:.1f} s for a batch of all GPUs"
         )
     for change, size in found.would_fit.items():
-        say(f"would fit: {change}, {size:.1f} GiB")
+        print_line(f"would fit: {change}, {size:.1f} GiB")
     if not found.fits and not found.would_fit:
-        say("neither more GPUs of this size nor adapters would make it fit: take GPUs with more memory")
+        print_line("neither more GPUs of this size nor adapters would make it fit: take GPUs with more memory")
     for one in found.assumed:
-        say(f"assumed: {one}")
+        print_line(f"assumed: {one}")
     if found.written:
-        say(f"{found.written} is written")
+        print_line(f"{found.written} is written")
     elif write is not None:
-        say("nothing was written, as it does not fit")
+        print_line("nothing was written, as it does not fit")

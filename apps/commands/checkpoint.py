@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, sweep_exports
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve, sweep_exports
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def verify(
     else:
         damaged = found.damaged
         for file in sorted(damaged)[:SHOWN]:
-            say(f"{file} differs from the saved data; {_in_it(damaged[file])}")
+            print_line(f"{file} differs from the saved data; {_in_it(damaged[file])}")
         if len(damaged) > SHOWN:
-            say(f"{len(damaged) - SHOWN:,} more files differ from the saved data (--json has all)")
-        say(f"step {found.step}: {found.files} files, {_size(found.bytes)}, {_verdict(found.ok)}")
+            print_line(f"{len(damaged) - SHOWN:,} more files differ from the saved data (--json has all)")
+        print_line(f"step {found.step}: {found.files} files, {_size(found.bytes)}, {_verdict(found.ok)}")
     if not found.ok:
         sys.exit(1)
 
@@ -69,7 +69,7 @@ def reshard(
     if as_json:
         print_json({"place": to, "step": made.step, "ranks": made.ranks})
     else:
-        say(f"step {made.step} is in {to} for {made.ranks} ranks")
+        print_line(f"step {made.step} is in {to} for {made.ranks} ranks")
 
 
 def export(
@@ -92,7 +92,7 @@ def export(
     if as_json:
         print_json(made)
     else:
-        say(f"step {made.step} is in {made.directory}")
+        print_line(f"step {made.step} is in {made.directory}")
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say, sweep_exports
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, print_line, resolve, sweep_exports
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def _show_export(
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        say(f"flywheel: the filter did not accept {what}; `--route sft` exports the training data.", err=True)
+        print_line(f"flywheel: the filter did not accept {what}; `--route sft` exports the training data.", err=True)
     for note in form.notes:
-        say(f"flywheel: {note}", err=True)
+        print_line(f"flywheel: {note}", err=True)
     if redactor:
         _say_redacted(redactor)
     if as_json:
@@ -89,7 +89,7 @@ def _show_export(
         )
     else:
         listed = ", ".join(f"{name} {number:,}" for name, number in sorted(routes.items()))
-        say(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
+        print_line(f"{counted(count, 'trajectory', 'trajectories')} in {to} ({listed}), coordinates in {form.unit}")
 
 
 def _reader(config: "Config", lake: "Lake") -> "Reads | None":
@@ -113,10 +113,12 @@ def _say_redacted(redactor: "Redactor") -> None:
     if redactor.texts or redactor.regions:
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(redactor.texts.items()))
         boxes = f"{counted(redactor.regions, 'box', 'boxes')} of {counted(len(redactor.painted), 'picture')}"
-        say(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
+        print_line(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
     if redactor.unread:
         what = counted(len(redactor.unread), "picture")
-        say(f"flywheel: no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.", err=True)
+        print_line(
+            f"flywheel: no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.", err=True
+        )
 
 
 def import_(
@@ -156,7 +158,7 @@ def import_(
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
         nothing = "" if done["decisions"] else "nothing new"
-        say("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
+        print_line("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
 
 
 import_.__name__ = "import"

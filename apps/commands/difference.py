@@ -96,7 +96,7 @@ class VersionComparison:
         return sorted(self.found.flips, key=lambda one: -one.n)
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON; for two policies with their differences."""
         found = {
             "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},

@@ -75,7 +75,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     policies = reached | {name: row.policies for name, row in before.items()}
     kept = {sha256 for row in before.values() for sha256 in row.screenshots}
     everything = set(policies)
-    pictures = own_screenshots(lake, everything) | (kept - _shown(lake, kept, everything))
+    pictures = own_screenshots(lake, everything) | (kept - _used_pictures(lake, kept, everything))
     doomed = Doomed(sorted(everything), sorted(pictures))
     through, unknown = made_from_readers(lake, {one for learnt in policies.values() for one in learnt}, unknown)
     found = Erased(
@@ -84,7 +84,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
         policies={name: policies[name] for name in sorted(policies)},
         through=through,
         unknown=unknown,
-        duplicates=turned_away_for(lake, everything),
+        duplicates=rejected_for(lake, everything),
         judges=judges_of(lake, everything),
         rows=rows_of(lake, doomed),
         screenshots=len(pictures),
@@ -110,7 +110,7 @@ def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
     return sorted(name.split("/")[1] for name in there if pages & set(json.loads(store.get(name))["learned"]))
 
 
-def turned_away_for(lake: Lake, names: Collection[str]) -> list[str]:
+def rejected_for(lake: Lake, names: Collection[str]) -> list[str]:
     """Lists other trajectories that are rejected as duplicates of one of these, or of one that was forgotten
     earlier."""
     found = ask(lake, "decisions", iteration=None)
@@ -158,7 +158,7 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
                 store.delete(page)
 
 
-def _shown(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
+def _used_pictures(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
     """The screenshots that another trajectory shows by now."""
     found = set[str]()
     for column in ("screenshot", "next_screenshot"):

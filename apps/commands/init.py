@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, say
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line
 from schemas.failure import UsageError
 
 
@@ -37,4 +37,4 @@ def init(
     if as_json:
         print_json({"config": str(file.absolute())})
     else:
-        say(f"{file} is written. Next: flywheel doctor, flywheel run --dry-run, flywheel run")
+        print_line(f"{file} is written. Next: flywheel doctor, flywheel run --dry-run, flywheel run")

@@ -23,7 +23,7 @@ from schemas.tables.verdict import DECISION, Verdict
 from schemas.text import counted, harmless
 from storage.catalog import answers, ask
 from storage.lake import Lake
-from tasks.promote.events import ROLLED_BACK, event_of, rolled_back, shown, standing
+from tasks.promote.events import ROLLED_BACK, as_dict, event_of, rolled_back, standing
 from tasks.quality.overrides import overridden
 from tasks.running.console import out
 from tasks.shared.policies import made_from, policies, policy_row
@@ -92,7 +92,7 @@ class PolicyLineage:
         return json.loads(self.row.config)
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The lineage as JSON."""
         row, link = self.row, {"parent", "iteration", "method", "status", "code"}
         return {
@@ -106,7 +106,7 @@ class PolicyLineage:
             "reviews": _counted(self.reviews, self.by_person, "person", "decision"), "makers": self.makers,
             "overridden": [one.model_dump(exclude={"broke"}) for one in self.overridden],
             "training_set": json.loads(row.training_set or "null"),
-            "decision": self.decision and shown(self.decision),
+            "decision": self.decision and as_dict(self.decision),
         }  # fmt: skip
 
     def _why_back(self, one: PolicyVersion) -> str | None:
@@ -130,7 +130,7 @@ class TrajectoryLineage:
     """Policies whose training data is no longer known."""
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The lineage as JSON."""
         return {
             "kind": "trajectory", "trajectory": self.row.trajectory_id, **self.row.model_dump(include=TRAJECTORY),
@@ -154,7 +154,7 @@ class ForgottenLineage:
         return self.row.policies
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The lineage as JSON."""
         known = self.row.model_dump(include={"reason", "policies", "done", "created_at"})
         return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, print_json_line, say
+from apps.options import AsJson, print_json_line, print_line
 from schemas.failure import UsageError
 from schemas.text import storable, unmarked
 
@@ -44,7 +44,7 @@ def parse(
         if as_json:
             print_json_line(found)
         else:
-            say(_shown(found))
+            print_line(_shown(found))
 
 
 def size_of(screen: str) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     if model is None and kind.counts == "pixels":
         if limits is None:
             raise UsageError(f"{name} writes pixels, and the screenshot size is unknown.", "Give --model DIR.")
-        say(
+        print_line(
             f"pixels are those of the published checkpoint's image processor (factor {limits.factor}, {limits.least:,} "
             f"to {limits.most:,} pixels); --model DIR reads your own's",
             err=True,

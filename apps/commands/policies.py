@@ -21,7 +21,7 @@ from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
-from tasks.promote.events import event_of, shown
+from tasks.promote.events import as_dict, event_of
 from tasks.running.console import out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
@@ -54,11 +54,11 @@ class ChallengerOutcome:
         return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
     @property
-    def shown(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The outcome as JSON."""
         return {
             "policy": self.policy, "status": self.status, "success": self.success,
-            "decision": self.decision and shown(self.decision),
+            "decision": self.decision and as_dict(self.decision),
         }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ def _require_free_to_turn(config: Config) -> Lake | None:
     """Checks that an iteration may run, and returns the lake, if there is one; raises as `turn`."""
     make_prefect_home()
     require(config)
-    say_left_out(config)
+    report_left_out(config)
     if idle := for_others(config, sections=False):
         err().print(idle)
     if lake := lake_if_any(config):
@@ -93,7 +93,7 @@ def _require_free_to_turn(config: Config) -> Lake | None:
     return lake
 
 
-def say_left_out(config: Config) -> None:
+def report_left_out(config: Config) -> None:
     """Prints the optional environments that this machine cannot run, with the missing requirement, on standard
     error."""
     for name, why in left_out(config).items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve, say, task_names
+from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve, task_names
 
 if TYPE_CHECKING:
     from tasks.preflight.available import Available
@@ -114,11 +114,13 @@ def add(
         raise UsageError("`--from` is not given.", "Name a checkout of CUA-Gym-Hub: --from DIR.")
     environment = webapps_of(resolve(config, overrides))
     wanted = _names(apps) or environment.served
-    built = build(snapshot.expanduser().absolute(), environment.folder, wanted, (lambda line: None) if as_json else say)
+    built = build(
+        snapshot.expanduser().absolute(), environment.folder, wanted, (lambda line: None) if as_json else print_line
+    )
     if as_json:
         print_json({"folder": str(environment.folder), "applications": [asdict(one) for one in built]})
     else:
-        say(f"they are in {environment.folder}")
+        print_line(f"they are in {environment.folder}")
 
 
 def _add_worker(name: str, folder: Path | None, python: str | None, as_json: bool) -> None:
@@ -128,11 +130,11 @@ def _add_worker(name: str, folder: Path | None, python: str | None, as_json: boo
     from schemas.project_dir import home
 
     to = folder.expanduser().absolute() if folder else home() / "workers" / name
-    added = add(MODULES[name], to, python, (lambda line: None) if as_json else say)
+    added = add(MODULES[name], to, python, (lambda line: None) if as_json else print_line)
     if as_json:
         print_json({**asdict(added), "path": str(python_in(to))})
     else:
-        say(f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""))
+        print_line(f"its Python is {python_in(to)}" + ("; name it in `environments.NAME.python`" if folder else ""))
 
 
 def _refuse(name: str, given: dict[str, object]) -> None:
@@ -159,11 +161,13 @@ def _show_available(found: "list[Available]") -> None:
         table.add_column(name, overflow="fold", justify="right" if name in ("tasks", "sandboxes") else "left")
     for one in found:
         word = Text("ready", "green") if one.ready else Text(one.lacks, "red")
-        table.add_row(one.name if one.configured else "-", one.kind, _shown(one.tasks), _shown(one.sandboxes), word)
+        table.add_row(
+            one.name if one.configured else "-", one.kind, _count_text(one.tasks), _count_text(one.sandboxes), word
+        )
     out().print(table)
 
 
-def _shown(number: int | None) -> str:
+def _count_text(number: int | None) -> str:
     return "-" if number is None else str(number)
 
 

@@ -62,7 +62,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
     finished = [
         asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
     ]
-    people = [one.shown for one in learned_from_people(lake)]
+    people = [one.summary for one in learned_from_people(lake)]
     pause = pause_of(lake)
     return {
         "lake": lake.uri,

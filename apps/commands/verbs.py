@@ -20,8 +20,8 @@ from apps.options import (
     iteration_range,
     numbers,
     print_json,
+    print_line,
     resolve,
-    say,
     seed_range,
     sweep_exports,
     task_names,
@@ -122,7 +122,7 @@ def report(
     if as_json:
         print_json({"report": str(page), "bytes": page.stat().st_size})
     else:
-        say(str(page))
+        print_line(str(page))
     if open_it:
         webbrowser.open(page.as_uri())
 
@@ -149,7 +149,7 @@ def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, 
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)
     if as_json:
-        print_json(found.shown)
+        print_json(found.as_dict)
     else:
         show_lineage(found)
 
@@ -172,12 +172,12 @@ def evaluate(
 ) -> None:
     """Measure a policy on held-out seeds, without touching the champion."""
     from apps.commands.policies import measure, measured_as_json, show_measured
-    from apps.commands.run import say_left_out
+    from apps.commands.run import report_left_out
 
     if each and not as_json:
         raise UsageError("`--trajectories` lists them in JSON.", "Add --json.")
     resolved = resolve(config, overrides)
-    say_left_out(resolved)
+    report_left_out(resolved)
     measured = measure(resolved, policy, task_names(tasks), seed_range(seeds), attempts)
     if as_json:
         print_json(measured_as_json(measured, attempts, each))
@@ -241,9 +241,9 @@ def retrain(
         return
     done = retrain_policy(resolved, like)
     if as_json:
-        print_json(done.shown)
+        print_json(done.as_dict)
     else:
-        say(done.line)
+        print_line(done.line)
 
 
 def adopt(
@@ -258,9 +258,9 @@ def adopt(
 
     done = adopt_policy(resolve(config, overrides), directory, name)
     if as_json:
-        print_json(done.shown)
+        print_json(done.as_dict)
     else:
-        say(done.line)
+        print_line(done.line)
 
 
 def merge(
@@ -277,10 +277,10 @@ def merge(
     policies = [one for one in named if "=" not in one]
     done, noted = merge_policies(resolved, policies, numbers(weights, "--weights"), parts)
     if as_json:
-        print_json(done.shown | noted)
+        print_json(done.as_dict | noted)
     else:
         text = ", ".join(f"{share:.2f} {name}" for name, share in noted["merged"].items())
-        say(f"{done.line}; {text}")
+        print_line(f"{done.line}; {text}")
 
 
 def export(
@@ -299,7 +299,7 @@ def export(
     if as_json:
         print_json({"policy": version, "directory": str(to.absolute())})
     else:
-        say(f"{version} is in {to}")
+        print_line(f"{version} is in {to}")
 
 
 def judge(
@@ -385,11 +385,11 @@ def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJ
     from storage.upgrade import upgrade as bring_up
     from tasks.running.lake_use import require_idle
 
-    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else say, require_idle)
+    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else print_line, require_idle)
     if as_json:
         print_json({"steps": made})
     elif not made:
-        say("the lake is up to date")
+        print_line("the lake is up to date")
 
 
 VERBS = (

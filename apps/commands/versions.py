@@ -19,14 +19,14 @@ def rollback(
     """Make the previous champion, or VERSION, the champion again; the next training starts from it."""
     from apps.commands.policies import roll_back_to
     from apps.lakes import open_lake
-    from tasks.promote.events import shown
+    from tasks.promote.events import as_dict
 
     versions, overrides = apart(named)
     if len(versions) > 1:
         raise UsageError(f"`rollback` takes one version, not {', '.join(versions)}.", "Name one, or none.")
     done = roll_back_to(open_lake(resolve(config, overrides)), versions[0] if versions else None, reason)
     if as_json:
-        print_json(shown(done))
+        print_json(as_dict(done))
     else:
         typer.echo(f"{done.champion} is the champion again in place of {done.against}: {done.reason}")
 
@@ -48,7 +48,7 @@ def diff(
         raise UsageError(f"`diff` compares two versions, not {len(versions)}.", "Write, for example, policy-0001 now.")
     found = difference_of(open_lake(resolve(config, overrides)), *versions)
     if as_json:
-        print_json(found.shown)
+        print_json(found.as_dict)
     else:
         show_difference(found)
 

@@ -15,7 +15,7 @@ from apps.desk.openings import Asking
 from apps.desk.queue import QueueEntry
 from apps.desk.views import DeskItem, ReviewView, corrections_of, item_of, review_views
 from schemas.action import Action, to_json
-from schemas.failure import OutOfReach
+from schemas.failure import StoreUnreachable
 from schemas.tables.review import Decision
 from schemas.text import Storable
 from storage.lake import Lake
@@ -103,6 +103,6 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _tidy(lake: Lake) -> None:
-    with suppress(OutOfReach):  # after as many decisions it is done again
+    with suppress(StoreUnreachable):  # after as many decisions it is done again
         for table in ("reviews", "verdicts", "annotations", "pairs"):
             lake.compact(table)

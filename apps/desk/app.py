@@ -19,11 +19,11 @@ from apps.desk.desk import Desk
 from apps.desk.live import LiveSessions
 from apps.desk.pictures import DeskPictures
 from apps.desk.queue import Queue
-from apps.desk.reach import ADVICE, Reach, StoreOutageGuard
+from apps.desk.reach import ADVICE, StoreConnection, StoreOutageGuard
 from apps.desk.security import LOOPBACK, DeskGuard
 from apps.desk.views import review_views
 from schemas.config import Config
-from schemas.failure import FlywheelError, OutOfReach, UsageError
+from schemas.failure import FlywheelError, StoreUnreachable, UsageError
 from schemas.problem import in_words
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, settle
@@ -60,7 +60,7 @@ def make_app(
     @asynccontextmanager
     async def alive(_: FastAPI) -> AsyncIterator[None]:
         settle(patient)
-        with suppress(OutOfReach):
+        with suppress(StoreUnreachable):
             desk.queue.places(1)  # prepares the order, so that the first page does not wait for it
         try:
             yield
@@ -76,9 +76,9 @@ def make_app(
     app.include_router(dashboard.live_router(desk))
     app.mount("/static/wheel", StaticFiles(directory=FOLDER.parent / "dashboard" / "static"))
     app.mount("/static", StaticFiles(directory=FOLDER / "static"))
-    reach = Reach.of(config.lake, lambda: settle(lake))
+    reach = StoreConnection.of(config.lake, lambda: settle(lake))
     app.add_exception_handler(FlywheelError, _explained)
-    app.add_exception_handler(OutOfReach, _away(reach))
+    app.add_exception_handler(StoreUnreachable, _store_unreachable(reach))
     app.add_exception_handler(RequestValidationError, _named)
     app.add_exception_handler(HTTPException, _refused)
     return DeskGuard(StoreOutageGuard(app, reach, _unreached) if reach else app, token, hosts)
@@ -93,11 +93,11 @@ async def _explained(request: Request, error: Exception) -> Response:
     return _answer(request, 422 if isinstance(error, UsageError) else 503, str(error))
 
 
-def _away(reach: Reach | None) -> Handler:
+def _store_unreachable(reach: StoreConnection | None) -> Handler:
     """Answers while the store is unreachable, and starts polling for its return."""
 
     async def answered(request: Request, error: Exception) -> Response:
-        assert isinstance(error, OutOfReach)
+        assert isinstance(error, StoreUnreachable)
         if reach:
             reach.look(missed=True)
         return _unreached(request, error.problem)

@@ -111,7 +111,7 @@ class LiveSession:
         waiting, self.changed = self.changed, asyncio.Event()
         waiting.set()
 
-    async def shown(self, seen: int, wait_s: float = 20.0) -> dict[str, Any]:
+    async def changed_since(self, seen: int, wait_s: float = 20.0) -> dict[str, Any]:
         """The session once it is another than the one of number `seen`, or after a while."""
         if self.number == seen:
             with contextlib.suppress(TimeoutError):

@@ -61,7 +61,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/api/live/{name}")
     async def state(name: str, seen: Seen = -1) -> dict[str, Any]:
-        return await live.session(name).shown(seen)
+        return await live.session(name).changed_since(seen)
 
     @routes.post("/api/live/{name}", status_code=202)
     async def decide(name: str, given: Answered) -> dict[str, bool]:

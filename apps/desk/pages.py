@@ -46,7 +46,7 @@ def router(desk: Desk) -> APIRouter:
     @routes.get("/queue/{position}")
     def place(position: Position, asking: Asking, of: str = "", by: Beside = 0) -> RedirectResponse:
         """The item at a place of the queue, or the one before or after item `of` that was there when it was opened."""
-        position = desk.queue.beside(of, by, position, asking) if of else position
+        position = desk.queue.neighbour(of, by, position, asking) if of else position
         sent = desk.queue.send(max(0, position), by, asking)
         if sent is None:
             return RedirectResponse("/queue", 303)

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from apps.desk.openings import Openings
-from schemas.failure import OutOfReach
+from schemas.failure import StoreUnreachable
 from schemas.tables.task import short_names
 from storage.catalog import answers
 from storage.lake import Lake
@@ -104,7 +104,7 @@ class Queue:
         rows = spread(self._left(order), number, elsewhere)[offset : offset + limit]
         if len(rows) < limit and len(order.rows) == KEPT:
             rows = self._ask(limit, offset, iteration, task)
-        return self._shown(rows, elsewhere)
+        return self._entries(rows, elsewhere)
 
     def send(self, position: int, by: int, person: str) -> tuple[int, QueueEntry] | None:
         """Opens the first place from a position on, or back if `by` is -1, that no other person has open.
@@ -128,7 +128,7 @@ class Queue:
                 self.openings.open(person, chosen[1].trajectory_id)
             return chosen
 
-    def beside(self, name: str, by: int, position: int, person: str = "") -> int:
+    def neighbour(self, name: str, by: int, position: int, person: str = "") -> int:
         """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened.
 
         The order is renewed meanwhile, and a decided trajectory leaves it, so that the next one moves to its place.
@@ -158,7 +158,7 @@ class Queue:
         return order
 
     def _renew_if_there(self, key: tuple[int | None, str | None]) -> None:
-        with suppress(OutOfReach):  # the next request gets the error, or renews the order
+        with suppress(StoreUnreachable):  # the next request gets the error, or renews the order
             self._renew(key)
 
     def _renew(self, key: tuple[int | None, str | None]) -> _Order:
@@ -183,7 +183,7 @@ class Queue:
     def _versions(self) -> dict[str, int | None]:
         return {name: self._lake.version(name) for name in _ORDERED_BY}
 
-    def _shown(self, rows: list[Rated], elsewhere: Mapping[str, str]) -> list[QueueEntry]:
+    def _entries(self, rows: list[Rated], elsewhere: Mapping[str, str]) -> list[QueueEntry]:
         names = short_names(row.task_id for row in rows)
         where = {
             "iteration": sorted({row.iteration for row in rows}),

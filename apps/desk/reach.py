@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from schemas.config.sections import LakeConfig
-from schemas.failure import OutOfReach
+from schemas.failure import StoreUnreachable
 from storage.address import resolve
 from storage.explained import explained
 from storage.schema_marker import NAME
@@ -41,12 +41,12 @@ class Unreached(Protocol):
         ...
 
 
-class Reach:
+class StoreConnection:
     """Tracks whether a store answers, by the requests so far; safe to share between threads.
 
     Args:
         place: its address, for messages.
-        ask: sends a small request to it; raises OutOfReach if it does not answer.
+        ask: sends a small request to it; raises StoreUnreachable if it does not answer.
         back: is called once it answers again; a new outage may interrupt it.
     """
 
@@ -59,7 +59,7 @@ class Reach:
         """The reason, while it is unreachable."""
 
     @classmethod
-    def of(cls, config: LakeConfig, back: Callable[[], object]) -> "Reach | None":
+    def of(cls, config: LakeConfig, back: Callable[[], object]) -> "StoreConnection | None":
         """Makes the tracker of a lake's store; None for a folder of this machine."""
         place = resolve(config)
         if place.local:
@@ -104,14 +104,14 @@ class Reach:
         with self._lock:
             missed, self.problem, self._looking, self._missed = self._missed, "", False, False
         if missed:
-            with suppress(OutOfReach):
+            with suppress(StoreUnreachable):
                 self._back()
 
     def _found(self) -> str | None:
         """The reason that it is unreachable; None if it answers, even with a refusal."""
         try:
             self._ask()
-        except OutOfReach as error:
+        except StoreUnreachable as error:
             return error.problem
         except Exception:
             return None
@@ -127,7 +127,7 @@ class StoreOutageGuard:
         unreached: makes the answer.
     """
 
-    def __init__(self, app: ASGIApp, reach: Reach, unreached: Unreached) -> None:
+    def __init__(self, app: ASGIApp, reach: StoreConnection, unreached: Unreached) -> None:
         self._app, self._reach, self._unreached = app, reach, unreached
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -20,11 +20,11 @@ from tasks.shared.reviews import reviews_of
 from tasks.shared.trajectories import trajectory_of
 
 
-class _Shown(BaseModel):
+class _Viewed(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
-class ThoughtView(_Shown):
+class ThoughtView(_Viewed):
     """A thought that was written of a step later."""
 
     author: str
@@ -33,7 +33,7 @@ class ThoughtView(_Shown):
     thought: str
 
 
-class StepView(_Shown):
+class StepView(_Viewed):
     """One step; points are in the action, in fractions of the screen."""
 
     step: int
@@ -60,7 +60,7 @@ class StepView(_Shown):
     correction_thought: str | None
 
 
-class VerdictView(_Shown):
+class VerdictView(_Viewed):
     """The verdict of one gate."""
 
     gate: str
@@ -71,7 +71,7 @@ class VerdictView(_Shown):
     error_step: int | None
 
 
-class ReviewView(_Shown):
+class ReviewView(_Viewed):
     """One decision of a person."""
 
     review_id: str
@@ -93,7 +93,7 @@ class ReviewView(_Shown):
     """Whether it replaced the recorded step; a step of an accepted trajectory stays until a better one is verified."""
 
 
-class DeskItem(_Shown):
+class DeskItem(_Viewed):
     """A trajectory for review."""
 
     trajectory_id: str

@@ -239,7 +239,7 @@ def curriculum(lake: Lake) -> list[Choice]:
 
 def people(lake: Lake) -> list[LearnedWorth]:
     """The people's data that each policy learned from, and its measured value, newest first, with short task names."""
-    rows = [one.shown for one in reversed(learned_from_people(lake))]
+    rows = [one.summary for one in reversed(learned_from_people(lake))]
     names = short_names(task for row in rows for task in row.tasks)
     return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 

@@ -20,7 +20,7 @@ TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error",
 """Columns of trajectories and steps with external text."""
 
 
-class Shown:
+class RedactedView:
     """The redacted texts and screenshots of some trajectories.
 
     Args:

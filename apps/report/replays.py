@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 
-from apps.report.redacted import Shown
+from apps.report.redacted import RedactedView
 from schemas.failure import is_environment_failure
 from schemas.picture import rgb_of, size_of, stored_plain
 from schemas.tables.screenshot import Screenshot
@@ -75,7 +75,7 @@ def replays(lake: Lake) -> list[Replay]:
     decided = ask(lake, "decisions", iteration=chosen[0].iteration).to_pylist()
     reasons = {row["trajectory_id"]: row["reason"] for row in decided}
     stored = sorted(lake.rows(Step, {"trajectory_id": ids}), key=lambda row: row.step)
-    redacted = Shown(lake, stored)
+    redacted = RedactedView(lake, stored)
     steps = {name: [redacted.row(row) for row in stored if row.trajectory_id == name][:MOST_STEPS] for name in ids}
     pictures = _pictures(lake, [step.screenshot for name in ids for step in steps[name]], redacted)
     return [
@@ -153,7 +153,7 @@ def _frame(step: Step, picture: str | None) -> Frame:
     )
 
 
-def _pictures(lake: Lake, hashes: list[str], redacted: Shown) -> dict[str, str]:
+def _pictures(lake: Lake, hashes: list[str], redacted: RedactedView) -> dict[str, str]:
     wanted = list(dict.fromkeys(hashes))
     found = {row.sha256: redacted.png(row) for row in lake.rows(Screenshot, {"sha256": wanted})}
     spent, uris = 0, dict[str, str]()

@@ -181,20 +181,20 @@ def _add_tasks(app: FastAPI, serving: Serving) -> None:
 
     @app.post(f"/{NAME}/tasks")
     async def tasks(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any]:
-        return {"tasks": [_shown(task) for task in serving.of_split(asked.split)]}
+        return {"tasks": [_described(task) for task in serving.of_split(asked.split)]}
 
     @app.post(f"/{NAME}/task_range")
     async def some(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any]:
-        return {"tasks": [_shown(task) for task in serving.of_split(asked.split)[asked.start : asked.stop]]}
+        return {"tasks": [_described(task) for task in serving.of_split(asked.split)[asked.start : asked.stop]]}
 
     @app.post(f"/{NAME}/task", response_model=None)
     async def one(asked: Annotated[TasksAsked, Body()]) -> dict[str, Any] | JSONResponse:
         found = serving.of_split(asked.split)
         if asked.index is None or not 0 <= asked.index < len(found):
             return JSONResponse({"detail": f"`index` is not below {len(found)}"}, 404)
-        return {"task": _shown(found[asked.index])}
+        return {"task": _described(found[asked.index])}
 
 
-def _shown(task: GuiTask) -> dict[str, Any]:
+def _described(task: GuiTask) -> dict[str, Any]:
     names = {"task_id", "environment", "instruction", "tags", "max_steps", "deterministic"}
     return task.model_dump(include=names)

@@ -49,18 +49,18 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
     with ExitStack() as ends:
         ends.enter_context(_alone(parts.folder))
         ends.callback(lambda: end_all(parts.kept))
-        _say("prefect", parts.server(port))
+        _print_part("prefect", parts.server(port))
         lake = Lake.open(config.lake)  # the pages need an existing lake
         with connected() as client:
             deployed = deploy(client, place_of(file, overrides, lake))
             automations.put(client)
-        _say("deployed", f"{', '.join(deployed)}; `flywheel schedule list` shows when each runs")
-        _say("worker", parts.worker())
-        _say("pages", parts.pages(file, overrides))
-        _say("report", str(build_report(config)))
-        _say("logs", f"{parts.folder}; runs log there and on Prefect's page")
-        _say("", f"Runs of other terminals are on that page, too, after: export PREFECT_API_URL={parts.api}")
-        _say(
+        _print_part("deployed", f"{', '.join(deployed)}; `flywheel schedule list` shows when each runs")
+        _print_part("worker", parts.worker())
+        _print_part("pages", parts.pages(file, overrides))
+        _print_part("report", str(build_report(config)))
+        _print_part("logs", f"{parts.folder}; runs log there and on Prefect's page")
+        _print_part("", f"Runs of other terminals are on that page, too, after: export PREFECT_API_URL={parts.api}")
+        _print_part(
             "",
             "Ctrl-C ends all of it; interrupted runs continue from their last finished stage at the next start.",
         )
@@ -155,5 +155,5 @@ def _import_ahead() -> None:
     import flows.deployed  # noqa: F401
 
 
-def _say(name: str, text: str) -> None:
+def _print_part(name: str, text: str) -> None:
     out().print(f"{name:<9} {text}", markup=False, soft_wrap=True, highlight=False)

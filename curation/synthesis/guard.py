@@ -42,7 +42,7 @@ def side_effects(golden: State, world: World) -> list[State]:
             case "flag":
                 found.append({**golden, one.name: not value})
             case "counts":
-                found += [{**golden, one.name: counts} for counts in _beside(value, _goods(world))]
+                found += [{**golden, one.name: counts} for counts in _with_others(value, _goods(world))]
             case _:
                 continue
     return _distinct(found, golden)
@@ -58,7 +58,7 @@ def _but_one(before: Mapping[str, int], after: Mapping[str, int]) -> list[dict[s
     return [{name: count for name, count in {**after, key: before.get(key, 0)}.items() if count} for key in changed]
 
 
-def _beside(counts: Mapping[str, int], goods: Iterable[str]) -> list[dict[str, int]]:
+def _with_others(counts: Mapping[str, int], goods: Iterable[str]) -> list[dict[str, int]]:
     """Return counts with another entry, and for each entry with one more of it and without it."""
     more = [{**counts, key: 1} for key in goods if key not in counts][:1]
     for key, count in counts.items():

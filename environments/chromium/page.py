@@ -164,7 +164,7 @@ class Page:
         The next frame must not begin before this one is done.
         """
         drawing = asyncio.ensure_future(self._draw_alone(params))
-        _heard(drawing)
+        _retrieve(drawing)
         return await asyncio.shield(drawing)
 
     async def _draw_alone(self, params: Reply) -> Reply:
@@ -199,6 +199,6 @@ class Page:
         return self._browser.alive
 
 
-def _heard(work: "asyncio.Future[Any]") -> None:
+def _retrieve(work: "asyncio.Future[Any]") -> None:
     """Marks a failure as retrieved: its waiter gets it, but may have gone."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -72,7 +72,7 @@ class BrowserSandbox(Sandbox):
         return await self._opened.open(url, start, before)
 
     async def _perform(self, action: act.Action) -> str | None:
-        perform = self._hands().get(action.type)
+        perform = self._handlers().get(action.type)
         if perform is None:
             raise ActionFailure(f"a browser cannot perform {action.type}")
         await self._page.ready()
@@ -100,7 +100,7 @@ class BrowserSandbox(Sandbox):
             if not ended:
                 self._browser.kill(f"the browser was ended: {self.playing} in it gave no answer")
 
-    def _hands(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, None]]]:
+    def _handlers(self) -> dict[str, Callable[[Any], Coroutine[Any, Any, None]]]:
         return {
             "click": lambda action: self._press("left", action),
             "left_double": lambda action: self._press("left", action, 2),

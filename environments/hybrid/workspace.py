@@ -67,7 +67,7 @@ class Workspace:
         """Runs a command in the terminal; raises as `TerminalSession.run` does."""
         before = self.terminal.folder
         ran = await self.terminal.run(command)
-        self._say(before, command, ran)
+        self._log(before, command, ran)
         return None
 
     def go(self, page: str) -> str | None:
@@ -189,7 +189,7 @@ class Workspace:
         self._names[form] = self._selected
         return None
 
-    def _say(self, folder: str, command: str, ran: Ran) -> None:
+    def _log(self, folder: str, command: str, ran: Ran) -> None:
         lines = [f"{folder}$ {command}", *ran.output.rstrip("\n").splitlines()[-SHOWN_LINES:]]
         if ran.note or ran.status:
             lines.append(f"[{ran.note or f'exit status {ran.status}'}]")

@@ -213,7 +213,7 @@ class WireClient(OpenEnvSession):
             return await connection.recv(), asked
         except (OSError, WebSocketException) as error:
             self.drop()
-            raise ServerLost(f"the server at {self.url} ended the session at {kind}: {_said(error)}") from error
+            raise ServerLost(f"the server at {self.url} ended the session at {kind}: {_cause(error)}") from error
 
 
 def _message(kind: str, data: Fields | None) -> dict[str, Any]:
@@ -240,7 +240,7 @@ async def _sent(connection: ClientConnection, message: str) -> bool:
     return True
 
 
-def _said(error: Exception) -> str:
+def _cause(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 

@@ -184,7 +184,7 @@ class GuiTools:
         fields = {key: row[key] for key in ("task_id", "seed") if row.get(key) is not None}
         self._reward, self._over = 0.0, False
         answer = self._client.reset(**fields)
-        shown = self._shown(answer, str(answer.observation.get("instruction", "")))
+        shown = self._turn_of(answer, str(answer.observation.get("instruction", "")))
         picture, *said = shown
         asked = [*_texts(row.get("prompt")), {"role": "user", "content": said}]
         self._room.require(picture["image"], int(answer.metadata.get("max_steps", 1)), asked, self._tools())
@@ -300,8 +300,8 @@ class GuiTools:
         if answer.reward is not None:
             self._reward = answer.reward
         reason = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
-        return self._shown(answer, reason or ("Episode over." if answer.done else "Done."))
+        return self._turn_of(answer, reason or ("Episode over." if answer.done else "Done."))
 
-    def _shown(self, answer: StepResponse, text: str) -> Shown:
+    def _turn_of(self, answer: StepResponse, text: str) -> Shown:
         picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
         return [{"type": "image", "image": picture}, {"type": "text", "text": broken(text)}]

@@ -55,7 +55,7 @@ def changed(state: State, do: Do) -> State:
             raise ValueError(f"nothing on the site does {do!r}")
 
 
-def shown(site: Site, state: State, seed: int) -> Rows:
+def visible_rows(site: Site, state: State, seed: int) -> Rows:
     """The content of the screen, row by row."""
     chance = random.Random(f"{seed} {state['page']}")
     entities = {one.key: one for one in site.entities}

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from environments.chromium.browser import Browser
 from environments.chromium.page import PageKind
 from environments.chromium.sandbox import BrowserSandbox
-from environments.site.app import Rows, Widget, changed, shown
+from environments.site.app import Rows, Widget, changed, visible_rows
 from environments.site.tasks import instance
 from environments.state import StatefulSandbox
 from schemas import action as act
@@ -52,7 +52,7 @@ class SiteSandbox(StatefulSandbox):
     @property
     def rows(self) -> Rows:
         """The current content of the page."""
-        return shown(self.site, self._state, self._seed)
+        return visible_rows(self.site, self._state, self._seed)
 
     def _set(self, task: GuiTask, seed: int) -> None:
         """Brings task and seed to their initial state."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from environments.site.app import PEOPLE, Widget, changed, shown
+from environments.site.app import PEOPLE, Widget, changed, visible_rows
 from environments.site.world import TYPES
 from schemas.walk import Layout, Listing, PageItem, PageWalk
 from schemas.world import Site, State
@@ -40,7 +40,7 @@ class SiteWalk(PageWalk):
     def __init__(self, site: Site, initial: State, seed: int) -> None:
         self._site, self._seed, self.state = site, seed, dict(initial)
         self._focused, self._selected = "", False
-        self._widgets = self._shown()
+        self._widgets = self._visible()
 
     def items(self) -> Sequence[PageItem]:
         """The items of the open page."""
@@ -67,7 +67,7 @@ class SiteWalk(PageWalk):
     def _become(self, state: State) -> None:
         if state != self.state:
             self.state = state
-            self._widgets = self._shown()
+            self._widgets = self._visible()
 
-    def _shown(self) -> list[Widget]:
-        return [one for row in shown(self._site, self.state, self._seed) for one in row]
+    def _visible(self) -> list[Widget]:
+        return [one for row in visible_rows(self._site, self.state, self._seed) for one in row]

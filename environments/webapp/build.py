@@ -55,14 +55,14 @@ def sources(snapshot: Path) -> Mapping[str, Path]:
     return found
 
 
-def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], None]) -> list[Built]:
+def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], None]) -> list[Built]:
     """Builds applications, one after the other.
 
     Args:
         snapshot: the checkout; it is only read.
         to: the parent of each application's folder, which has its name.
         names: the applications.
-        say: is called with a line for each.
+        log: is called with a line for each.
 
     Raises:
         UsageError: an application that the snapshot lacks.
@@ -77,7 +77,7 @@ def build(snapshot: Path, to: Path, names: Sequence[str], say: Callable[[str], N
             raise FlywheelError(f"There is no {program}.", "Install Node.js 20 or later, with npm.")
     to.mkdir(parents=True, exist_ok=True)
     with alone(to, "cua-gym-hub"):
-        return _all(snapshot, {name: there[name] for name in names}, to, say)
+        return _all(snapshot, {name: there[name] for name in names}, to, log)
 
 
 def record_of(folder: Path) -> Built | None:
@@ -88,16 +88,16 @@ def record_of(folder: Path) -> Built | None:
         return None
 
 
-def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, say: Callable[[str], None]) -> list[Built]:
+def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, log: Callable[[str], None]) -> list[Built]:
     for leftover in to.glob(f"{BUILDING}*"):
         shutil.rmtree(leftover)
     made, failed = list[Built](), list[str]()
     for number, (name, source) in enumerate(wanted.items(), 1):
-        say(f"{number}/{len(wanted)} {name}")
+        log(f"{number}/{len(wanted)} {name}")
         try:
-            made.append(_built(snapshot, source, to, name, say))
+            made.append(_built(snapshot, source, to, name, log))
         except FlywheelError as error:
-            say(f"  {error.problem}")
+            log(f"  {error.problem}")
             failed.append(f"{name}: {error.problem}")
     if failed:
         raise FlywheelError(
@@ -106,11 +106,11 @@ def _all(snapshot: Path, wanted: Mapping[str, Path], to: Path, say: Callable[[st
     return made
 
 
-def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str], None]) -> Built:
+def _built(snapshot: Path, source: Path, to: Path, name: str, log: Callable[[str], None]) -> Built:
     digest, target = _digest(source), to / name
     known = record_of(target)
     if known is not None and known.source == digest:
-        say("  is there already")
+        log("  is there already")
         return known
     started = time.monotonic()
     with _workplace(to / f"{BUILDING}{name}") as place:
@@ -130,7 +130,7 @@ def _built(snapshot: Path, source: Path, to: Path, name: str, say: Callable[[str
         if target.exists():
             target.rename(place / "old")
         dist.rename(target)
-    say(f"  {built.seconds:.0f} s, {built.bytes / 1000:.0f} KB")
+    log(f"  {built.seconds:.0f} s, {built.bytes / 1000:.0f} KB")
     return built
 
 

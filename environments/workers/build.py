@@ -81,14 +81,14 @@ def record_of(folder: Path) -> Added | None:
         return None
 
 
-def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]) -> Added:
+def add(module: Module, to: Path, python: str | None, log: Callable[[str], None]) -> Added:
     """Builds the virtual environment of a module, unless it exists.
 
     Args:
         module: the module to add.
         to: its folder.
         python: the Python to build it with; searched for if not given.
-        say: is called with a line for each part of it.
+        log: is called with a line for each part of it.
 
     Raises:
         UsageError: the folder cannot be made, it holds something else, or the named Python does not fit the module.
@@ -99,8 +99,8 @@ def add(module: Module, to: Path, python: str | None, say: Callable[[str], None]
         with _held(to, module.name):
             known = _whole(to, digest)  # another process may have built it before the lock was free
             if known is None:
-                return _built(module, to, digest, python, say)
-    say(f"{module.name} is there already")
+                return _built(module, to, digest, python, log)
+    log(f"{module.name} is there already")
     return known
 
 
@@ -126,25 +126,25 @@ def _held(to: Path, name: str) -> Generator[None]:
         yield
 
 
-def _built(module: Module, to: Path, digest: str, python: str | None, say: Callable[[str], None]) -> Added:
+def _built(module: Module, to: Path, digest: str, python: str | None, log: Callable[[str], None]) -> Added:
     if any(to.iterdir()) and not any((to / name).exists() for name in (RECORD, BEGUN)):
         raise UsageError(f"`--dir`: {to} is not empty, and was not built here.", "Name another folder.")
     found, version = find_python(module, python)
     started = time.monotonic()
     packages = [line for line in module.lock.read_text("utf-8").splitlines() if line.strip()]
-    say(f"a virtual environment of Python {version} in {to}")
+    log(f"a virtual environment of Python {version} in {to}")
     shutil.rmtree(to, ignore_errors=True)
     to.mkdir(exist_ok=True)  # a disk of its own cannot be removed, only emptied
     (to / BEGUN).touch()
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     run((str(found), "-m", "venv", str(to)), to, LIMIT_S, variables=own)
-    say(counted(len(packages), "package"))
+    log(counted(len(packages), "package"))
     pip = (str(python_in(to)), "-m", "pip", "install", "--no-deps", "--no-input", "--disable-pip-version-check")
-    run((*pip, "--progress-bar", "off", "-r", str(module.lock)), to, LIMIT_S, _counting(packages, say), own)
+    run((*pip, "--progress-bar", "off", "-r", str(module.lock)), to, LIMIT_S, _counting(packages, log), own)
     added = Added(module.name, version, digest, len(packages), round(time.monotonic() - started, 1))
     (to / RECORD).write_text(json.dumps(asdict(added)), "utf-8")
     (to / BEGUN).unlink()
-    say(f"{module.name} in {added.seconds:.0f} s")
+    log(f"{module.name} in {added.seconds:.0f} s")
     return added
 
 
@@ -156,13 +156,13 @@ def find_python(module: Module, named: str | None = None) -> tuple[Path, str]:
     if named is not None:
         version = _version(named)
         if version is None or not module.first <= version[:2] <= module.last:
-            is_ = f"is Python {_shown(version)}" if version else "does not run"
+            is_ = f"is Python {_version_text(version)}" if version else "does not run"
             raise UsageError(f"`--python`: {named} {is_}, and {module.name} needs {wanted}.", "Name another.")
-        return Path(shutil.which(named) or named).absolute(), _shown(version)
+        return Path(shutil.which(named) or named).absolute(), _version_text(version)
     for candidate in _candidates(module):
         version = _version(candidate)
         if version is not None and module.first <= version[:2] <= module.last:
-            return Path(candidate), _shown(version)
+            return Path(candidate), _version_text(version)
     raise FlywheelError(f"{module.name} needs {wanted}, and none was found.", "Install one, or name it: --python PATH.")
 
 
@@ -183,11 +183,11 @@ def _version(python: str) -> tuple[int, ...] | None:
         return None
 
 
-def _shown(version: tuple[int, ...]) -> str:
+def _version_text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def _counting(packages: list[str], say: Callable[[str], None]) -> Callable[[str], None]:
+def _counting(packages: list[str], log: Callable[[str], None]) -> Callable[[str], None]:
     """Reports the current package."""
     count = 0
 
@@ -195,8 +195,8 @@ def _counting(packages: list[str], say: Callable[[str], None]) -> Callable[[str]
         nonlocal count
         if line.startswith(("Collecting ", "Processing ")):
             count += 1
-            say(f"  {count}/{len(packages)} {Path(line.split()[1]).name}")
+            log(f"  {count}/{len(packages)} {Path(line.split()[1]).name}")
         elif line.startswith("Installing "):
-            say("  installing")
+            log("  installing")
 
     return heard

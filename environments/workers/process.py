@@ -122,7 +122,7 @@ class WorkerProcess(OpenEnvSession):
     def drop(self) -> None:
         """Ends the process at once, with all that it started."""
         self._ended = True
-        _tell(self._process)
+        _terminate(self._process)
 
     async def end(self) -> None:
         """Ends the process, and waits until none of its descendants is left."""
@@ -190,7 +190,7 @@ async def _spawn(
         )  # fmt: skip
 
 
-def _tell(process: asyncio.subprocess.Process) -> None:
+def _terminate(process: asyncio.subprocess.Process) -> None:
     """Asks the watchdog to end; the process's `send_signal` would take its exit code from the event loop that waits for
     it."""
     if process.returncode is None:
@@ -199,7 +199,7 @@ def _tell(process: asyncio.subprocess.Process) -> None:
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    _tell(process)
+    _terminate(process)
     try:
         await asyncio.wait_for(process.wait(), END_S)
     except TimeoutError:

@@ -31,7 +31,7 @@ from learning.checkpoint.planner import global_plan, local_plan
 from learning.checkpoint.ranks import Ranks
 from learning.checkpoint.saving import SavingPlan, described, saving_plan
 from learning.checkpoint.shard_file import Written, write_file
-from learning.checkpoint.state import Holding, State, signature
+from learning.checkpoint.state import LocalBox, State, signature
 from schemas.failure import CheckpointError, DamagedError
 from storage.objects import ObjectStore, open_store
 
@@ -177,7 +177,7 @@ class Checkpoints:
                 damaged one (names the file).
         """
         ranks, store, manifest = self._ranks, self.store, self.manifest(step)
-        holdings: list[Holding] = []
+        holdings: list[LocalBox] = []
         wanted = ranks.all_gather(lambda: match(store, manifest, state, holdings))
         check_names(store, manifest, wanted, partial)
         plan = loading_plan(manifest, [list(boxes) for boxes in wanted])

@@ -11,7 +11,7 @@ from torch import Tensor
 from learning.checkpoint.boxes import Box, moved
 from learning.checkpoint.loading import BlockCopy, FileBlock, LoadingPlan
 from learning.checkpoint.shard_file import ALIGN
-from learning.checkpoint.state import Holding
+from learning.checkpoint.state import LocalBox
 from schemas.failure import DamagedError
 from storage.objects import ObjectStore
 
@@ -47,7 +47,7 @@ def read_blocks(
     return numbers
 
 
-def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding]) -> None:
+def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[LocalBox]) -> None:
     """Copies the blocks that this rank read for itself into its memory."""
     for at, content in numbers.items():
         for move in plan.blocks[at].moves:
@@ -55,7 +55,7 @@ def place_own(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Hol
                 holdings[move.wanted].inner(move.box).copy_(_inside(content, move))
 
 
-def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[Holding], group: dist.ProcessGroup) -> None:
+def hand_on(plan: LoadingPlan, rank: int, numbers: Numbers, holdings: list[LocalBox], group: dist.ProcessGroup) -> None:
     """Sends blocks to the ranks that need them, and copies received ones into memory. Every rank calls it."""
     ranks = dist.get_world_size(group)
     for moves in _rounds(plan):

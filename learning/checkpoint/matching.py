@@ -5,14 +5,14 @@ from collections.abc import Sequence
 
 from learning.checkpoint.loading import Wanted
 from learning.checkpoint.manifest import Manifest, folder_of
-from learning.checkpoint.state import Holding, State, dtype_of, holdings, shape_of
+from learning.checkpoint.state import LocalBox, State, dtype_of, holdings, shape_of
 from schemas.failure import CheckpointError
 from storage.objects import ObjectStore
 
 _MEND = "Load it into the architecture that it was saved from."
 
 
-def match(store: ObjectStore, manifest: Manifest, state: State, found: list[Holding]) -> Wanted:
+def match(store: ObjectStore, manifest: Manifest, state: State, found: list[LocalBox]) -> Wanted:
     """Lists the boxes that this rank wants, and appends its memory to `found` in the same order.
 
     Raises:

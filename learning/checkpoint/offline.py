@@ -26,7 +26,7 @@ from learning.checkpoint.manifest import (
 from learning.checkpoint.planner import global_plan, local_plan
 from learning.checkpoint.saving import described, taken
 from learning.checkpoint.shard_file import write_file
-from learning.checkpoint.state import Holding, State, Stretch
+from learning.checkpoint.state import LocalBox, State, Stretch
 from schemas.failure import FlywheelError, UsageError
 from storage.objects import ObjectStore
 
@@ -129,7 +129,7 @@ def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | No
     try:
         for rank, plan in enumerate(plans):
             slots = taken(plan)
-            _fill(source, manifest, [Holding(slot.tensor, slot.box, slot.memory) for slot in slots])
+            _fill(source, manifest, [LocalBox(slot.tensor, slot.box, slot.memory) for slot in slots])
             written.append(write_file(target, folder, f"{attempt}-{rank:05d}.distcp", slots))
         return commit(target, *described(metadata, written, manifest.step, manifest.extra))
     except FlywheelError:
@@ -146,11 +146,11 @@ def read_tensors(store: ObjectStore, manifest: Manifest, names: Iterable[str]) -
     for name in names:
         entry = manifest.tensors[name]
         tensor = torch.empty(entry.shape, dtype=entry.torch_dtype)
-        _fill(store, manifest, [Holding(name, Box((0,) * tensor.ndim, entry.shape), tensor)])
+        _fill(store, manifest, [LocalBox(name, Box((0,) * tensor.ndim, entry.shape), tensor)])
         yield name, tensor
 
 
-def _fill(store: ObjectStore, manifest: Manifest, holdings: list[Holding]) -> None:
+def _fill(store: ObjectStore, manifest: Manifest, holdings: list[LocalBox]) -> None:
     plan = loading_plan(manifest, [[(held.name, held.box) for held in holdings]])
     dtypes = {name: entry.torch_dtype for name, entry in manifest.tensors.items()}
     place_own(plan, 0, read_blocks(store, folder_of(manifest.step), plan, 0, dtypes), holdings)

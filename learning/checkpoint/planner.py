@@ -17,7 +17,7 @@ from torch.distributed.checkpoint.planner import SavePlan, TensorWriteData, Writ
 from typing_extensions import override
 
 from learning.checkpoint.boxes import Box, Shared, cut, spread
-from learning.checkpoint.state import Holding, State, dtype_of, holdings, shape_of
+from learning.checkpoint.state import LocalBox, State, dtype_of, holdings, shape_of
 from schemas.failure import CheckpointError
 
 SLICES = 8
@@ -100,7 +100,7 @@ def bytes_of(item: WriteItem) -> int:
     return box_of(item).numel * item.tensor_data.properties.dtype.itemsize
 
 
-def _item(held: Holding, size: torch.Size, dtype: torch.dtype) -> WriteItem:
+def _item(held: LocalBox, size: torch.Size, dtype: torch.dtype) -> WriteItem:
     data = TensorWriteData(_chunk(held.box), TensorProperties(dtype=dtype), size)
     return WriteItem(MetadataIndex(held.name, held.box.offsets), WriteItemType.SHARD, tensor_data=data)
 

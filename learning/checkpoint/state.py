@@ -49,7 +49,7 @@ State = Mapping[str, Part]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Holding:
+class LocalBox:
     """A box of a tensor that this rank holds, and its memory, shaped like the box."""
 
     name: str
@@ -93,7 +93,7 @@ def dtype_of(part: Part) -> torch.dtype:
     return part.flat.dtype if isinstance(part, Stretch) else part.dtype
 
 
-def holdings(name: str, part: Part) -> list[Holding]:
+def holdings(name: str, part: Part) -> list[LocalBox]:
     """Lists the boxes of a tensor that this rank holds; none for an empty shard, one empty box for an empty tensor.
 
     Raises:
@@ -108,7 +108,7 @@ def holdings(name: str, part: Part) -> list[Holding]:
     if not isinstance(part, Tensor):
         problem = f"`{name}` of the state is a {type(part).__name__}."
         raise CheckpointError(problem, "Give a Tensor, DTensor or Stretch; small values go into `extra`.")
-    return [Holding(name, Box((0,) * part.ndim, tuple(part.shape)), part.detach())]
+    return [LocalBox(name, Box((0,) * part.ndim, tuple(part.shape)), part.detach())]
 
 
 def memory_of(part: Part) -> Tensor:
@@ -150,12 +150,12 @@ def _kind(part: Part) -> tuple[object, ...]:
     return (part.shape, part.dtype, part.device) if isinstance(part, Tensor) else (type(part),)
 
 
-def _of_stretch(name: str, part: Stretch, box: Box) -> Holding:
+def _of_stretch(name: str, part: Stretch, box: Box) -> LocalBox:
     at = flat_index(part.shape, box.offsets) - part.start
-    return Holding(name, box, part.flat.detach()[at : at + box.numel].view(box.sizes))
+    return LocalBox(name, box, part.flat.detach()[at : at + box.numel].view(box.sizes))
 
 
-def _of_dtensor(name: str, part: DTensor) -> list[Holding]:
+def _of_dtensor(name: str, part: DTensor) -> list[LocalBox]:
     if any(placement.is_partial() for placement in part.placements):
         raise CheckpointError(f"`{name}` is a partial sum over its mesh.", "Reduce it before it is saved.")
     if part.device_mesh.get_coordinate() is None:
@@ -163,4 +163,4 @@ def _of_dtensor(name: str, part: DTensor) -> list[Holding]:
     sizes, offsets = compute_local_shape_and_global_offset(part.shape, part.device_mesh, part.placements)
     if math.prod(sizes) == 0 and part.numel() > 0:
         return []
-    return [Holding(name, Box(tuple(offsets), tuple(sizes)), part.to_local().detach())]
+    return [LocalBox(name, Box(tuple(offsets), tuple(sizes)), part.to_local().detach())]

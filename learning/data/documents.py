@@ -24,9 +24,9 @@ ANY: Size = (1000, 1000)
 """Placeholder for a screen's size where only text is read."""
 
 
-def shown(document: Document, history_images: int) -> tuple[str, ...]:
+def shown_screens(document: Document, history_images: int) -> tuple[str, ...]:
     """Lists sha256 of the document's screens where the policy sees so many of the last ones, oldest first."""
-    return document.screenshots if isinstance(document, Rollout) else document.shown(history_images)
+    return document.screenshots if isinstance(document, Rollout) else document.shown_screens(history_images)
 
 
 def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed: int) -> tuple[list[Message], str]:

@@ -218,7 +218,7 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
         "weights": MASTER * trained * share,
         "frozen weights": (recipe.frozen * frozen - (recipe.frozen - NF4) * _in_four_bits(network, recipe)) * share,
         "gradients": MASTER * trained * summed * recipe.repeated,
-        "moments": 2 * _moment(recipe) * trained * share,
+        "moments": 2 * _moment_bytes(recipe) * trained * share,
     }
 
 
@@ -227,7 +227,7 @@ def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
     return network.language.blocks * network.language.weights if recipe.four_bits else 0
 
 
-def _moment(recipe: MemoryRecipe) -> float:
+def _moment_bytes(recipe: MemoryRecipe) -> float:
     """Computes the bytes of a moment.
 
     Half of the adapters have rows as long as their rank, which are a block each, if of 16 or more numbers, and else

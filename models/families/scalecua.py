@@ -80,12 +80,15 @@ class ScaleCuaFamily(ModelFamily):
                 "\nPlease generate the next move according to the UI screenshot, task and previous operations.\n\n"
                 f"Task: {context.instruction}\n\nPrevious operations:\n{done or 'None'}"
             )
-        return [text_turn("system", self._prompt(context.thinks)), _shown([context.observation], asked, self.limits)]
+        return [
+            text_turn("system", self._prompt(context.thinks)),
+            _screens_message([context.observation], asked, self.limits),
+        ]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
         """Builds the question as `ModelFamily.question`, the screens before the question."""
         head = [text_turn("system", self._prompt(False))] if acts else []
-        return [*head, _shown(screens, f"\n{question}", self.limits)]
+        return [*head, _screens_message(screens, f"\n{question}", self.limits)]
 
     def write(self, action: Action, screen: Size) -> str:
         """Writes the step in words and the action as calls; for grounding, the calls.
@@ -199,7 +202,7 @@ def _operation(written: str) -> str:
     return written
 
 
-def _shown(screens: Sequence[Observation], text: str, limits: ImageLimits | None) -> Message:
+def _screens_message(screens: Sequence[Observation], text: str, limits: ImageLimits | None) -> Message:
     return {"role": "user", "content": [*(screen_part(one, limits) for one in screens), text_part(text)]}
 
 

@@ -208,25 +208,25 @@ class ModelServer:
                 while self._closed:
                     self._turn.wait()
                 held = self._held if follow and self.updater.way != "name" else weights
-                if held is not None and self._stands(held) and self.runs:
-                    adapter = self._beside(held)
+                if held is not None and self._is_loaded(held) and self.runs:
+                    adapter = self._adapter_name(held)
                     self._under_way[held] += 1
                     return held, adapter
             self._change((self._wanted if follow else None) or weights)
 
-    def _stands(self, weights: Weights) -> bool:
+    def _is_loaded(self, weights: Weights) -> bool:
         """Checks whether the server already holds these weights."""
         if self._held is None or self.updater.way == "name":
             return self._held is not None
-        return weights == self._whole or self._beside(weights) is not None
+        return weights == self._whole or self._adapter_name(weights) is not None
 
-    def _beside(self, weights: Weights) -> str | None:
+    def _adapter_name(self, weights: Weights) -> str | None:
         """Returns the name of these weights' adapter on the server; None for base weights or no adapter."""
         return None if weights == self._whole else self._adapters.name(weights, self._whole_print)
 
     def _change(self, weights: Weights) -> None:
         with self._changing:
-            if self._stands(weights) and self.runs:
+            if self._is_loaded(weights) and self.runs:
                 self._held = weights
                 return
             known = self._proven or not self._config.logprobs
@@ -238,9 +238,9 @@ class ModelServer:
             try:
                 self._empty()
                 self._held = None
-                self._bring(weights)
+                self._load(weights)
                 if self._config.logprobs and not self._proven:
-                    asked = {**self._naming(weights, self._beside(weights)), **self.fields, **self._config.extra}
+                    asked = {**self._naming(weights, self._adapter_name(weights)), **self.fields, **self._config.extra}
                     prove(self.client, asked, self.updater.hint)
                     self._proven = True
                 self._held = weights
@@ -261,7 +261,7 @@ class ModelServer:
                     self.updater.drop()
             time.sleep(DRAIN_S)
 
-    def _bring(self, weights: Weights) -> None:
+    def _load(self, weights: Weights) -> None:
         """Loads weights into the server while no request is running."""
         if self.updater.way != "name":
             require_servable(weights.directory)

@@ -209,7 +209,7 @@ class TinyNet:
         """Computes next-token logits of normed hidden states."""
         return F.linear(hidden, self.leaves[f"{TEXT}embed_tokens.weight"])
 
-    def say(self, x: Tensor) -> Tensor:
+    def word_logits(self, x: Tensor) -> Tensor:
         """Computes logits of vectors that are not normed yet: the words they are close to."""
         return self.logits(self._norm(x, f"{TEXT}norm.weight"))
 

@@ -108,11 +108,11 @@ def export_trajectories(
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
     taught = _taught(config, lake, found.to_pylist())
-    with _beside(to) as whole:
+    with _temporary_folder(to) as whole:
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
         records = exchanged(lake, names, taught, redactor, reader, prompts)
-        form.write(_shown(records, len(names)), Target(whole, images_at))
+        form.write(_with_progress(records, len(names)), Target(whole, images_at))
     for why, count in sorted(prompts.missing.items()) if prompts else ():
         form.notes.append(f"{counted(count, 'step')} without `prompt_token_ids`: {why}.")
     return Counter[str](found["route"].to_pylist())
@@ -128,7 +128,7 @@ def _require_empty(to: Path) -> None:
 
 
 @contextmanager
-def _beside(to: Path) -> Iterator[Path]:
+def _temporary_folder(to: Path) -> Iterator[Path]:
     """Open `atomic_folder` at a place that a user named; report a failure as the user's error."""
     with ExitStack() as writing:
         try:
@@ -259,7 +259,7 @@ def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
     return found
 
 
-def _shown(records: Iterable[Exchanged], total: int) -> Iterator[Exchanged]:
+def _with_progress(records: Iterable[Exchanged], total: int) -> Iterator[Exchanged]:
     """Yield the records, with a progress bar."""
     with bar() as progress:
         shown = progress.add_task("export", total=total, message="")

@@ -139,7 +139,7 @@ class TrainerProcess:
         while True:
             while (fields := self._board.message(number)) is not None:
                 message = TrainerReport.model_validate(fields)
-                self._tell(message, on_message)
+                self._notify(message, on_message)
                 total, number = total.then(message), number + 1
             if total.error:
                 raise FlywheelError(total.error)
@@ -181,7 +181,7 @@ class TrainerProcess:
             time.sleep(POLL_S["local"])
 
     @staticmethod
-    def _tell(message: TrainerReport, on_message: Callable[[TrainerReport], None]) -> None:
+    def _notify(message: TrainerReport, on_message: Callable[[TrainerReport], None]) -> None:
         on_message(message)
         if message.step is not None:
             CURRENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})

@@ -91,7 +91,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     idle = [f"train.{name}" for name in sorted(others) if sections]
     if sections and not method.in_groups:
         idle.append("train.group")
-    idle += [f"train.group.{key}" for key in _unread_of_groups(method, train)]
+    idle += [f"train.group.{key}" for key in _unused_of_groups(method, train)]
     if isinstance(method.source, DataSource) and method.source is not DataSource.ACCEPTED:
         idle += [f"train.{key}" for key in IMITATED]
     if method.in_groups:
@@ -105,7 +105,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     return f"set for other methods, and not read by {train.method}: {', '.join(found)}" if found else ""
 
 
-def _unread_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
+def _unused_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
     """Yield the keys of `train.group` that a method in groups ignores; material of its own may read any of them."""
     if not method.in_groups or method.section == "group" or not isinstance(method.source, DataSource):
         return

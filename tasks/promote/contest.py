@@ -30,7 +30,7 @@ def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
     return not_worse(chosen.tolerance, chosen.resolution, chosen.alpha, chosen.beta, chosen.undecided)
 
 
-def looks(config: Config) -> list[int]:
+def interim_looks(config: Config) -> list[int]:
     """Return the seeds per task at each look."""
     most, between = config.evaluate.seeds, config.promote.look_seeds
     return [*range(between, most, between), most]
@@ -67,7 +67,7 @@ def decided(
     Returns:
         None where only one of the two was measured on the seeds of a look, unless `complete` is set.
     """
-    for seeds in looks(config):
+    for seeds in interim_looks(config):
         if not complete and not _both_measured(lake, candidate, against, seeds):
             return None
         found = looked_at(config, lake, candidate, against, seeds)

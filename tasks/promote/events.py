@@ -88,7 +88,7 @@ class PromotionEvent:
     """`rollback`, or the kind of the policy."""
 
 
-def shown(event: Promotion) -> dict[str, Any]:
+def as_dict(event: Promotion) -> dict[str, Any]:
     """Return a decision as JSON: the fields of `PromotionEvent` except its kind."""
     known = {"against", "champion", "pairs", "wins", "losses", "difference", "llr", "reason", "created_at"}
     interval = None if event.difference is None else (event.low, event.high)
@@ -105,7 +105,7 @@ def decisions(lake: Lake) -> list[PromotionEvent]:
     rows = policies(lake)
     events = {one.event: one for one in lake.rows(Promotion)}
     found = [
-        PromotionEvent(**shown(one), kind="rollback" if one.decision == "rollback" else rows[one.policy_version].kind)
+        PromotionEvent(**as_dict(one), kind="rollback" if one.decision == "rollback" else rows[one.policy_version].kind)
         for one in events.values()
     ]
     found += [

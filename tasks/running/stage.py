@@ -17,7 +17,7 @@ from prefect.client.schemas.objects import State
 
 from models.serving.meter import charged, charged_since
 from schemas.config import Config
-from schemas.failure import EnvironmentDown, StillOutOfReach
+from schemas.failure import EnvironmentDown, StoreStillUnreachable
 from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.stage import Stage, StageName
@@ -64,7 +64,7 @@ def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]
 
 def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
     """Whether a failed stage may succeed if it is repeated at once."""
-    return not isinstance(state.data, EnvironmentDown | StillOutOfReach)
+    return not isinstance(state.data, EnvironmentDown | StoreStillUnreachable)
 
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics:

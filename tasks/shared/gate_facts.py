@@ -79,7 +79,7 @@ class Known:
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
         """Return the steps of each trajectory, with one screenshot for screens equal outside self-changing regions."""
         changing = [steps for one, steps in stored if one.task_id in self._still]
-        names = {name for steps in changing for step in steps for name in _shown(step)}
+        names = {name for steps in changing for step in steps for name in _shown_texts(step)}
         pngs = pngs_of(self._lake, sorted(names)) if names else {}
         return [self._steps(self._still.get(one.task_id), steps, pngs) for one, steps in stored]
 
@@ -87,7 +87,7 @@ class Known:
         if still is None:
             return list(steps)
         same: dict[str | None, str] = {}
-        for name in dict.fromkeys(name for step in steps for name in _shown(step) if name in pngs):
+        for name in dict.fromkeys(name for step in steps for name in _shown_texts(step) if name in pngs):
             screen = still.without(pngs[name])
             same[name] = still.first_like(name, screen)
             self.looks[name] = edges(screen)
@@ -131,7 +131,7 @@ class Known:
             self._accepted.add(trajectory, steps, self.looks if trajectory.task_id in self._still else looks)
 
 
-def _shown(step: Step) -> list[str]:
+def _shown_texts(step: Step) -> list[str]:
     return [name for name in (step.screenshot, step.next_screenshot) if name]
 
 

@@ -201,7 +201,7 @@ def _same_or_conflict(draft: Draft, since: Sequence[Review]) -> Review:
 def take_effect(lake: Lake, trajectory: Trajectory, reviews: Sequence[Review]) -> None:
     """Write the effects of the last of a trajectory's reviews."""
     last = reviews[-1]
-    _bring(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
+    _apply(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
 
 
 def settle(lake: Lake) -> int:
@@ -218,10 +218,10 @@ def settle(lake: Lake) -> int:
     held = [one for _, group in groupby(known, key=lambda one: one.trajectory_id) for one in standing(group)]
     undone = {one.undoes for one in known}
     effects = [row for one in held for row in effects_of(one, trajectories[one.trajectory_id])]
-    return _bring(lake, effects, [one for one in known if one.review_id in undone])
+    return _apply(lake, effects, [one for one in known if one.review_id in undone])
 
 
-def _bring(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
+def _apply(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
     """Add missing rows, and remove the rows of undone reviews; return the number of changed rows."""
     rows = list(effects)
     changed = sum(lake.append(table, [row for row in rows if isinstance(row, kind)]) for table, kind in _TABLES.items())

@@ -85,7 +85,7 @@ class TrainingUse:
     """After minus before, by task and seed; 95 % interval over trajectories."""
 
     @property
-    def shown(self) -> LearnedWorth:
+    def summary(self) -> LearnedWorth:
         """Return the numbers for JSON."""
         at = self.worth if self.worth.n else None
         return LearnedWorth(

@@ -24,7 +24,7 @@ def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMate
     screens, targets = int(usable.sum()), int((~usable).sum())
     share = config.train.perception
     perceived = perception_part(lake, recipe.pins, share)
-    steps = MixturePart(weighed, "training_samples", 1 - share, steps=True, parameters=_shown(config))
+    steps = MixturePart(weighed, "training_samples", 1 - share, steps=True, parameters=_reported(config))
     numbers = {"samples": targets, "grounding_screens": screens}
     summary = f"{targets} steps of accepted trajectories"
     if share:
@@ -102,12 +102,12 @@ def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mix
         "training_samples",
         1 - config.train.ct.perception,
         steps=True,
-        parameters=_shown(config),
+        parameters=_reported(config),
     )
     return part, {"failed_steps": part.usable}
 
 
-def _shown(config: Config) -> Mapping[str, int | float | bool]:
+def _reported(config: Config) -> Mapping[str, int | float | bool]:
     """Return the settings of a step's context: screens, and thoughts."""
     return {
         "history_images": config.policy.history_images,

@@ -50,7 +50,7 @@ def test_every_document_that_the_code_names_is_there() -> None:
     ]
     named = {
         (str(file.relative_to(ROOT)), document)
-        for package in (*packages, "tests", "scripts")
+        for package in (*packages, "benchmarks", "tests", "scripts")
         for file in (ROOT / package).rglob("*.*")
         if file.suffix in (".py", ".js", ".toml", ".html", ".sql")
         for document in re.findall(r"\bdocs/[\w./-]+\.md\b", file.read_text())

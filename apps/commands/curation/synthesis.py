@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, resolve, say
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, print_line, resolve
 from schemas.text import counted
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: 
     resolved = resolve(config, overrides)
     rows = listed(resolved, lake_if_any(resolved))
     if as_json:
-        print_json({"tasks": [_shown(one) for one in rows]})
+        print_json({"tasks": [_as_row(one) for one in rows]})
     else:
         _show_tasks(rows)
 
@@ -58,7 +58,7 @@ def retire(
     if as_json:
         print_json({"task": name, "status": "retired"})
     else:
-        say(f"{name} is retired")
+        print_line(f"{name} is retired")
 
 
 def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, Made]":
@@ -74,7 +74,7 @@ def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, M
     return call("flows.synthesize.synthesize", config, iterations)
 
 
-def _shown(one: "Listed") -> dict[str, object]:
+def _as_row(one: "Listed") -> dict[str, object]:
     """A task for programs."""
     task, proposal = one.task, one.proposal
     row = {name: getattr(task, name) for name in ("split", "instruction", "verifier", "lineage")}

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from PIL import Image, ImageDraw
 
 from learning.algorithms.method import method_of
-from learning.data.documents import Document, chat_of, shown
+from learning.data.documents import Document, chat_of, shown_screens
 from learning.data.preferences import Preference, write_preferences
 from learning.data.sample import Screenshots, write_samples, write_screenshots
 from learning.job import Job
@@ -148,7 +148,7 @@ def _prompts(job: Job, folder: Path) -> Iterator[dict[str, object]]:
     """Chats to be answered, as messages without their pictures, and where those are."""
     family, screenshots = family_of(job.policy, job.parent), Screenshots(job.screenshots)
     for sample in method_of(job.train).read(job.samples):
-        (digest,) = shown(sample, job.policy.history_images)
+        (digest,) = shown_screens(sample, job.policy.history_images)
         messages, _ = chat_of(sample, family, [screenshots.size(digest)], job.seed)
         path = folder / f"{digest}.png"
         picture(screenshots.png(digest), family.limits).save(path)
@@ -172,7 +172,7 @@ def _chats(job: Job, folder: Path) -> Iterator[dict[str, object]]:
     else:
         documents = [[sample] for sample in samples]
     for sides in documents:
-        digests = shown(sides[0], job.policy.history_images)
+        digests = shown_screens(sides[0], job.policy.history_images)
         sizes = [screenshots.size(digest) for digest in digests]
         asked = [chat_of(side, family, sizes, job.seed) for side in sides]
         paths = [folder / f"{digest}.png" for digest in digests]

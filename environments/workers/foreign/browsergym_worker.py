@@ -37,14 +37,14 @@ class BrowserGym:
         mapping = HighLevelActionSet(SUBSETS, multiaction=True, strict=True).to_python_code
         self._env = gymnasium.make(task, action_mapping=mapping, disable_env_checker=True, **given)
         seen, _ = self._env.reset(seed=seed)
-        return self._shown(seen)
+        return self._answer(seen)
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Performs one action, as one of BrowserGym's steps."""
         zoom = getattr(self._env.unwrapped.page, "_bgym_scale_factor", 1.0)
         seen, reward, terminated, truncated, _ = self._env.step(written(calls_of(action, *self._size, zoom)))
         error = seen["last_action_error"]
-        return self._shown(
+        return self._answer(
             seen, float(reward), terminated or truncated, truncated=truncated and not terminated, action_error=error
         )
 
@@ -54,7 +54,7 @@ class BrowserGym:
         if env is not None:
             env.close()
 
-    def _shown(self, seen: dict[str, Any], *what: Any, **metadata: Any) -> dict[str, Any]:
+    def _answer(self, seen: dict[str, Any], *what: Any, **metadata: Any) -> dict[str, Any]:
         height, width = seen["screenshot"].shape[:2]
         self._size = width, height
         return shown(seen["screenshot"], seen["goal"], *what, **metadata)

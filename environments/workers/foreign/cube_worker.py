@@ -60,7 +60,7 @@ class Cube:
         seen, _ = self._task.reset()
         said = [one.data for one in seen.contents if isinstance(one, TextContent) and not one.name]
         self._instruction = "\n".join(said)
-        return self._shown(seen)
+        return self._answer(seen)
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
         """Performs one action as one of CUBE's steps."""
@@ -73,7 +73,7 @@ class Cube:
         failed = done.error.exception_str if done.error else next((one for one in said if one.startswith(FAILED)), "")
         truncated = bool(done.truncated and not done.done)
         over = bool(done.done or done.truncated)
-        return self._shown(done.obs, float(done.reward), over, truncated=truncated, action_error=failed)
+        return self._answer(done.obs, float(done.reward), over, truncated=truncated, action_error=failed)
 
     def close(self) -> None:
         """Ends the task; its benchmark stays for the next one."""
@@ -100,7 +100,7 @@ class Cube:
             raise Refused(f"the task has no {missing[0]}, which {kind} would be: it has {', '.join(sorted(has))}"[:400])
         return calls
 
-    def _shown(self, seen: Any, *what: Any, **metadata: Any) -> dict[str, Any]:
+    def _answer(self, seen: Any, *what: Any, **metadata: Any) -> dict[str, Any]:
         """The answer with the last picture of an observation, or the previous one if it has none."""
         pictures = [one.data for one in seen.contents if isinstance(one, ImageContent)]
         if pictures:

@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from learning.data.documents import Document, chat_of, shown, thought_of
+from learning.data.documents import Document, chat_of, shown_screens, thought_of
 from learning.data.rollouts import Rollout
 from learning.data.sample import Screenshots
 from learning.planning.step_plan import SampleLengths, ScreenSpan
@@ -108,7 +108,7 @@ class Chats:
         thought = thought_of(document, self._family)
         thinks = None if thought is None else len(self._tokenizer(thought, add_special_tokens=False)["input_ids"])
         return Measure(
-            SampleLengths(len(chat.ids), tuple(pieces)), targets, shown(document, self._history_images), thinks
+            SampleLengths(len(chat.ids), tuple(pieces)), targets, shown_screens(document, self._history_images), thinks
         )
 
     def encode(self, document: Document) -> Chat:
@@ -157,7 +157,7 @@ class Chats:
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
         """Lists width and height of its screens."""
         try:
-            return [self._screenshots.size(digest) for digest in shown(document, self._history_images)]
+            return [self._screenshots.size(digest) for digest in shown_screens(document, self._history_images)]
         except KeyError as error:
             raise FlywheelError(
                 f"sample of {document.task_id}: no screenshot {error}.", "Write the sample's screenshots too."

@@ -93,7 +93,7 @@ class AdamW8bit(torch.optim.AdamW):
                 state[kind] = torch.zeros_like(weight, memory_format=torch.preserve_format)
                 continue
             state[kind] = torch.full_like(weight, zero, dtype=torch.uint8, memory_format=torch.contiguous_format)
-            state[kind + SCALE] = _beside(weight, blocks)
+            state[kind + SCALE] = _scales(weight, blocks)
         return state
 
     @torch.no_grad()
@@ -177,7 +177,7 @@ def _placements(weight: Tensor) -> tuple[Any, ...]:
     return weight.placements if isinstance(weight, DTensor) else ()
 
 
-def _beside(weight: Tensor, blocks: int) -> Tensor:
+def _scales(weight: Tensor, blocks: int) -> Tensor:
     """Makes scales of 0, (rows, blocks), sharded as the weight."""
     mine = torch.zeros(len(local(weight)), blocks, device=weight.device)
     if not isinstance(weight, DTensor):

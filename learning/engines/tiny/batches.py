@@ -121,7 +121,7 @@ class Batcher:
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
         sample, draw = marked_sample(sample), random.Random(hash(seed))
-        images = [self._pixels(sha) for sha in sample.shown(self._policy.history_images)]
+        images = [self._pixels(sha) for sha in sample.shown_screens(self._policy.history_images)]
         down, right = (draw.randint(-self._train.shift, self._train.shift) for _ in range(2))
         shift = (right / images[-1].shape[1], down / images[-1].shape[0])
         row = self._row(sample, shift, draw)
@@ -203,7 +203,7 @@ class Batcher:
         where, what = self._train.grounding, self._train.reading
         if sample.kind == "naming":
             where, what = 0, max(1, what, where)
-        for ask, most in ((self._where, where), (self._what, what)):
+        for ask, most in ((self._where, where), (self._label, what)):
             for question in draw.sample(sample.questions, min(most, len(sample.questions))):
                 click = _moved(Click(x=question.x, y=question.y), shift)
                 if click is not None:
@@ -231,7 +231,7 @@ class Batcher:
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
-    def _what(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
+    def _label(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
         """Adds reading: a place, answered by a name."""
         place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)

@@ -90,7 +90,7 @@ def _aimed(net: TinyNet, piece: ForwardBatch, aims: Aims, hidden: Tensor, seen: 
     if len(aims.words):
         rows, blocks, tokens = aims.words.unbind(1)
         shown = seen[rows, seen.shape[1] // piece.screens * (piece.screens - 1) + blocks]
-        found.append((token_logprobs(net.say(shown), tokens), shown, aims.shares))
+        found.append((token_logprobs(net.word_logits(shown), tokens), shown, aims.shares))
     logprobs, behind, weights = (torch.cat(part) for part in zip(*found, strict=True))
     nowhere = torch.full((len(logprobs),), -1)
     return Outputs(logprobs, behind, weights, nowhere, nowhere, entropies(logits))

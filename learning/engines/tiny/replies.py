@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from learning.data.documents import Document, chat_of, shown
+from learning.data.documents import Document, chat_of, shown_screens
 from learning.data.rollouts import Rollout
 from learning.engines.tiny.batches import SCREEN
 from learning.engines.tiny.forward import ForwardBatch
@@ -54,7 +54,7 @@ class ReplyEncoder:
 
     def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
         """Encodes prompt and reply."""
-        sizes = [SCREEN] * len(shown(document, self._history_images))
+        sizes = [SCREEN] * len(shown_screens(document, self._history_images))
         messages, reply = chat_of(document, self._family, sizes, self._seed)
         prompt = list(self._ids(prompt_text(as_sent(messages, self._checkpoint, self._policy))))
         if isinstance(document, Rollout) and document.token_ids:
@@ -72,7 +72,7 @@ class ReplyEncoder:
             numbers: the number of each in the step.
             starts: the number of its first token among those of all documents.
         """
-        screens = [[self._pixels(sha) for sha in shown(one, self._history_images)] for one in documents]
+        screens = [[self._pixels(sha) for sha in shown_screens(one, self._history_images)] for one in documents]
         groups: dict[tuple[Grid, int], list[int]] = {}
         for at, images in enumerate(screens):
             height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))

@@ -13,7 +13,7 @@ from rich.text import Text
 from apps.cli import complaint
 from apps.commands.lineage import lineage_of, show_lineage
 from apps.commands.status import show_status
-from apps.options import print_json, say
+from apps.options import print_json, print_line
 from schemas.failure import UsageError
 from tasks.running import log
 from tasks.running.console import bar, err, now, out, say_stage
@@ -76,7 +76,7 @@ def test_nothing_that_pages_or_models_wrote_steers_a_terminal(capsys: pytest.Cap
         console.print(f"{HOSTILE} [/red]")
     say_stage(3, "collect", 1.5, {"say": f"{HOSTILE} [/nothing] [link=http://evil]"})
     print_json({"text": HOSTILE})
-    say(HOSTILE)
+    print_line(HOSTILE)
     sys.stderr.write(complaint(UsageError(f"There is no task {HOSTILE}")))
     told = capsys.readouterr()
     whole = told.out + told.err

@@ -7,7 +7,7 @@ import pytest
 from curation.synthesis.guard import side_effects
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
-from environments.site.app import changed, shown
+from environments.site.app import changed, visible_rows
 from environments.site.environment import SiteConfig, SiteEnvironment
 from environments.site.sandbox import SiteSandbox
 from environments.site.tasks import instance
@@ -52,7 +52,7 @@ def test_every_page_shows_on_one_screen_and_all_pages_can_be_reached() -> None:
         if page in seen:
             continue
         seen.add(page)
-        rows = shown(site, {**START, "page": page, "cart": {"product-0": 2}}, 7)
+        rows = visible_rows(site, {**START, "page": page, "cart": {"product-0": 2}}, 7)
         assert len(rows) <= 21
         left += [one.do[1] for row in rows for one in row if one.do[:1] == ("go",)]
     assert {one.key for one in site.entities} < seen

@@ -14,8 +14,8 @@ from starlette.testclient import TestClient
 
 from apps.desk import reach
 from apps.desk.app import make_app
-from apps.desk.reach import Reach, StoreOutageGuard
-from schemas.failure import LakeError, OutOfReach
+from apps.desk.reach import StoreConnection, StoreOutageGuard
+from schemas.failure import LakeError, StoreUnreachable
 from storage.lake import Lake
 from tests.unit.apps.conftest import Place
 
@@ -36,7 +36,7 @@ class Store:
 
     def came_back(self) -> None:
         self.back += 1
-        raise OutOfReach("gone again")
+        raise StoreUnreachable("gone again")
 
 
 @pytest.fixture
@@ -63,7 +63,7 @@ def site(store: Store) -> Iterator[TestClient]:
         return PlainTextResponse(problem, 503)
 
     app = Starlette(routes=[Route("/rows", rows), Route("/long", long), Route("/live/one", long)])
-    with TestClient(StoreOutageGuard(app, Reach("s3://b/lake", store.ask, store.came_back), said)) as client:
+    with TestClient(StoreOutageGuard(app, StoreConnection("s3://b/lake", store.ask, store.came_back), said)) as client:
         yield client
 
 
@@ -95,7 +95,7 @@ def test_a_request_that_only_takes_long_is_waited_for_where_the_store_answers(si
 
 
 def test_a_store_that_refuses_is_named_and_asked_until_it_is_back(site: TestClient, store: Store) -> None:
-    store.refuses = OutOfReach("it cannot be reached", "wait")
+    store.refuses = StoreUnreachable("it cannot be reached", "wait")
     answer = site.get("/long")
     assert (answer.status_code, answer.text) == (503, "it cannot be reached")
     store.refuses = None
@@ -109,7 +109,7 @@ def test_a_page_and_a_program_are_told_what_to_do_and_when_to_ask_again(
     site = TestClient(make_app(place.config, place.lake), "http://127.0.0.1:8750")
 
     def away(*_: object, **__: object) -> None:
-        raise OutOfReach("The S3 endpoint cannot be reached.", "the same command goes on where it was")
+        raise StoreUnreachable("The S3 endpoint cannot be reached.", "the same command goes on where it was")
 
     with monkeypatch.context() as patch:
         patch.setattr(Lake, "read", away)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable
 from fsspec.implementations.memory import MemoryFileSystem
 from s3fs.errors import translate_boto_error
 
-from schemas.failure import LakeError, OutOfReach
+from schemas.failure import LakeError, StoreUnreachable
 from storage.blobs import Blobs
 from storage.cache import FileCache
 from storage.lake import Lake
@@ -225,7 +225,7 @@ def test_a_conflict_with_another_request_is_worth_another_try(code: str, message
 
     files = Conflicting()
     store = RemoteStore("s3://bucket/lake", files)
-    with pytest.raises(OutOfReach, match="answers with an error"):
+    with pytest.raises(StoreUnreachable, match="answers with an error"):
         store.put_once("x", b"1")
     assert store.put_once("x", b"1") and files.tries == 2
 

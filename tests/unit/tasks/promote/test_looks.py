@@ -8,7 +8,7 @@ from schemas.config import Config, config_of
 from schemas.tables.evaluation import Evaluation
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure_suites
-from tasks.promote.contest import looks
+from tasks.promote.contest import interim_looks
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def seeds_of(lake: Lake) -> list[int]:
 
 
 def test_there_is_a_look_after_every_few_seeds_and_after_the_last(config: Config) -> None:
-    assert looks(config) == [2, 4, 5]
+    assert interim_looks(config) == [2, 4, 5]
     short = config.model_copy(update={"evaluate": config.evaluate.model_copy(update={"seeds": 2})})
-    assert looks(short) == [2]
+    assert interim_looks(short) == [2]
 
 
 def test_measuring_stops_where_it_is_decided_and_the_held_out_tasks_are_measured_all_the_same(config: Config) -> None:
