@@ -1,11 +1,11 @@
-"""How a model directory is read: it may come from anywhere, so nothing in it is run.
+"""Reads untrusted model directories without running code from them.
 
-Weights come from safetensors alone; a directory's own code (`auto_map`) is never imported, and nothing is fetched.
-Every `from_pretrained` of this project is given one of the two mappings below.
+Weights come from safetensors alone. A directory's own code (`auto_map`) is never imported, and nothing is downloaded.
+Every `from_pretrained` of this project gets one of the two mappings below.
 
-Which files hold the weights is decided here for the trainer, the policy, hashes, exports, imports and servers, in the
-way on which `transformers`, vLLM and SGLang agree: the files of `model.safetensors.index.json`, else
-`model.safetensors`. A directory that they would read differently is refused.
+This module selects the weights' files for the trainer, the policy, hashes, exports, imports and servers. It follows
+the rule that `transformers`, vLLM and SGLang share: the files of `model.safetensors.index.json`, else
+`model.safetensors`. It refuses a directory that they would read differently.
 """
 
 import json
@@ -16,29 +16,29 @@ from typing import Any
 from schemas.failure import CheckpointError
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
-"""Files of weights that run code when they are read."""
+"""Suffixes of weight files that can run code when they are loaded."""
 SAFE: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
-"""For settings, tokenizers and processors."""
+"""Options for configs, tokenizers and processors."""
 SAFE_WEIGHTS: Mapping[str, Any] = {**SAFE, "use_safetensors": True}
-"""For models."""
+"""Options for models."""
 SINGLE = "model.safetensors"
-"""The file of a checkpoint that has all its weights in one."""
+"""Weight file of a checkpoint with a single one."""
 INDEX = "model.safetensors.index.json"
-"""The file that names the weights' files."""
+"""Index that lists the weights' files."""
 SAFETENSORS = ".safetensors"
 _POINTER = b"version https://git-lfs.github.com/spec/"
-"""How a file begins that Git LFS puts in the place of a large one."""
+"""First bytes of a Git LFS pointer."""
 _NAMED_BY_CONFIG = "transformers_weights"
-"""The key of `config.json` by which `transformers` reads another file, and servers do not."""
+"""Key of `config.json` for another weight file, which `transformers` follows and servers ignore."""
 _MISTRAL = "consolidated"
-"""How a file's name begins that vLLM prefers to the index."""
+"""Prefix of file names that vLLM prefers to the index."""
 
 
 def weight_files(directory: Path) -> list[Path]:
     """Find the files that hold a checkpoint's weights.
 
     Raises:
-        CheckpointError: there are none, one is missing, or `transformers` and servers would read different ones.
+        CheckpointError: there are none, one is missing, or `transformers` and servers would read different files.
     """
     single, index = directory / SINGLE, directory / INDEX
     named = _config(directory).get(_NAMED_BY_CONFIG)
@@ -81,7 +81,7 @@ def stored_names(file: Path) -> list[str]:
     """List the weights of a safetensors file from its header.
 
     Raises:
-        CheckpointError: another file, or one whose length is not what its header says.
+        CheckpointError: it is no safetensors file, or its length does not match its header.
     """
     try:
         size = file.stat().st_size
@@ -102,7 +102,7 @@ def stored_names(file: Path) -> list[str]:
 
 
 def left_over(directory: Path, kept: Container[str] = ()) -> list[str]:
-    """List files of weights that are not part of the checkpoint, such as another save's shards or pickles.
+    """List weight files that are not part of the checkpoint, such as another save's shards or pickles.
 
     Args:
         directory: a checkpoint.
@@ -118,14 +118,14 @@ def left_over(directory: Path, kept: Container[str] = ()) -> list[str]:
 
 
 def carried(directory: Path, kept: Container[str] = ()) -> set[str]:
-    """List all files of a model directory, relative to it, but those that are `left_over`; arguments as there."""
+    """List all files of a model directory, relative to it, except `left_over` ones; same arguments."""
     spare = set(left_over(directory, kept))
     files = (path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file())
     return {name for name in files if name not in spare}
 
 
 def require_servable(directory: Path) -> None:
-    """Refuse a checkpoint of which vLLM or SGLang would read other files than its own.
+    """Refuse a checkpoint if vLLM or SGLang would read other files than its own.
 
     Both read every `*.safetensors` of a directory without an index, and vLLM prefers Mistral's `consolidated*`.
 
@@ -145,22 +145,22 @@ def require_servable(directory: Path) -> None:
 
 
 def write_index(directory: Path) -> None:
-    """Write the index of a checkpoint in one file, so that servers read no other file beside it."""
+    """Write the index of a checkpoint with a single weight file, so that servers read no other file."""
     names = sorted(stored_names(directory / SINGLE))
     index = {"metadata": {}, "weight_map": dict.fromkeys(names, SINGLE)}
     (directory / INDEX).write_text(json.dumps(index, indent=2) + "\n")
 
 
 def read_whole(kind: Any, directory: Path, **options: Any) -> Any:
-    """Read a model with all its weights by a class of `transformers`, which would draw missing ones at random.
+    """Load a model by a class of `transformers`, and refuse missing weights instead of random ones.
 
     Raises:
-        CheckpointError: it cannot be loaded; a weight is missing or of another shape.
+        CheckpointError: it cannot be loaded; a weight is missing or has another shape.
     """
     weights_of(directory)
     try:
         model, report = kind.from_pretrained(directory, output_loading_info=True, **options, **SAFE_WEIGHTS)
-    except Exception as error:  # whatever the library raises, the directory is what is wrong
+    except Exception as error:  # any error of the library is one of the directory
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
     if lacks := sorted(report["missing_keys"]):
         more = f" and {len(lacks) - 1} more" if len(lacks) > 1 else ""
@@ -169,7 +169,7 @@ def read_whole(kind: Any, directory: Path, **options: Any) -> Any:
 
 
 def _found(directory: Path) -> str:
-    """What a directory without weights in safetensors has in their place."""
+    """Describe the files of a directory without weights in safetensors, for the error."""
     files = sorted(file.name for file in directory.iterdir() if file.is_file()) if directory.is_dir() else []
     if pickled := next((name for name in files if Path(name).suffix in PICKLES), None):
         return f"its weights are in {pickled}, which can run code"
@@ -178,7 +178,7 @@ def _found(directory: Path) -> str:
 
 
 def _indexed(index: Path) -> list[str]:
-    """The names of an index's files, in order."""
+    """Return the names of an index's files, in order."""
     try:
         places = json.loads(index.read_text())["weight_map"]
         names = sorted(set(places.values()))
@@ -194,7 +194,7 @@ def _indexed(index: Path) -> list[str]:
 
 
 def _config(directory: Path) -> dict[str, Any]:
-    """A directory's `config.json`; empty where there is none to read."""
+    """Return a directory's `config.json`; empty if there is none or it is invalid."""
     try:
         config = json.loads((directory / "config.json").read_text())
     except (OSError, ValueError):

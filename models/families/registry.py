@@ -1,4 +1,4 @@
-"""Which family a checkpoint is of: the one that `policy.family` names, else by its architecture."""
+"""Selects a checkpoint's family: the one that `policy.family` names, else by its architecture."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ FAMILIES = Registry(
         "scalecua-internvl": f"{_HERE}.scalecua:ScaleCuaInternFamily",
     },
 )
-"""Families by name; each is made with `policy.*`."""
+"""Families by name; each takes `policy.*`."""
 BY_MODEL_TYPE = {
     "qwen2_vl": "ui-tars-1.0",
     "qwen2_5_vl": "qwen2.5-vl",
@@ -50,18 +50,19 @@ BY_MODEL_TYPE = {
     "internvl": "internvl",
     "internvl_chat": "internvl",
 }
-"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto. Any other type is
-refused, and so is a checkpoint of these types that goes by another name: UI-TARS 1.5, OpenCUA, Holo, ScaleCUA and Fara
-share those of Qwen and have to be named."""
+"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto.
+
+Other types are refused, and so is a checkpoint of these types with another model's name: UI-TARS 1.5, OpenCUA, Holo,
+ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family."""
 PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
-"""The same of a checkpoint that was never taught its architecture's own grammar."""
+"""The same for a checkpoint that was not trained on its architecture's own grammar."""
 TAUGHT = "<tool_call>"
-"""A token of every published Qwen2.5-VL and Qwen3-VL, and of what was trained from them."""
+"""Token of every published Qwen2.5-VL and Qwen3-VL, and of all models trained from them."""
 
 
 _NAMED = [name for name in FAMILIES.names if name != "tiny"]
 _OWNERS = {"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "glm": "glm", "internvl": "internvl"}
-"""What the names of a family's own published checkpoints have in common."""
+"""Common part of the names of a family's own published checkpoints."""
 _TRAINED = (
     *("ui-tars", "doubao", "open-cua", "scale-cua", "evo-cua", "holo", "fara", "auto-glm", "cog-agent", "gui-owl"),
     *("mobile-agent", "mai-ui", "ui-venus", "infi-gui", "gui-actor", "gui-g1", "gui-g2", "gui-r1", "ui-r1", "ui-s1"),
@@ -69,9 +70,9 @@ _TRAINED = (
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
     *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
 )
-"""Names of models that were trained from others to write a grammar of their own."""
+"""Names of models trained from others on a grammar of their own."""
 _PEOPLE_TOO = ("mano",)
-"""Such names that folders above a checkpoint may have for another reason."""
+"""Names of such models that are also common names of folders, such as people's."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
 _NAMELESS = re.compile(r"[0-9a-f]{12,}|\d+(?:\.\d+)?[bB](?![a-zA-Z]).*", re.DOTALL)
@@ -88,16 +89,16 @@ _TAG = re.compile(r"<[^>]*>")
 
 
 def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamily:
-    """The family of the checkpoint in a directory, or, without one, of `policy.base` and all that is trained from it.
+    """Makes the family of the checkpoint in a directory; without one, of `policy.base` and models trained from it.
 
     Raises:
         CheckpointError: the directory has no `config.json`, or no image processor.
-        UsageError: there is no such family, or it does not fit the checkpoint; the small policy knows its own only.
+        UsageError: there is no such family, or it does not fit the checkpoint; the small policy has its own only.
     """
     name = name_of(config, directory)
     family = FAMILIES.class_of(name)(config)
     family.name = name
-    if name != "tiny":  # whose control tokens have the general form, and whose others are its words
+    if name != "tiny":  # the small policy's control tokens have the general form; its others are words
         checkpoint = directory or Path(config.base)
         family.fit(read_limits(checkpoint))
         family.tokens = tokens_of(checkpoint)
@@ -105,12 +106,12 @@ def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamil
 
 
 def reply_limit(config: PolicyConfig) -> int:
-    """Tokens of a reply at most: as `policy.max_new_tokens` says, else the family's own."""
+    """Returns the maximum tokens of a reply: `policy.max_new_tokens`, else the family's own."""
     return config.max_new_tokens or FAMILIES.class_of(name_of(config)).max_new_tokens
 
 
 def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
-    """The name or dotted path of the family that `family_of` makes; raises as that does."""
+    """Returns the name or dotted path of the family that `family_of` makes; raises the same errors."""
     small = directory is None and config.base == "tiny"
     name = (
         "tiny"
@@ -129,7 +130,7 @@ def name_of(config: PolicyConfig, directory: Path | None = None) -> str:
 
 
 def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) -> str:
-    """The family by the checkpoint's own files; raises `wrong` under auto where they do not decide."""
+    """Selects the family by the checkpoint's files; raises `wrong` under auto if they do not decide it."""
     architecture = read_config(directory)
     if is_tiny(architecture):
         return "tiny"
@@ -138,8 +139,8 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     kind = str(architecture.get("model_type"))
     if kind not in BY_MODEL_TYPE:
         raise wrong(
-            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): nothing says how "
-            "it writes actions and what its coordinates count.",
+            f"`policy.family` is auto, and no family is known for {directory} (model_type {kind}): its action "
+            "grammar and its unit of coordinates are unknown.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     family = BY_MODEL_TYPE[kind]
@@ -149,15 +150,18 @@ def _by_architecture(directory: Path, auto: bool, wrong: type[FlywheelError]) ->
     if other := _other(_OWNERS[BY_MODEL_TYPE[kind]], names, own, bases):
         raise wrong(
             f"`policy.family` is auto, and {directory} calls itself or its base {other!r}: a model_type of {kind} "
-            f"alone does not say that it writes actions as {family} does.",
+            f"alone does not mean that it writes actions as {family} does.",
             f"Set policy.family to the family it was trained in: {', '.join(_NAMED)}, or a dotted path.",
         )
     return family
 
 
 def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str], list[str], list[str]]:
-    """The names that a checkpoint goes by, those among them that are its own if they have a size (its folder's or the
-    hub's cache's, its config's, and the title of a model card that names a base), and the names of its bases."""
+    """Collects the names of a checkpoint.
+
+    Returns:
+        All its names; those whose size counts as its own (of its folder or the hub's cache, of its config, and the
+        title of a model card that names a base); and the names of its bases."""
     cached = [part.rpartition("--")[2] for part in directory.parts if part.startswith("models--")]
     *above, named = _components(str(architecture.get("_name_or_path") or "")) or [""]
     names = [directory.name, *cached, named]
@@ -172,9 +176,9 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
 
 
 def _bases(front: str) -> list[str]:
-    """The models that a card says a checkpoint was trained from, as it writes them: names, paths or addresses.
+    """Reads the base models in a model card, as written there: names, paths or addresses.
 
-    A card is from outside: its values are never constructed, and one that is no YAML is read by its lines.
+    A card is untrusted: its YAML is parsed but never constructed, and a card with invalid YAML is read by its lines.
     """
     import yaml
 
@@ -196,7 +200,7 @@ def _bases(front: str) -> list[str]:
 
 
 def _components(named: str) -> list[str]:
-    """The names in a path or an address of a model, the last one last, without the owner where one is known."""
+    """Splits a model's path or address into its names, in order, without the owner if there is one."""
     address = "://" in named
     parts = [one for one in re.split(r"[/\\]+", named.rpartition("://")[2]) if one]
     if hub := next((one for one in parts if one.startswith("models--")), ""):
@@ -209,8 +213,10 @@ def _components(named: str) -> list[str]:
 
 
 def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence[str]) -> str:
-    """The first name that is another model's: one that holds a known one, or has a size and is not of the owner. The
-    size of a base counts where no own name is the owner's."""
+    """Returns the first name of another model; empty if there is none.
+
+    Such a name contains a known model's, or has a size and lacks the owner's name. Sizes of bases count if no own name
+    contains the owner's."""
     others = [one for one in (*_TRAINED, *_PEOPLE_TOO) if one != owner]
     sizes = own if any(_holds(name, owner) for name in own) else [*own, *bases]
     known = (name for name in [*names, *bases] if any(_holds(name, other) for other in others))
@@ -219,16 +225,16 @@ def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence
 
 
 def _is_sized(name: str) -> bool:
-    """Whether a name is a model's and has a size."""
+    """Checks whether a name is a model's and has a size."""
     return bool(_SIZE.search(name)) and not _NAMELESS.fullmatch(name)
 
 
 def _holds(name: str, model: str) -> bool:
-    """Whether a name holds a model's, between signs that are no letters, written with hyphens or without."""
+    """Checks whether a name contains a model's as a whole word, with or without its hyphens."""
     return bool(re.search(rf"(?<![a-z]){model.replace('-', '[-_ ]?')}(?![a-z])", name.lower()))
 
 
 def _is_taught(directory: Path) -> bool:
-    """Whether the checkpoint's vocabulary has the token that begins a tool call."""
+    """Checks whether the checkpoint's vocabulary has the token that begins a tool call."""
     files = (directory / name for name in ("tokenizer_config.json", "added_tokens.json", "tokenizer.json"))
     return any(file.is_file() and TAUGHT in file.read_text(errors="replace") for file in files)

@@ -1,10 +1,10 @@
-"""The one client of OpenAI-compatible servers (vLLM, SGLang, `transformers serve`), for the policy and for judges.
+"""Calls OpenAI-compatible servers (vLLM, SGLang, `transformers serve`) for the policy and for judges.
 
-What may pass (no connection, a timeout, 429, a server's error) is tried again with growing pauses; what is left is
-`NoAnswer`, the failure of one request. A server that is pausing or taking up new weights says 503 or gives requests up,
-which whoever can wait for it hears as `Unready`. A refused key or a model that the server does not have would fail
-every request alike, so those are errors that name the config key. The key is read from an environment variable that
-the config names and appears in no message.
+The client repeats requests after transient failures (no connection, a timeout, 429, a server error), with growing
+pauses. The last failure is raised as `NoAnswer`, the failure of one request. A server that pauses or loads new weights
+answers 503 or aborts requests; callers that can wait get `Unready`. A refused key or a missing model would fail every
+request alike, so those are errors that name the config key. The API key is read from an environment variable that the
+config names, and appears in no message.
 """
 
 import json
@@ -22,41 +22,41 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.text import broken, restored, storable
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
-"""Statuses that may pass."""
+"""Statuses of transient failures."""
 PAUSES = (0.5, 8.0)
 """Seconds before the first repetition, doubled each time, and the longest."""
 FAILED = 500
-"""Status of a server that failed, such as at the words that its model wrote."""
+"""Status of an internal error, such as a parser that fails at its model's reply."""
 UNREADY = 503
-"""Status of a server that pauses, sleeps or takes up new weights; and of one that has too much to do."""
+"""Status of a server that pauses, sleeps, loads new weights or is overloaded."""
 REFUSED = (401, 403)
-"""Statuses of a key that is not taken."""
+"""Statuses of a rejected key."""
 MALFORMED = (400, 422)
-"""Statuses of a request whose fields are not taken."""
+"""Statuses of a request with rejected fields."""
 
 
 class NoAnswer(Exception):
-    """A request that got no usable answer, after all its repetitions; says why."""
+    """A request without a usable answer after all its repetitions, with the reason."""
 
 
 class Unready(NoAnswer):
-    """The server is there and does not answer now, or gave the request up: it may be asked again later."""
+    """The server is up but not ready, or aborted the request: it can be asked again later."""
 
 
 class Unreachable(NoAnswer):
-    """Nothing answers at its address."""
+    """Nothing answers at the server's address."""
 
 
 class Failed(NoAnswer):
-    """The server failed at this request, and was not asked again."""
+    """The server failed at this request, which was not repeated."""
 
 
 class Rejected(NoAnswer):
-    """The server does not take this request's fields, and would not take them again.
+    """The server rejects this request's fields, and would reject them again.
 
     Args:
-        about: what is said of it.
-        answer: all that the server answered.
+        about: the message.
+        answer: the whole body of the server's answer.
     """
 
     def __init__(self, about: str, answer: str) -> None:
@@ -65,7 +65,7 @@ class Rejected(NoAnswer):
 
 
 class Unknown(FlywheelError):
-    """The server does not have the model that it is asked for."""
+    """The server does not have the requested model."""
 
 
 def pause_before(attempt: int) -> None:
@@ -75,16 +75,16 @@ def pause_before(attempt: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server is and how long it is waited for.
+    """Address of a server, and its timeouts and limits.
 
     Args:
-        section: the config section it is from, such as `policy.server`, for messages.
-        url: up to the version, such as `http://localhost:8000/v1`.
+        section: its config section, such as `policy.server`, for messages.
+        url: address up to the version, such as `http://localhost:8000/v1`.
         key_variable: the environment variable that holds the key; no key is sent if it is not set.
         timeout_s: seconds without a byte after which a request has failed.
-        retries: how often a request that may still succeed is sent again.
-        concurrency: connections at the same time.
-        waits: whether who asks waits for a server that is not ready, and wants to know of it at once.
+        retries: maximum number of repetitions of a request after a transient failure.
+        concurrency: maximum number of open connections.
+        waits: whether the caller waits for a server that is not ready, so that a 503 raises `Unready` at once.
     """
 
     section: str
@@ -101,7 +101,7 @@ class OpenAIClient:
 
     Args:
         endpoint: the server.
-        transport: what carries requests, for tests.
+        transport: the HTTP transport, for tests.
 
     Raises:
         UsageError: the url is no web address; the key cannot be sent in a header.
@@ -120,33 +120,34 @@ class OpenAIClient:
         )
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The first choice of a chat completion whose messages hold texts from outside; what was thought is left out.
+        """Returns the first choice of a chat completion whose messages hold untrusted text.
 
-        Everything in the messages that may be a token is broken, whatever the model's vocabulary, and the answer's text
-        restored (`schemas.text`). Fields and errors as of `complete`.
+        Everything in the messages with the form of a special token is broken, for any vocabulary, and the answer's text
+        is restored (`schemas.text`). Thinking is left out. Fields and errors are those of `complete`.
         """
         asked = {**body, "messages": [_broken(one) for one in body.get("messages") or ()]}
         choice = self._completed(asked, (), content_of)
         return {**choice, "text": restored(choice["text"])}
 
     def complete(self, body: Mapping[str, Any], final: Sequence[int] = ()) -> dict[str, Any]:
-        """The first choice of a chat completion as the server wrote it, asked for in these very words.
-
-        Under `text` is the whole reply, made storable (`models.serving.replies`), and under `reply` how it was split;
-        under `tokens` what the server counted, 0 if it did not, and under `generated` those of the answer; under
-        `metadata` what SGLang says of the whole answer; under `prompt_token_ids` the tokens that it read, where it
-        names them (vLLM beside the choice, SGLang in it).
+        """Returns the first choice of a chat completion, with the request sent unchanged.
 
         Args:
             body: the request.
-            final: statuses that are not tried again, though they may pass.
+            final: transient statuses that are not retried.
+
+        Returns:
+            The choice as the server wrote it, with these fields: `text`, the whole reply, made storable; `reply`, the
+            `ServedReply`; `tokens`, the server's count of all tokens, and `generated`, of the answer's, 0 where it
+            gives none; `metadata`, SGLang's on the whole answer; `prompt_token_ids`, the prompt's tokens where the
+            server gives them (vLLM next to the choices, SGLang in the choice).
 
         Raises:
-            NoAnswer: the server failed, or what it sent is no completion.
+            NoAnswer: the server failed, or its answer is no completion.
             Failed: it answered with a status of `final`.
-            Rejected: it does not take the fields.
-            Unready: it gave the request up; or, where the endpoint `waits`, it answers nobody now.
-            Unreachable: nothing answers there.
+            Rejected: it rejects the fields.
+            Unready: it aborted the request; or the endpoint `waits`, and the server answered 503.
+            Unreachable: nothing answers at the address.
             FlywheelError: it refuses the key or does not have the model.
         """
         return self._completed(body, final, reply_of)
@@ -154,7 +155,7 @@ class OpenAIClient:
     def _completed(
         self, body: Mapping[str, Any], final: Sequence[int], read: Callable[[Mapping[str, Any]], ServedReply]
     ) -> dict[str, Any]:
-        """The first choice, as `complete` says, of whose message the reply is read so."""
+        """Returns the first choice as `complete` does, with `read` as the reader of its message."""
         answer, completion = self._sent(json.dumps(body).encode(), final)
         try:
             tokens = self._metered(completion)
@@ -167,7 +168,7 @@ class OpenAIClient:
         except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
-            raise Unready(f"{self.endpoint.url}: the server gave the request up (finish_reason abort)")
+            raise Unready(f"{self.endpoint.url}: the server aborted the request (finish_reason abort)")
         told = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
         return {**choice, **told, "metadata": metadata, "prompt_token_ids": prompt}
 
@@ -183,13 +184,13 @@ class OpenAIClient:
             raise self._refused(answer)
 
     def _metered(self, completion: dict[str, Any]) -> int:
-        """The tokens that the server counted for a completion."""
+        """Charges and returns the tokens that the server counted for a completion."""
         tokens = _count(completion, "total_tokens")
         charge(self.endpoint.section.partition(".")[0], tokens)
         return tokens
 
     def _sent(self, body: bytes, final: Sequence[int]) -> tuple[httpx.Response, Any]:
-        """The answer, and what it holds; None where that is no JSON."""
+        """Posts a request, and returns the answer and its completion, None where it is no JSON."""
         failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
@@ -237,7 +238,7 @@ class OpenAIClient:
 
 
 def _held(answer: httpx.Response) -> Any:
-    """The completion that an answer holds, streamed or not; None where there is none."""
+    """Returns the completion of an answer, streamed or not; None where there is none."""
     try:
         if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
             return streamed(answer.text)
@@ -247,13 +248,13 @@ def _held(answer: httpx.Response) -> Any:
 
 
 def _count(completion: Mapping[str, Any], name: str) -> int:
-    """A number of tokens as the server counted it; 0 where it did not."""
+    """Returns the server's count of tokens under a name; 0 where it gives none."""
     used = (completion.get("usage") or {}).get(name)
     return used if isinstance(used, int) and used > 0 else 0
 
 
 def _broken(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message in which nothing is read as a token."""
+    """Returns a message with everything broken that could be read as a special token."""
     content = message["content"]
     if isinstance(content, str):
         return {**message, "content": broken(content)}
@@ -262,7 +263,7 @@ def _broken(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def headers_of(endpoint: Endpoint) -> dict[str, str]:
-    """What every request to an endpoint carries; raises UsageError for a key that cannot be sent."""
+    """Returns the headers of every request to an endpoint; raises UsageError for a key that cannot be sent."""
     key = _key(endpoint)
     return {"Authorization": f"Bearer {key}"} if key else {}
 
@@ -280,7 +281,7 @@ def _key(endpoint: Endpoint) -> str:
     key = os.environ.get(endpoint.key_variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         raise UsageError(
-            f"`{endpoint.section}.key_variable`: what {endpoint.key_variable} holds cannot be sent in a header.",
-            "Put the key alone into it.",
+            f"`{endpoint.section}.key_variable`: the value of {endpoint.key_variable} cannot be sent in a header.",
+            "Put only the key into it.",
         )
     return key

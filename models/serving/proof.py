@@ -1,12 +1,12 @@
-"""That a server samples as it is asked to, and gives the log probabilities of that: shown by asking it twice.
+"""Tests a server's sampling and log-probs by asking it twice.
 
-A request says all that decides what is sampled, in the form that the server takes, since what it leaves open is decided
-by the checkpoint's `generation_config.json` (Qwen2.5-VL's punishes repetition). A server that gives one answer for two
-seeds does not sample: all attempts of a group would be alike.
+Each request sets every field that affects sampling, in the form that the server takes. The checkpoint's
+`generation_config.json` decides any field left open; Qwen2.5-VL's penalises repetition. A server that gives one answer
+for two seeds does not sample: all attempts of a group would be alike.
 
 At temperature T a token is drawn with p(a) ~ exp(z(a) / T), so log p(a) - log p(b) of two tokens is (z(a) - z(b)) / T:
-half as much at T = 1 as at T = 1/2. A server that gives log probabilities from before the temperature (vLLM's default)
-gives one difference for both, and a training on them would weigh every token wrongly without anybody noticing.
+half as much at T = 1 as at T = 1/2. A server that gives log-probs from before the temperature (vLLM's default) gives
+one difference for both. A training on them would weigh every token wrongly, without any error.
 """
 
 import base64
@@ -26,29 +26,30 @@ from schemas.failure import FlywheelError
 TEMPERATURES = (1.0, 0.5)
 QUESTION = "Name any word."
 SIDE = 224
-"""Pixels of the picture beside it: whoever acts is shown screens."""
+"""Side of the image sent with the question, in pixels, since policies get screenshots."""
 TOP = 20
-"""Tokens that are compared; the most that the protocol allows."""
+"""Number of compared tokens; the protocol's maximum."""
 ROUNDS, HOT, LONG = 3, 2.0, 24
-"""How often two seeds are compared, at which temperature (the highest that the protocol allows), over how many tokens:
-a model that knows its answer hardly gives the same one so often."""
+"""Number of comparisons of two seeds, their temperature (the protocol's maximum) and their tokens.
+
+Even a model that is sure of its answer hardly gives the same one in all of them."""
 CUT = -1e3
-"""A log probability below it is that of a token that something has cut away."""
+"""Lower bound of a log-prob; below, a filter of the server has removed the token."""
 LEAST = 0.02
-"""Nats between the two tokens compared; below, nothing is shown."""
+"""Minimum difference of the two tokens in nats; below, the test decides nothing."""
 
 
 def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
-    """Asks for one token at two temperatures.
+    """Tests the log-probs by asking for one token at two temperatures.
 
     Args:
         client: the server.
-        fields: the model, and what every request says.
-        hint: what to set where it fails.
+        fields: the model, and the fields of every request.
+        hint: the setting to change if the test fails, for the error.
 
     Raises:
-        FlywheelError: no token ids, no log probabilities, or those of another distribution; names what to set.
-        NoAnswer: it does not answer now.
+        FlywheelError: no token ids, no log-probs, or those of another distribution; names the setting.
+        NoAnswer: the server does not answer.
     """
     first, second = (_asked(client, fields, temperature, hint) for temperature in TEMPERATURES)
     shared = [token for token in first if token in second and min(first[token], second[token]) > CUT]
@@ -57,18 +58,18 @@ def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
     one, other = max(shared, key=first.__getitem__), min(shared, key=first.__getitem__)
     before, after = first[one] - first[other], second[one] - second[other]
     if before < LEAST:
-        return  # a model that knows nothing: all tokens are alike at every temperature
+        return  # an untrained model: all tokens are equally likely at every temperature
     expected = before * TEMPERATURES[0] / TEMPERATURES[1]
     if abs(after - expected) > abs(after - before):
         raise _refused(
-            f"log probabilities are not those of what is sampled: two tokens differ by {before:.3f} nats at "
+            f"log probabilities are not those of the sampled distribution: two tokens differ by {before:.3f} nats at "
             f"temperature {TEMPERATURES[0]:g} and by {after:.3f}, not {expected:.3f}, at {TEMPERATURES[1]:g}",
             hint,
         )
 
 
 def _asked(client: OpenAIClient, fields: Mapping[str, Any], temperature: float, hint: str) -> dict[str, float]:
-    """The log probabilities of the likeliest first tokens at a temperature."""
+    """Returns the log-probs of the likeliest first tokens at a temperature."""
     choice = client.complete(
         {
             **fields,
@@ -99,15 +100,15 @@ def _picture() -> dict[str, Any]:
 
 
 def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], fields: Mapping[str, Any]) -> None:
-    """Asks one prompt with two seeds, and again if the answers are the same; their text must be there, too.
+    """Tests that two seeds give different answers with readable text, in up to `ROUNDS` rounds.
 
     Args:
         ask: sends a request at a temperature.
-        fields: the model, and what every request says.
+        fields: the model, and the fields of every request.
 
     Raises:
-        FlywheelError: all answers are the same, or no reply of the policy could be read in any (`Readable`).
-        NoAnswer: the server does not answer now.
+        FlywheelError: the answers of each round are the same, or none holds a readable reply (`Readable`).
+        NoAnswer: the server does not answer.
     """
     readable = Readable(2 * ROUNDS)
     messages = [{"role": "user", "content": [_picture(), {"type": "text", "text": QUESTION}]}]
@@ -121,34 +122,34 @@ def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], 
         if one != other:
             return
     raise FlywheelError(
-        f"`policy.server`: it does not sample: two seeds gave the same answer {ROUNDS} times at temperature {HOT:g} "
-        f"({one[:60]!r}).",
-        "Start the server so that requests decide how it samples, or take another server.",
+        f"`policy.server`: the server does not sample: two seeds gave the same answer {ROUNDS} times at temperature "
+        f"{HOT:g} ({one[:60]!r}).",
+        "Start the server so that requests set its sampling, or use another server.",
     )
 
 
 class Readable:
-    """Whether replies of the policy can be read in a server's answers; safe to share between threads.
+    """Checks that a server's answers hold replies of the policy; safe to share between threads.
 
     Args:
-        patience: how many answers in a row, from the first on, may hold none.
+        patience: number of answers without a reply, from the first on, after which the server is refused.
     """
 
     def __init__(self, patience: int) -> None:
         self._patience, self._none = patience, 0
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """Takes an answer; after the first with a reply no other is looked at.
+        """Checks an answer, until the first one with a reply.
 
         Raises:
-            FlywheelError: in none so far there was a reply, though tokens were generated: the server keeps them.
+            FlywheelError: no answer so far has a reply, though tokens were generated: the server drops them.
         """
         reply: ServedReply = answer["reply"]
         if not self._patience or answer.get("finish_reason") == "length":
             return
         if reply.kinds - {THOUGHT}:
             self._patience = 0
-        if not self._patience or (not reply.kinds and answer["generated"] <= 1):  # the end of a turn, or not known
+        if not self._patience or (not reply.kinds and answer["generated"] <= 1):  # an end of turn, or no count
             return
         self._none += 1
         if self._none < self._patience:
@@ -163,8 +164,9 @@ class Readable:
 
 
 def whole(temperature: float) -> dict[str, Any]:
-    """Fields of a request that samples from the model's whole distribution, whatever the server would cut or punish by
-    itself: a checkpoint's `generation_config.json` may ask for that.
+    """Returns the fields of a request that samples from the model's whole distribution.
+
+    They override all filters and penalties of the server and of the checkpoint's `generation_config.json`.
 
     Source: `to_sampling_params` of vLLM 0.33.0 and SGLang 0.5.23 (`entrypoints/openai`).
     """
@@ -183,14 +185,14 @@ def whole(temperature: float) -> dict[str, Any]:
 
 
 PROTOCOL = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
-"""Fields of `whole` that OpenAI's protocol has; all others are refused by a server that takes no more than it."""
+"""Fields of `whole` in OpenAI's protocol; a server that takes the protocol alone refuses all others."""
 
 
 def stock(temperature: float) -> dict[str, Any]:
-    """The same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
+    """Returns the same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
 
-    It adds a frequency penalty to 1 for its repetition penalty, so that one is sent as 0. `require_neutral` refuses a
-    checkpoint that sets what no request can set back.
+    That server computes its repetition penalty as 1 plus the frequency penalty, so the latter is sent as 0.
+    `require_neutral` refuses a checkpoint that sets fields which no request can override.
 
     Source: transformers 5.24.0, `cli/serving/utils.py` and `chat_completion.py`, `_build_generation_config`.
     """
@@ -232,7 +234,7 @@ NEUTRAL: Mapping[str, Any] = {
     "token_healing": False,
     "use_mtp": False,
 }
-"""Fields of a `GenerationConfig` with the values that change nothing; what is left out is the checkpoint's."""
+"""Fields of a `GenerationConfig` with neutral values; the checkpoint decides any other field."""
 FIXED = (
     "top_h",
     "bad_words_ids",
@@ -249,14 +251,16 @@ FIXED = (
     "assistant_ensemble_weight",
     "speculation_type",
 )
-"""Its fields that decide, too, and that no request can set back: no value of theirs changes nothing for every model,
-and `null` is the checkpoint's. The rest says where a prompt begins and an answer ends, or how it is computed."""
+"""Fields that affect sampling and that no request can override.
+
+They have no value that is neutral for every model, and `null` selects the checkpoint's. All other fields set the begin
+of a prompt, the end of an answer, or the computation."""
 _DECODERS = ("decoder", "generator", "text_config")
-"""Sections of a `config.json` that `GenerationConfig.from_model_config` reads, too, where there is no other file."""
+"""Sections of a `config.json` that `GenerationConfig.from_model_config` also reads if it is the only file."""
 
 
 def require_neutral(checkpoint: Path) -> None:
-    """Refuses a checkpoint that decides what `transformers serve` samples, whatever a request says.
+    """Refuses a checkpoint whose files override the sampling fields of requests to `transformers serve`.
 
     Raises:
         FlywheelError: names the file and the field.
@@ -274,7 +278,7 @@ def require_neutral(checkpoint: Path) -> None:
         for field in FIXED:
             if isinstance(section, dict) and section.get(field) is not None:
                 raise FlywheelError(
-                    f"{file}: {field} decides what is sampled, and no request to `transformers serve` can set it back.",
+                    f"{file}: {field} affects sampling, and no request to `transformers serve` can override it.",
                     "Remove it from the file, or serve with vLLM or SGLang.",
                 )
 
@@ -283,7 +287,7 @@ _UNEXPECTED = re.compile(r"Unexpected \w+ in the request: \{([^{}]*)\}")
 
 
 def _is_stock(refusal: Rejected) -> bool:
-    """Whether a server refused `whole` as `transformers serve` does: for all fields beyond the protocol, by name.
+    """Checks whether a refusal is that of `transformers serve`, which names all fields beyond the protocol.
 
     Source: transformers 5.24.0, `cli/serving/utils.py`, `_validate_request`.
     """
@@ -292,7 +296,7 @@ def _is_stock(refusal: Rejected) -> bool:
 
 
 class Sampling:
-    """The form that a server takes; safe to share between threads.
+    """Sends sampling requests in the form that a server takes; safe to share between threads.
 
     Args:
         client: the server.
@@ -305,21 +309,21 @@ class Sampling:
         self._streams = False
 
     def ask(self, body: Mapping[str, Any], temperature: float, checkpoint: Path) -> dict[str, Any]:
-        """Asks for a completion of the model's whole distribution; what the body says itself is kept.
+        """Requests a completion sampled from the model's whole distribution; fields of the body take precedence.
 
-        `transformers serve` answers a tool call that it cannot read with a bare 500, for which it has generated a whole
-        reply: it is asked once more for a stream, and only then is it a failure of the server. The same holds where it
-        splits a reply, of which a stream alone gives all parts in their order; from then on a stream is all it is asked
-        for.
+        `transformers serve` generates a whole reply and answers a bare 500 if it cannot parse a tool call in it. The
+        request is then repeated once as a stream; only a second failure counts as the server's. A reply that this
+        server splits is also requested again as a stream, since only a stream gives all parts in order. From then on
+        all requests are streams.
 
         Args:
             body: the rest of the request.
-            temperature: what the model samples at.
-            checkpoint: of the model that answers.
+            temperature: the sampling temperature.
+            checkpoint: directory of the model that answers.
 
         Raises:
             NoAnswer: the server failed, or takes neither form.
-            FlywheelError: the checkpoint decides what is sampled, whatever a request says.
+            FlywheelError: the checkpoint overrides the sampling fields of a request.
         """
         return settled(self._asked(body, temperature, checkpoint), checkpoint)
 
@@ -344,14 +348,15 @@ class Sampling:
                 if choice["reply"].ordered:
                     return choice
                 self._streams = True
-            except Failed:  # perhaps at the policy's own words, of which a stream gives more
+            except Failed:  # perhaps a parser's, at the policy's reply: a stream gives more of it
                 pass
         return self._client.complete({**asked, "stream": True})
 
 
 def token_ids(choice: Mapping[str, Any]) -> list[int]:
-    """The tokens of an answer, as vLLM (`token_ids`), SGLang (`response_token_ids`) or names such as `token_id:7` say
-    them; empty where nothing does."""
+    """Returns the token ids of an answer; empty where it has none.
+
+    They are in vLLM's `token_ids`, SGLang's `response_token_ids`, or names of tokens such as `token_id:7`."""
     for name in ("token_ids", "response_token_ids"):
         if given := choice.get(name):
             return list(given)

@@ -1,9 +1,9 @@
-"""The reply that a policy wrote, put together from the fields that a server's parsers split it into.
+"""Rebuilds a policy's reply from the fields that a server's parsers split it into.
 
-A server that reads thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
-`content`. `transformers serve` does so for every Qwen, whatever it was started and asked with. It answers a tool call
-that it cannot read with a 500; in a stream it gives what came before, and what it could not read. A reply is put
-together in the form that the families write and read (`models.families.thinking`, `models.families.tools`).
+A server that parses thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
+`content`. `transformers serve` does so for every Qwen, with any flags and any request. It answers a tool call that it
+cannot parse with a 500; a stream holds the text before that call, and the unparsed text. The rebuilt reply has the
+form that the families write and read (`models.families.thinking`, `models.families.tools`).
 
 Source: transformers 5.24.0, `cli/serving/utils.py` (`_RESPONSE_TEMPLATE_FALLBACKS`, `parse_assistant_message`,
 `response_events_to_chunks`), `cli/serving/chat_completion.py`, `utils/chat_parsing`.
@@ -26,32 +26,32 @@ from models.families.tools import CLOSE, OPEN
 from schemas.text import storable
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message that hold the thought: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
+"""Fields of a message with its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
 `reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
 THOUGHT, SAID, CALLED, UNREAD = "thought", "said", "called", "unread"
 STREAMED = "pieces"
-"""The field of a streamed message that holds its pieces."""
+"""Field of a streamed message that holds its pieces."""
 Piece = tuple[str, Any]
 _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
-"""What its parser says of a tool call that is JSON and no call."""
+"""Message of the server's parser on a tool call that is JSON but no call."""
 _ENDS = ("<|im_end|>", "<|endoftext|>")
-"""The end of a turn. A stream of `transformers serve` has it in thinking that nothing else ended."""
+"""Marks of the end of a turn. A stream of `transformers serve` has one in thinking without an end of its own."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
 
 @dataclass(frozen=True, slots=True)
 class ServedReply:
-    """What a policy wrote.
+    """A policy's reply.
 
     Args:
-        text: all of it.
-        kinds: which fields a server split it into.
-        ordered: whether it is known to be whole and in the order in which it was written: `transformers serve` without
-            a stream keeps the last thinking and the last words only of a reply that it splits.
-        unended: whether its thinking is known to have no end of its own.
-        before: what stands before its first call.
+        text: the whole reply.
+        kinds: kinds of the fields that the server split it into.
+        ordered: whether the reply is known to be whole and in order. `transformers serve` without a stream keeps only
+            the last thinking and the last text of a reply that it splits.
+        unended: whether the thinking is known to have no end of its own.
+        before: the text before the first call.
     """
 
     text: str
@@ -62,19 +62,19 @@ class ServedReply:
 
     @property
     def split(self) -> bool:
-        """Whether a server took something out of a message's content."""
+        """Whether a server moved parts out of the message's content."""
         return bool(self.kinds - {SAID})
 
 
 def reply_of(message: Mapping[str, Any]) -> ServedReply:
-    """The reply that a message was made of: what was thought, what was said, then the calls.
+    """Rebuilds a message's reply: its thinking, its content, then its calls.
 
     Raises:
-        KeyError: it has none of these fields.
+        KeyError: the message has none of these fields.
     """
     pieces = message[STREAMED] if STREAMED in message else list(_pieces(message))
     if not pieces and STREAMED not in message:
-        message["content"]  # one that has no such field is no message
+        message["content"]  # raises KeyError: no message lacks this field
     kinds = frozenset(kind for kind, _ in pieces)
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
     unended = STREAMED in message and bool(pieces) and pieces[-1][0] == THOUGHT and _ends_turn(pieces[-1][1])
@@ -82,11 +82,11 @@ def reply_of(message: Mapping[str, Any]) -> ServedReply:
 
 
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
-    """The choice with its reply read by what the checkpoint's prompt says of thinking.
+    """Returns the choice with its reply corrected by the checkpoint's chat template.
 
-    Behind a call that could not be read, the rest of the reply is not known, and an end of thinking may stand there: of
-    a model that thinks, unless it is known to have ended, what stands before its calls is left. Where the prompt opened
-    the thinking, and it is known that nothing ended it, the reply is its text.
+    The text behind an unparsed call is lost, and may hold the end of thinking. If the template mentions thinking, and
+    the reply is not known to have ended it, only the text before the calls is kept. If the prompt opens the thinking,
+    and it is known to have no end, the reply is that text without the opening tag.
     """
     reply: ServedReply = choice["reply"]
     text = reply.text
@@ -100,7 +100,7 @@ def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
 
 
 def _template(checkpoint: Path) -> str:
-    """The chat templates of a checkpoint, as they are written in its files; empty where there is none."""
+    """Returns the first chat template in a checkpoint's files; empty where there is none."""
     found = list[Any]()
     for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
         try:
@@ -114,7 +114,7 @@ def _template(checkpoint: Path) -> str:
 
 @lru_cache(maxsize=4)
 def _opens_thinking(template: str) -> bool:
-    """Check whether a chat template ends its prompt with the beginning of thinking, by rendering it."""
+    """Checks whether a chat template ends its prompt with the beginning of thinking, by rendering it."""
     from transformers.utils.chat_template_utils import render_jinja_template
 
     for content in ([{"type": "text", "text": "Hi"}], "Hi"):
@@ -128,20 +128,20 @@ def _opens_thinking(template: str) -> bool:
 
 
 def content_of(message: Mapping[str, Any]) -> ServedReply:
-    """The content alone of a message, whatever else it holds.
+    """Returns the content of a message as a reply, without its thinking and calls.
 
     Raises:
-        KeyError: it has no content, and nothing that was taken out of it.
+        KeyError: the message has no content, thinking or calls.
     """
     taken = any(message.get(field) for field in (*REASONING, "tool_calls"))
     return ServedReply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
 
 
 def streamed(body: str) -> dict[str, Any]:
-    """The completion that a stream of events gives, its pieces in their order.
+    """Builds the completion of a stream of events, with its pieces in order.
 
-    A tool call that the server could not read ends it; what the server says of it is the rest of the reply. Under
-    `failure` is what the server says of anything else that ended it.
+    An unparsed tool call ends the stream; the server's error message holds the rest of the reply. `failure` holds the
+    message of any other error that ended it.
     """
     pieces, ended, usage = list[Piece](), None, None
     events, marker, failure = body.partition(_ERROR)
@@ -166,7 +166,7 @@ def streamed(body: str) -> dict[str, Any]:
 
 
 def _unread_call(failure: str) -> str | None:
-    """The text of the tool call that a parser failed at, empty where it does not say; None for any other failure."""
+    """Returns the text of an unparsed tool call, empty if the error lacks it; None for any other failure."""
     if _UNPARSED.match(failure):
         try:
             return str(ast.literal_eval(found[1])) if (found := _CONTENT.search(failure)) else ""
@@ -176,7 +176,7 @@ def _unread_call(failure: str) -> str | None:
 
 
 def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
-    """What a message or a part of one holds, in the order in which a model writes it."""
+    """Yields the pieces of a message or a delta, in the order in which a model writes them."""
     if thought := next((message[field] for field in REASONING if message.get(field)), ""):
         yield THOUGHT, thought
     if message.get("content"):
@@ -186,7 +186,7 @@ def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _written(pieces: list[Piece]) -> str:
-    """The reply. White space that a server left is kept, and what it took away is as the families write it."""
+    """Joins pieces to a reply, with the server's white space, and the families' where the server removed it."""
     written, end, closes = list[str](), "", False
 
     def add(*texts: str) -> None:
@@ -216,7 +216,7 @@ def _ends_turn(thought: str) -> bool:
 
 
 def _without_end(thought: str) -> str:
-    """Remove all ends of a turn from the end of what was thought, with the white space behind each."""
+    """Removes all ends of a turn from the end of a thought, with the white space behind each."""
     at = end = len(thought)
     while True:
         while end and thought[end - 1].isspace():
@@ -228,7 +228,7 @@ def _without_end(thought: str) -> str:
 
 
 def _call(kind: str, value: Any) -> str:
-    """A tool call as the families write it; one that was not read as it stood there."""
+    """Writes a tool call as the families do; an unparsed one verbatim."""
     if kind == UNREAD:
         return f"{OPEN}{value}{CLOSE}"
     given = value.get("arguments")
@@ -248,6 +248,6 @@ def _tokenizer(file: Path) -> Any:
 
 
 def decoded(directory: Path, ids: list[int]) -> str | None:
-    """The text of a reply's tokens, by the checkpoint's tokenizer; None where there are no tokens or no such file."""
+    """Decodes a reply's tokens by the checkpoint's tokenizer; None without tokens or a `tokenizer.json`."""
     file = directory / "tokenizer.json"
     return _tokenizer(file).decode(ids, skip_special_tokens=True) if ids and file.is_file() else None

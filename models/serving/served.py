@@ -1,12 +1,12 @@
-"""A server and the weights that it holds, as all who ask it in this process share it.
+"""Shares a model server among all threads of a process, and tracks the weights that it holds.
 
-One gate: requests pass while the weights stay; a change waits for those that are under way (or gives them up), holds
-back new ones, and lets them go on under the new weights. So every answer is of one version, and it is known which.
-Where the server names the weights that an answer is from, that must be the version, too: what another process changed
-meanwhile, or what a server lost when it was started anew, is noticed and brought again.
+Requests pass while the weights stay the same. A change of weights waits for running requests (or aborts them), holds
+back new ones, and lets those continue under the new weights. So every answer comes from one known version. Where the
+server names the weights of an answer, that name must match the version, too. A mismatch shows that another process
+changed the weights, or that a restart lost them; they are then loaded again.
 
-What a training with adapters made is brought as the adapter alone, where the server takes it: beside the weights that
-it was trained beside, under a name of its own, so that nobody has to wait.
+A training with adapters publishes the adapter alone, where the server supports it. The server adds it under a name of
+its own to the base weights that it was trained on, so that no request has to wait.
 """
 
 import atexit
@@ -41,19 +41,19 @@ from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 
 FIRST = 8
-"""Answers without any reply after which a server is refused."""
+"""Number of first answers without any reply after which a server is refused."""
 DRAIN_S = 0.02
 DROP_S = 1.0
-"""What was on its way when requests were given up has arrived by then, and is given up too."""
+"""Seconds between two aborts, so that requests still in transit at the first one are aborted, too."""
 
 
 class ModelServer:
-    """A server; safe to share between threads.
+    """A model server and its weights; safe to share between threads.
 
     Args:
-        config: which one.
-        log: where what a command prints goes.
-        transport: what carries requests, for tests.
+        config: its config.
+        log: file for the output of the server's command.
+        transport: the HTTP transport, for tests.
     """
 
     def __init__(self, config: ServerConfig, log: Path, transport: httpx.BaseTransport | None = None) -> None:
@@ -69,33 +69,33 @@ class ModelServer:
         self._closed = False
         self._under_way: Counter[Weights] = Counter()
         self._held: Weights | None = None
-        """What answers those who follow: what was brought last."""
+        """Weights that answer requests with `follow`: the last ones loaded."""
         self._wanted: Weights | None = None
         self._whole: Weights | None = None
         self._whole_print = ""
-        """Whose weights the server itself has, and their fingerprint."""
+        """Base weights of the server, and their fingerprint."""
         self._log = log
         self._adapters = Adapters(self.updater, self._turn, self._note)
         self._named = ""
-        """What the server itself calls what it holds; empty where it does not say."""
+        """The server's own name of its weights; empty where it gives none."""
         self._model = ""
         self._proven = self._samples = self._unsure = False
 
     @property
     def fields(self) -> dict[str, Any]:
-        """What each request says beside the chat and how it is sampled."""
+        """Fields of every request except the chat and the sampling fields."""
         return dict(self.updater.fields)
 
     @property
     def runs(self) -> bool:
-        """Whether the process that was started for it is there; of a server that others run it is not known here."""
+        """Whether the server's process is alive; always true for a server that others run."""
         return self._process is None or self._process.alive
 
     def begin(self, weights: Weights) -> None:
-        """From here on these weights answer; whoever is under way ends under the old ones, or is sent again.
+        """Switches to these weights; running requests end under the old ones, or are sent again.
 
         Raises:
-            FlywheelError: the server refuses them, did not take them up within `patience_s`, or does not sample.
+            FlywheelError: the server refuses them, did not load them within `patience_s`, or does not sample.
         """
         self._wanted = weights
         until, attempt = time.monotonic() + self._config.patience_s, 0
@@ -105,14 +105,14 @@ class ModelServer:
                 return self._require_sampling(weights)
             except Rejected as reason:
                 raise FlywheelError(
-                    f"`policy.server` refuses a chat with a picture that says how it is sampled: {reason}.",
-                    "See its log and policy.server.extra; it must not decide by itself what is sampled.",
+                    f"`policy.server` refuses a chat with an image and sampling fields: {reason}.",
+                    "See its log and policy.server.extra; it must accept all sampling fields of a request.",
                 ) from None
             except NoAnswer as reason:
                 attempt += 1
                 if time.monotonic() > until:
                     problem = f"`policy.server`: {weights.version} did not reach the server: {reason}."
-                    raise FlywheelError(problem, "See that it runs: `flywheel doctor` asks it.") from None
+                    raise FlywheelError(problem, "Check that it runs: `flywheel doctor` asks it.") from None
                 pause_before(attempt)
 
     def _require_sampling(self, weights: Weights) -> None:
@@ -125,15 +125,15 @@ class ModelServer:
 
     @contextmanager
     def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, dict[str, Any]]]:
-        """The weights that answer within, and what a request says to have them.
+        """Holds the weights in place for a request; yields them and the request's fields that select them.
 
         Args:
-            weights: of whoever asks.
-            follow: whether newer ones may answer, which others have begun.
+            weights: of the caller.
+            follow: whether newer weights may answer, which another caller has begun.
 
         Raises:
-            NoAnswer: the server cannot be brought to hold them now.
-            FlywheelError: it refuses them.
+            NoAnswer: the server cannot load them at present.
+            FlywheelError: the server refuses them.
         """
         held, adapter = self._enter(weights, follow)
         try:
@@ -151,7 +151,7 @@ class ModelServer:
                 self._turn.notify_all()
 
     def ask(self, weights: Weights, body: Mapping[str, Any], temperature: float) -> dict[str, Any]:
-        """Asks for a completion of the whole distribution of these weights, within their `request`.
+        """Requests a completion sampled from these weights' whole distribution, within their `request`.
 
         Raises:
             NoAnswer, FlywheelError: as `Sampling.ask`.
@@ -159,11 +159,11 @@ class ModelServer:
         return self._sampling.ask(body, temperature, weights.directory)
 
     def check(self, answer: Mapping[str, Any]) -> None:
-        """Takes an answer.
+        """Checks an answer's weights and readability.
 
         Raises:
-            Unready: it is of other weights than those that the server was brought to hold.
-            FlywheelError: the first answers hold no reply that could be read (`Readable`).
+            Unready: the answer comes from other weights than those loaded last.
+            FlywheelError: the first answers hold no readable reply (`Readable`).
         """
         self._readable.check(answer)
         names = self.updater.names_in(answer)
@@ -172,14 +172,14 @@ class ModelServer:
             raise Unready(f"{self.endpoint.url}: an answer of the weights {', '.join(sorted(names))}")
 
     def lose(self) -> None:
-        """What the server holds is not known any more: it is brought again before the next request."""
+        """Forgets the server's weights, so that they are loaded again before the next request."""
         with self._turn:
             self._held = self._whole = None
             self._whole_print = self._model = ""
             self._adapters.forget()
 
     def make_room(self) -> None:
-        """Frees what the server takes for as long as the policy is trained, as `while_training` says."""
+        """Frees the server's memory during training, as `while_training` sets."""
         how = self._config.while_training
         if how == "run":
             return
@@ -196,13 +196,13 @@ class ModelServer:
             self.lose()
 
     def close(self) -> None:
-        """Ends the server, if it was started here."""
+        """Stops the server, if this process started it."""
         if self._process is not None:
             self._process.stop()
         self.lose()
 
     def _enter(self, weights: Weights, follow: bool) -> tuple[Weights, str | None]:
-        """Whose weights answer, and the adapter's name if it is one's, seen at the same moment."""
+        """Registers a request; returns the weights that answer it, and their adapter's name, under one lock."""
         while True:
             with self._turn:
                 while self._closed:
@@ -215,13 +215,13 @@ class ModelServer:
             self._change((self._wanted if follow else None) or weights)
 
     def _is_loaded(self, weights: Weights) -> bool:
-        """Whether these weights would answer."""
+        """Checks whether the server already holds these weights."""
         if self._held is None or self.updater.way == "name":
             return self._held is not None
         return weights == self._whole or self._adapter_name(weights) is not None
 
     def _adapter_name(self, weights: Weights) -> str | None:
-        """The name of the adapter that makes them of what the server has, if they are not that by themselves."""
+        """Returns the name of these weights' adapter on the server; None for base weights or no adapter."""
         return None if weights == self._whole else self._adapters.name(weights, self._whole_print)
 
     def _change(self, weights: Weights) -> None:
@@ -250,7 +250,7 @@ class ModelServer:
                     self._turn.notify_all()
 
     def _empty(self) -> None:
-        """Nothing is under way."""
+        """Waits until no request is running, and aborts running ones where `in_flight` is drop."""
         dropped = -DROP_S
         while self._under_way.total():
             if self._config.in_flight == "drop" and self.runs and time.monotonic() - dropped > DROP_S:
@@ -262,7 +262,7 @@ class ModelServer:
             time.sleep(DRAIN_S)
 
     def _load(self, weights: Weights) -> None:
-        """Brings weights to the server, while nobody asks it."""
+        """Loads weights into the server while no request is running."""
         if self.updater.way != "name":
             require_servable(weights.directory)
         if self._process is not None and (self.updater.way == "restart" or not self._process.alive):
@@ -273,18 +273,18 @@ class ModelServer:
             self._hold(weights)
 
     def _start(self, weights: Weights) -> None:
-        """Starts the command with these weights."""
+        """Starts the server's command with these weights."""
         assert self._process is not None
         self._proven = self._samples = False
         self.lose()
-        self._note(f"the command is started with {weights.version}")
+        self._note(f"starting the command with {weights.version}")
         self._process.start(weights.directory)
         self._adapters.slept = False
         self.updater.adopt(weights.name)
         self._settle(weights, fingerprint(weights.directory))
 
     def _hold(self, weights: Weights) -> None:
-        """Has the server's own weights be these."""
+        """Makes these the server's base weights."""
         wanted, held, asleep = fingerprint(weights.directory), self.updater.holds(), self._asleep()
         there = _print_in(held) if held is not None else self._whole_print
         if self._unsure or asleep or not there or there != wanted:
@@ -296,7 +296,7 @@ class ModelServer:
             except FlywheelError as refusal:
                 if self._process is None or isinstance(refusal, UpdateUnsupported):
                     raise
-                self._note(f"{weights.version} was refused, and the server is started anew with it: {refusal}")
+                self._note(f"{weights.version} was refused; restarting the server with it: {refusal}")
                 self._start(weights)
             if asleep:
                 self._adapters.unload()
@@ -304,16 +304,16 @@ class ModelServer:
         self._settle(weights, wanted)
 
     def _settle(self, weights: Weights, wanted: str) -> None:
-        """These are the server's own weights now; raises Unready if it has been given others meanwhile."""
+        """Records these as the server's base weights; raises Unready if it has been given others meanwhile."""
         named = self.updater.holds()
         if named is not None and OURS.search(named) and _print_in(named) != wanted:
-            raise Unready(f"{self.endpoint.url}: others gave it {named} in place of {weights.name}")
+            raise Unready(f"{self.endpoint.url}: another process loaded {named} in place of {weights.name}")
         self._named = named if named is not None and _print_in(named) == wanted else ""
         with self._turn:
             self._whole, self._whole_print = weights, wanted
 
     def _is(self, weights: Weights) -> bool:
-        """Whether the server has them as its own, by whichever name."""
+        """Checks whether the server's base weights equal these, under any name."""
         if self.updater.way != "in_place" or not self.runs:
             return False
         found = fingerprint(weights.directory)
@@ -324,7 +324,7 @@ class ModelServer:
         return True
 
     def _joined(self, weights: Weights) -> bool:
-        """Whether they answer beside what the server has, as an adapter, without anybody having to wait."""
+        """Loads these weights as an adapter of the server's base weights, without stopping requests, if it can."""
         if self.updater.way != "in_place" or not self.runs:
             return False
         adapter = adapter_of(weights.directory)
@@ -335,20 +335,20 @@ class ModelServer:
         )
 
     def _joined_to_parent(self, weights: Weights) -> bool:
-        """The same, where the server has to be given what the adapter stands beside: the next one may, too."""
+        """Does the same after loading the adapter's base weights, which the next adapter can use, too."""
         adapter = adapter_of(weights.directory)
         if adapter is None or not self._adapters.may(weights) or fingerprint(adapter.parent) != adapter.fingerprint:
             return False
         parent = Weights(adapter.parent, "parent")
-        if self._asleep():  # what an adapter is loaded into then is lost
+        if self._asleep():  # an adapter loaded into a sleeping server is lost
             self._hold(parent)
         if not self._adapters.take(weights, adapter, self._busy):
             return False
         self._hold(parent)
-        return self._adapters.take(weights, adapter, self._busy)  # a server that was started anew has forgotten it
+        return self._adapters.take(weights, adapter, self._busy)  # a restarted server has lost the adapter
 
     def _asleep(self) -> bool:
-        """Whether the server sleeps, or what it has is from before it did."""
+        """Checks whether the server sleeps, or has slept since its weights were loaded."""
         self._adapters.slept = self._adapters.slept or self.updater.asleep()
         return self._adapters.slept
 
@@ -356,12 +356,12 @@ class ModelServer:
         return self._under_way[weights] > 0
 
     def _naming(self, weights: Weights, adapter: str | None) -> dict[str, Any]:
-        """What a request says to have them."""
+        """Returns the fields of a request that select these weights."""
         model = self._name(weights)
         return {"model": model} if adapter is None else self.updater.asking_for(model, adapter)
 
     def _name(self, weights: Weights) -> str:
-        """What the server calls the model."""
+        """Returns the model's name on the server."""
         named = self._config.model
         plain = "{checkpoint}" not in named and "{version}" not in named
         if self.updater.way != "in_place" or (plain and self.updater.keeps(named)):
@@ -373,19 +373,19 @@ class ModelServer:
         return self._model
 
     def _note(self, line: str) -> None:
-        """A line in the server's log, where what a command prints goes, too."""
+        """Appends a line to the server's log, which also holds the command's output."""
         self._log.parent.mkdir(parents=True, exist_ok=True)
         with self._log.open("a") as log:
             log.write(f"flywheel: {line}\n")
 
 
 def _print_in(name: str) -> str:
-    """The fingerprint in a name of weights."""
+    """Returns the fingerprint in a name of weights."""
     return name.rpartition("-")[2]
 
 
 def endpoint_of(config: ServerConfig, url: str = "") -> Endpoint:
-    """The policy's server as an endpoint; `url` in place of the configured one."""
+    """Returns the endpoint of the policy's server, at `url` if it is given."""
     return Endpoint(
         "policy.server", url or config.url, config.key_variable, config.timeout_s, config.retries, config.concurrency,
         waits=True,
@@ -397,7 +397,7 @@ _served: dict[str, ModelServer] = {}
 
 
 def served_by(config: ServerConfig, log: Path) -> ModelServer:
-    """The server of a config, one per process."""
+    """Returns the server of a config, one per process."""
     with _lock:
         key = config.model_dump_json()
         if key not in _served:
@@ -406,13 +406,13 @@ def served_by(config: ServerConfig, log: Path) -> ModelServer:
 
 
 def make_room(config: ServerConfig) -> None:
-    """Frees what the server of a config takes, if it is asked by this process and the config says so."""
+    """Frees the memory of a config's server, if this process uses it and the config sets so."""
     if (served := _served.get(config.model_dump_json())) is not None:
         served.make_room()
 
 
 def close_servers() -> None:
-    """Ends all servers that this process has started."""
+    """Stops all servers that this process has started."""
     with _lock:
         for served in _served.values():
             served.close()

@@ -185,7 +185,7 @@ def test_a_checkpoint_that_decides_what_transformers_serve_samples_is_refused_by
     asked: list[dict[str, Any]] = []
     sampling = Sampling(server(strict, asked))
     for _ in range(2):
-        with pytest.raises(FlywheelError, match=f"{name}: {field} decides what is sampled"):
+        with pytest.raises(FlywheelError, match=f"{name}: {field} affects sampling"):
             sampling.ask({"model": "m"}, 1.0, tmp_path)
     assert [set(body) for body in asked] == [{"model", *whole(1.0)}], "nothing is sampled"
     if name == "config.json":
