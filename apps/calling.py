@@ -67,7 +67,7 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     try:
         with caller_says():
             if server is None:
-                from apps.away import call_and_report
+                from apps.server_outage import call_and_report
 
                 return call_and_report(called, arguments)
             server.wait()

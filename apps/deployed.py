@@ -45,9 +45,9 @@ def main() -> None:
     with heeded():
         from prefect.settings import PREFECT_API_URL
 
-        from apps.away import until_unreachable
         from apps.calling import heed_our_own
         from apps.schedule.deployments import described, flow_at
+        from apps.server_outage import until_unreachable
 
         heed_our_own()
         for one in described():  # before Prefect does, which puts the current folder first on the path

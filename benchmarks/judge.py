@@ -123,7 +123,7 @@ def main(words: Sequence[str] | None = None) -> int:
     ]
     save_figure(sets, asked.figure)
     rows, by_task = [row for one in sets for row in one.rows()], [row for one in sets for row in one.by_task()]
-    own = {"set": "learnt from", "judge": "trained", "n": trained.test.train, "left out": asdict(trained.test)}
+    own = {"set": "learned from", "judge": "trained", "n": trained.test.train, "left out": asdict(trained.test)}
     found = {row["set"]: row["F1"] for row in rows if row["judge"] == "trained"}
     bars = [Bar(f"F1 on {name}", found[name] or 0.0, bar, "higher") for name, bar in BARS.items()]
     return finish("judge", [*rows, *by_task, own], bars, asked.json, [rows, by_task])

@@ -48,11 +48,11 @@ class Still:
     """Screens of one task without their self-changing regions.
 
     Args:
-        restless: the cells of these regions.
+        cells: the cells of these regions.
     """
 
-    def __init__(self, restless: Cells) -> None:
-        self._restless = restless
+    def __init__(self, cells: Cells) -> None:
+        self._cells = cells
         self._first: dict[str, str] = {}
         self._same: dict[str, str] = {}
 

@@ -70,7 +70,7 @@ class VlmPolicy(Policy):
     def _read(self, completion: Completion, screen: Size) -> Completion:
         """Reads a completion by the family; a reply that was cut holds no action of the policy.
 
-        The small policy has learnt to end within its few tokens, so its text counts even if cut.
+        The small policy has learned to end within its few tokens, so its text counts even if cut.
         """
         read = replace(self.family.read(completion, screen), family=self.family.name, prompt_ids=())
         if not completion.cut or isinstance(self.family, TinyFamily):

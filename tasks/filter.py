@@ -32,8 +32,8 @@ def decide_routes(run: Run, iteration: int) -> Metrics:
     it, so they run one after the other in this process.
     """
     if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
-        opinions = VerdictHistory(run.config, run.lake, iteration)
-        judge_in_parts(run.config, iteration, [*opinions.wanted(), *opinions.audited(run.config.judge.audit)])
+        history = VerdictHistory(run.config, run.lake, iteration)
+        judge_in_parts(run.config, iteration, [*history.wanted(), *history.audited(run.config.judge.audit)])
     decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
     counts = ", ".join(f"{route} {routes.get(route, 0)}" for route in ROUTES if route in routes or route != "rl")
@@ -64,8 +64,8 @@ def _decided(
     decisions = list[Verdict]()
     verdicts, found = RowPacker("verdicts"), RowPacker("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
-    opinions = VerdictHistory(config, lake, iteration) if asks else None
-    for decided, reflections in _found(config, lake, iteration, opinions):
+    history = VerdictHistory(config, lake, iteration) if asks else None
+    for decided, reflections in _found(config, lake, iteration, history):
         if names is None or decided[-1].trajectory_id in names:
             decisions.append(decided[-1])
             verdicts.add(decided)
@@ -73,22 +73,22 @@ def _decided(
     rows = found.whole()
     lake.upsert("reflections", rows)
     lake.upsert("verdicts", verdicts.whole())
-    unanswered = opinions.unanswered if opinions else Counter[str]()
+    unanswered = history.unanswered if history else Counter[str]()
     return decisions, rows.num_rows, unanswered
 
 
 def _found(
-    config: Config, lake: Lake, iteration: int, opinions: VerdictHistory | None
+    config: Config, lake: Lake, iteration: int, history: VerdictHistory | None
 ) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
     """Yield the verdicts on each trajectory, the decision last, and the rules' findings on its steps."""
     gates, now = gates_of(config.filter), utc_now()
     known = Known(lake, iteration)
-    if opinions:
-        _audit(config.judge.audit, lake, opinions, iteration)
+    if history:
+        _audit(config.judge.audit, lake, history, iteration)
     standing = Standing(lake, config.judge)
     trajectories = trajectories_of(lake, iteration)
     while chunk := list(islice(trajectories, TOGETHER)):
-        judged = opinions.of(chunk) if opinions else {}
+        judged = history.of(chunk) if history else {}
         for (trajectory, _), steps in zip(chunk, known.still(chunk), strict=True):
             verdict = judged.get(trajectory.trajectory_id)
             probation = standing.probation(verdict.gate_version) if verdict else ""
@@ -99,11 +99,11 @@ def _found(
             yield verdicts, [] if blameless else reflections_of(trajectory, steps, now)
 
 
-def _audit(most: int, lake: Lake, opinions: VerdictHistory, iteration: int) -> None:
+def _audit(most: int, lake: Lake, history: VerdictHistory, iteration: int) -> None:
     """Ask the judge about some trajectories of tasks with a verifier, and count its correct answers.
 
     They are the evidence that ends its probation.
     """
-    names = opinions.audited(most)
-    opinions.ask(opinions.open(list(stored(lake, names))))
+    names = history.audited(most)
+    history.ask(history.open(list(stored(lake, names))))
     renew_agreements(lake, iteration)

@@ -129,27 +129,27 @@ def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
     return done
 
 
-def _judge(opinions: VerdictHistory, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
+def _judge(history: VerdictHistory, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
     """Ask about chunk after chunk."""
     with bar() as progress:
         shown = progress.add_task("judge", total=count, message="")
         while chunk := list(islice(trajectories, TOGETHER)):
-            _ask(opinions, chunk, done)
+            _ask(history, chunk, done)
             progress.advance(shown, len(chunk))
 
 
-def _ask(opinions: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> None:
+def _ask(history: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> None:
     """Ask about the open trajectories of a chunk, and count."""
-    done.skipped.update(why for one in chunk if (why := opinions.why_not(one)))
+    done.skipped.update(why for one in chunk if (why := history.why_not(one)))
     began = time.perf_counter()
-    asked = opinions.ask(opinions.open(chunk))
+    asked = history.ask(history.open(chunk))
     done.seconds += time.perf_counter() - began
     done.seen += len(chunk)
     done.judged += len(asked.verdicts)
     done.failed += asked.failures
     done.tokens += asked.tokens
     for trajectory, _ in chunk:
-        earlier, now = opinions.earlier(trajectory.trajectory_id), opinions.own(trajectory.trajectory_id)
+        earlier, now = history.earlier(trajectory.trajectory_id), history.own(trajectory.trajectory_id)
         if earlier and now:
             changed = "" if earlier.passed == now.passed else "to accept" if now.passed else "to reject"
             done.flips[changed] += 1

@@ -77,7 +77,7 @@ def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run
     everything = set(policies)
     pictures = own_screenshots(lake, everything) | (kept - _used_pictures(lake, kept, everything))
     doomed = Doomed(sorted(everything), sorted(pictures))
-    through, unknown = made_from_readers(lake, {one for learnt in policies.values() for one in learnt}, unknown)
+    through, unknown = made_from_readers(lake, {one for learned in policies.values() for one in learned}, unknown)
     found = Erased(
         trajectories=sorted(everything),
         with_them=sorted(with_them),

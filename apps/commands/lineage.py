@@ -187,7 +187,7 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
     chain = [policy]
     while (parent := chain[-1].parent) in rows:
         chain.append(rows[parent])
-    trained, learnt, fallen = _trained_on(lake, policy), decisions_of(lake, policy), rolled_back(lake)
+    trained, learned, fallen = _trained_on(lake, policy), decisions_of(lake, policy), rolled_back(lake)
     return PolicyLineage(
         row=policy,
         chain=chain,
@@ -195,8 +195,8 @@ def lineage_of_policy(lake: Lake, policy: PolicyVersion) -> PolicyLineage:
         trajectories=trained,
         by_task=_by_task(lake, policy, trained),
         by_route=_by_route(lake, policy, trained),
-        reviews=[one.review_id for one in learnt],
-        by_person=dict(sorted(Counter((one.person, one.decision) for one in learnt).items())),
+        reviews=[one.review_id for one in learned],
+        by_person=dict(sorted(Counter((one.person, one.decision) for one in learned).items())),
         overridden=overridden(lake, policy.pins.get("quality_overrides")),
         makers=_makers(lake, policy),
         decision=event_of(lake, f"challenge:{policy.policy_version}"),

@@ -110,13 +110,13 @@ async def _converse(socket: WebSocket, wire: WireSession, idle_s: float) -> None
             await incoming
 
 
-async def _answered(wire: WireSession, message: object, heard: "asyncio.Future[str | None]") -> Message | None:
+async def _answered(wire: WireSession, message: object, incoming: "asyncio.Future[str | None]") -> Message | None:
     """The answer, or None if another message came first; raises WebSocketDisconnect if the client disconnects."""
     answer = asyncio.ensure_future(wire.answer(message))
     try:
-        await asyncio.wait([answer, heard], return_when=asyncio.FIRST_COMPLETED)
-        if heard.done():
-            heard.result()
+        await asyncio.wait([answer, incoming], return_when=asyncio.FIRST_COMPLETED)
+        if incoming.done():
+            incoming.result()
             return None
         return answer.result()
     finally:

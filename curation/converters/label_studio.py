@@ -267,7 +267,7 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
     """Return the step of a task before any answer."""
     thought = data.thought or ""
     if not data.action:
-        return ExchangedStep(screen, thought, error="nobody gave the action")
+        return ExchangedStep(screen, thought, error="the action is missing")
     read = parse_reply(data.action)
     return ExchangedStep(screen, thought, read.action, "" if read.action else data.action, read.error)
 

@@ -4,7 +4,7 @@
 keeps it; `images` fills the other placeholders in order (TRL 1.16.0, `data_utils.prepare_multimodal_messages`).
 `<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it; in the text of a part only where the
 pictures need it.
-Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learnt is the
+Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learned is the
 completion or the chosen reply, and the row stays with the trajectory.
 """
 

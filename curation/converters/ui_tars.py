@@ -97,9 +97,9 @@ class UiTars(Format):
         system, asked, *rest = chat_of(shown, number, SHOWN, writing)
         opening = ChatTurn("user", f"{system.text}\n\n{HEADING}{asked.text}")
         turns = [opening, *rest, ChatTurn("assistant", writing.reply(shown.steps[number]))]
-        learnt = len(turns) if copied or record.is_target(number) else None
+        learned = len(turns) if copied or record.is_target(number) else None
         messages = [
-            {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learnt)}
+            {"role": turn.role, "content": SCREEN if turn.screen else turn.text, "loss_mask": int(place == learned)}
             for place, turn in enumerate(turns, 1)
         ]
         return {

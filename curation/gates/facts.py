@@ -65,11 +65,11 @@ class Accepted:
         default_factory=dict[tuple[str, str], list[_AcceptedTrajectory]]
     )
 
-    def add(self, trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> None:
+    def add(self, trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> None:
         """Record an accepted trajectory; only its steps' actions and the screenshots before and after are read."""
         if all(step.action is not None for step in steps):
             key = asked(trajectory.task_id, trajectory.instruction)
-            self._seen.setdefault(key, []).append(_seen(trajectory, steps, looks))
+            self._seen.setdefault(key, []).append(_seen(trajectory, steps, stills))
 
     def like(
         self,
@@ -89,7 +89,7 @@ class Accepted:
 
         Args:
             trajectory, steps: the trajectory to compare with the accepted ones.
-            looks: hashes of its screens.
+            stills: hashes of its screens.
             most_bits: maximum number of differing bits of equal screens' hashes.
             distance: maximum distance of equal points, as a share of the screen.
             details: confirms that two screens with near hashes are equal, where it has both.
@@ -127,12 +127,12 @@ def asked(task_id: str, instruction: str) -> tuple[str, str]:
     return (environment, " ".join(instruction.split()).lower()) if environment == IMPORTED else (task_id, instruction)
 
 
-def _seen(trajectory: Trajectory, steps: Sequence[Step], looks: Looks) -> _AcceptedTrajectory:
+def _seen(trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> _AcceptedTrajectory:
     way = [steps[at] for at in shortest_way([step.screenshot for step in steps])]
     done = [
         _ComparedStep(
-            json.loads(step.action or "{}"), step.screenshot, looks.get(step.screenshot),
-            step.next_screenshot, looks.get(step.next_screenshot or ""),
+            json.loads(step.action or "{}"), step.screenshot, stills.get(step.screenshot),
+            step.next_screenshot, stills.get(step.next_screenshot or ""),
         )
         for step in way
         if step is way[-1] or not (step.screenshot == step.next_screenshot or step.action_type == "wait")

@@ -71,7 +71,7 @@ class DocumentSandbox(InPageSandbox):
         try:
             return await answer
         except ScriptFailure as failure:
-            output = failure.said.partition("\n    at ")[0].removeprefix("Error: ")
+            output = failure.text.partition("\n    at ")[0].removeprefix("Error: ")
             raise TrajectoryFailure("verifier", f"{self._file.name}: {output}") from failure
 
 

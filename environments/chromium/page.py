@@ -48,12 +48,12 @@ class ScriptFailure(SandboxFailure):
     """A script in the page threw an exception; the box itself works.
 
     Args:
-        said: the exception and its location.
+        text: the exception and its location.
     """
 
-    def __init__(self, said: str) -> None:
-        self.said = said
-        super().__init__(f"script: {said}")
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(f"script: {text}")
 
 
 class Page:

@@ -106,7 +106,7 @@ class Bubblewrap:
         sweep()
         (inside_in, stdin), (stdout, inside_out), (message, tell) = (os.pipe() for _ in range(3))
         passed = (tell, _piped(program()), _piped(_PASSWD.encode()))
-        command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "jail"]
+        command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "shell"]
         user = owner()
         dropped = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
         spawning = asyncio.ensure_future(
@@ -126,22 +126,22 @@ class Bubblewrap:
         if (error := spawning.exception()) is not None:
             for descriptor in (stdin, stdout, message):
                 os.close(descriptor)
-            raise SandboxFailure(f"no jail starts: {error}")
-        jail = cls(spawning.result(), limits, stdin, stdout)
+            raise SandboxFailure(f"no shell can be isolated: {error}")
+        sandbox = cls(spawning.result(), limits, stdin, stdout)
         try:
             if cancelled is not None:
                 raise cancelled
-            jail._init = await _child(message)
+            sandbox._init = await _child(message)
         except (TimeoutError, OSError, EOFError, ValueError, KeyError) as problem:
             answer = (_left(stdout) or b"").decode(errors="replace").strip()
-            await jail.close()
-            raise SandboxFailure(f"no jail starts: {answer or 'bubblewrap does not answer'}") from problem
+            await sandbox.close()
+            raise SandboxFailure(f"no shell can be isolated: {answer or 'bubblewrap does not answer'}") from problem
         except BaseException:
-            await jail.close()
+            await sandbox.close()
             raise
         finally:
             os.close(message)
-        return jail
+        return sandbox
 
     @property
     def alive(self) -> bool:

@@ -53,7 +53,7 @@ class HybridConfig(ChromiumConfig):
 
 
 class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
-    """Tasks in which files are found, changed, downloaded and uploaded, and programs mended."""
+    """Tasks in which files are found, changed, downloaded and uploaded, and programs repaired."""
 
     section = HybridConfig
     verifier = "hybrid"
@@ -93,7 +93,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
                 thread.submit(asyncio.run, self._tried()).result()
             except TrajectoryFailure as error:
                 raise FlywheelError(f"No shell can be isolated here: {error.reason}.", INSTALL) from error
-        return f"{version}; a jail starts and runs Python"
+        return f"{version}; a sandboxed shell starts and runs Python"
 
     async def _tried(self) -> None:
         terminal = await TerminalSession.open(self.config.limits, self.config.command_s)
@@ -104,5 +104,5 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
         if ran.output.strip() != "42":
             raise FlywheelError(
                 f"The shell has no Python: {ran.output.strip() or ran.note}.",
-                "Install python3 in /usr (`apt install python3`): the programs to mend are run with it.",
+                "Install python3 in /usr (`apt install python3`): the programs to repair are run with it.",
             )

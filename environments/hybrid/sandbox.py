@@ -78,7 +78,7 @@ class HybridSandbox(BrowserSandbox):
     def memory_mb(self) -> float | None:
         """Memory of the sandboxed shell's processes."""
         terminal = self._terminal  # another thread asks, while the sandbox may end
-        return None if terminal is None else memory_mb(terminal.jail.pid)
+        return None if terminal is None else memory_mb(terminal.bubblewrap.pid)
 
     @property
     def kind(self) -> PageKind:
@@ -160,7 +160,8 @@ class HybridSandbox(BrowserSandbox):
             await opening
         finally:
             self._terminal = await shell  # a shell that is still being started cannot be ended
-        self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, self._terminal.jail.disks, strict=True)}
+        disks = self._terminal.bubblewrap.disks
+        self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, disks, strict=True)}
         files = self._disks[WORK]
         for path, content in instance.contents.items():
             files.write(path, content)
@@ -199,7 +200,7 @@ class HybridSandbox(BrowserSandbox):
 
     async def _abandon(self) -> None:
         if self._terminal is not None:
-            self._terminal.jail.end("its sandbox hung")
+            self._terminal.bubblewrap.end("its sandbox hung")
         await super()._abandon()
 
     async def _show(self) -> None:

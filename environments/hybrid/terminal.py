@@ -71,8 +71,8 @@ class _TooMuch(Exception):
 class TerminalSession:
     """Made by `open`, ended by `close`."""
 
-    def __init__(self, jail: Bubblewrap, command_s: float) -> None:
-        self.jail = jail
+    def __init__(self, bubblewrap: Bubblewrap, command_s: float) -> None:
+        self.bubblewrap = bubblewrap
         self.folder = WORK
         """Current folder of the shell."""
         self._command_s = command_s
@@ -93,8 +93,8 @@ class TerminalSession:
             async with asyncio.timeout(START_S):
                 await terminal._write(f"{terminal._restarted}\n".encode())
                 await terminal._read_to(terminal._restarted)
-                terminal.jail.enter()
-                SUPERVISOR.watch(terminal.jail)
+                terminal.bubblewrap.enter()
+                SUPERVISOR.watch(terminal.bubblewrap)
                 await terminal._sync()
         except (_Gone, _TooMuch, TimeoutError, OSError) as error:
             answer = terminal._text() or "it does not answer"
@@ -114,7 +114,7 @@ class TerminalSession:
         """
         if len(command) > LONGEST or "\0" in command:
             return Ran("", None, f"a command has at most {LONGEST:,} characters and no zero byte")
-        if not self.jail.alive:
+        if not self.bubblewrap.alive:
             raise await self._death()
         note = ""
         try:
@@ -133,8 +133,8 @@ class TerminalSession:
 
     async def close(self) -> None:
         """Ends the sandbox and all of its processes."""
-        SUPERVISOR.leave(self.jail)
-        await self.jail.close()
+        SUPERVISOR.leave(self.bubblewrap)
+        await self.bubblewrap.close()
 
     async def _asked(self, line: str) -> int | None:
         """Sends a line and reads to the mark behind it; returns the status, or None if the shell had to be
@@ -153,7 +153,7 @@ class TerminalSession:
         for _ in range(RESTARTS):
             if await self._marked("", discard=True) is not None:
                 return
-        self.jail.end("its shell ended again and again")
+        self.bubblewrap.end("its shell ended again and again")
         raise _Gone
 
     async def _marked(self, line: str, discard: bool = False) -> re.Match[bytes] | None:
@@ -167,37 +167,37 @@ class TerminalSession:
     async def _stopped(self) -> bool:
         """Ends the running command: by ctrl-c (True), or else with the shell (False)."""
         try:
-            self.jail.signal(signal.SIGINT)
+            self.bubblewrap.signal(signal.SIGINT)
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(GRACE_S):
                     await self._sync()
                     if not await self._floods():
                         return True
             for _ in range(KILLS):
-                self.jail.signal(signal.SIGKILL)
+                self.bubblewrap.signal(signal.SIGKILL)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(GRACE_S):
                         await self._sync()
                         return False
         except (_Gone, _TooMuch):
             pass
-        self.jail.end("its command could not be stopped")
+        self.bubblewrap.end("its command could not be stopped")
         raise await self._death()
 
     async def _floods(self) -> bool:
         """Whether a background process keeps writing although no command runs."""
         await asyncio.sleep(QUIET_S)
         try:
-            return bool(self._unread or os.read(self.jail.stdout, MOST_OUTPUT))
+            return bool(self._unread or os.read(self.bubblewrap.stdout, MOST_OUTPUT))
         except BlockingIOError:
             return False
 
     async def _write(self, data: bytes) -> None:
         while data:
             try:
-                data = data[os.write(self.jail.stdin, data) :]
+                data = data[os.write(self.bubblewrap.stdin, data) :]
             except BlockingIOError:
-                await ready(self.jail.stdin, to_write=True)
+                await ready(self.bubblewrap.stdin, to_write=True)
             except BrokenPipeError:
                 raise _Gone from None
 
@@ -220,9 +220,9 @@ class TerminalSession:
             if len(self._output) > MOST_OUTPUT:
                 raise _TooMuch
             try:
-                part = os.read(self.jail.stdout, MOST_OUTPUT)
+                part = os.read(self.bubblewrap.stdout, MOST_OUTPUT)
             except BlockingIOError:
-                await ready(self.jail.stdout)
+                await ready(self.bubblewrap.stdout)
                 continue
             if not part:
                 raise _Gone
@@ -237,10 +237,10 @@ class TerminalSession:
 
     async def _death(self) -> TrajectoryFailure:
         """The failure for a sandbox that has ended: the policy's, unless it was killed from outside."""
-        await self.jail.gone()
-        if self.jail.killed:
-            return SandboxFailure("the shell's jail was killed")
-        return ActionFailure(f"the shell was ended: {self.jail.ended or 'a command ended all that ran in it'}")
+        await self.bubblewrap.gone()
+        if self.bubblewrap.killed:
+            return SandboxFailure("the shell's bubblewrap was killed")
+        return ActionFailure(f"the shell was ended: {self.bubblewrap.ended or 'a command ended all that ran in it'}")
 
 
 def _word() -> str:

@@ -49,7 +49,7 @@ async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Sandbox
     """
     terminal = await TerminalSession.open(limits, TRIAL_S)
     try:
-        work, temporary = (Files(disk, owner()) for disk in terminal.jail.disks[:2])
+        work, temporary = (Files(disk, owner()) for disk in terminal.bubblewrap.disks[:2])
         for path, content in sources.items():
             work.write(path, content)
         temporary.write("cases.json", json.dumps([case for case, _ in trial.cases]).encode())

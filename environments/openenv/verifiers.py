@@ -69,19 +69,19 @@ class VerifiersGuiEnv(vf.Env[GuiEnvConfig]):
         try:
             await client.open()
             answer = await client.reset(task.data.reset)
-            said = str(answer.observation.get("instruction", ""))
+            text = str(answer.observation.get("instruction", ""))
             async with agents.player.interaction(task) as interaction:
-                while not answer.done and not (segment := await interaction.turn(_turn(answer, said))).terminated:
-                    answer, said = await _performed(client, answer, segment.last_reply)
+                while not answer.done and not (segment := await interaction.turn(_turn(answer, text))).terminated:
+                    answer, text = await _performed(client, answer, segment.last_reply)
             if interaction.trace.ok:
                 interaction.trace.record_reward("flywheel", answer.reward or 0.0)
         finally:
             await client.close()
 
 
-def _turn(answer: StepResponse, said: str) -> list[dict[str, Any]]:
+def _turn(answer: StepResponse, text: str) -> list[dict[str, Any]]:
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{answer.observation['screenshot']}"}}
-    return [{"role": "user", "content": [picture, {"type": "text", "text": broken(said)}]}]
+    return [{"role": "user", "content": [picture, {"type": "text", "text": broken(text)}]}]
 
 
 async def _performed(client: WireClient, before: StepResponse, reply: str) -> tuple[StepResponse, str]:

@@ -33,7 +33,7 @@ class DataSource(StrEnum):
     ACCEPTED = "accepted"
     """Samples: the steps of accepted trajectories, and screens of failures that teach where things are."""
     FAILURES = "failures"
-    """Samples: screens and actions of failed trajectories, learnt without imitating them."""
+    """Samples: screens and actions of failed trajectories, learned without imitating them."""
     GROUPS = "groups"
     """Rollouts of the iteration's groups, with advantages from the rewards of their group."""
     TRAJECTORIES = "trajectories"

@@ -25,7 +25,7 @@ from models.judges.local.network import JudgeNet, reading_loss
 RATE, DECAY = 1.5e-3, 0.02
 READING_SHARE = 0.3
 JITTER = 2
-"""Pixels by which crops are shifted at random, so that none is learnt by heart."""
+"""Pixels by which crops are shifted at random, so that none is learned by heart."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ _NEVER = ('"Not Found"', "not enabled")
 @dataclass(frozen=True, slots=True)
 class _LoadedAdapter:
     name: str
-    beside: str
+    base: str
     """Fingerprint of the weights that it belongs to."""
     listed: bool
     """Whether the server lists it among its models."""
@@ -49,10 +49,10 @@ class Adapters:
         with self._lock:
             self._held.clear()
 
-    def name(self, weights: Weights, beside: str) -> str | None:
+    def name(self, weights: Weights, base: str) -> str | None:
         """Returns the server's name of an adapter, if it is loaded on weights of this fingerprint."""
         held = self._held.get(weights)
-        return held.name if held is not None and held.beside == beside else None
+        return held.name if held is not None and held.base == base else None
 
     def may(self, weights: Weights) -> bool:
         """Checks whether it is worth asking the server to take them."""

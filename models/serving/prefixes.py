@@ -30,8 +30,8 @@ class Prefixes:
         """Finds the layers of the longest known prefix and marks it as used; None if no token of it is known."""
         # among sorted prompts none shares more with this one than its two neighbours
         place = bisect_left(self._sorted, prompt)
-        beside = self._sorted[max(0, place - 1) : place + 1]
-        nearest = max(beside, key=lambda other: _common(other, prompt), default=())
+        neighbours = self._sorted[max(0, place - 1) : place + 1]
+        nearest = max(neighbours, key=lambda other: _common(other, prompt), default=())
         shared = _common(nearest, prompt)
         if not shared:
             return None

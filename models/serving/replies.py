@@ -155,7 +155,7 @@ def streamed(body: str) -> dict[str, Any]:
             ended = choice.get("finish_reason") or ended
     if marker:
         failure = failure.strip().removesuffix('"}')
-        unread = _unread_call(failure)
+        unread = _unparsed_call(failure)
         if unread is None:
             return {"failure": failure}
         pieces.append((UNREAD, unread))
@@ -165,7 +165,7 @@ def streamed(body: str) -> dict[str, Any]:
     return {"choices": [{"message": message, "finish_reason": ended or "stop"}], "usage": usage}
 
 
-def _unread_call(failure: str) -> str | None:
+def _unparsed_call(failure: str) -> str | None:
     """Returns the text of an unparsed tool call, empty if the error lacks it; None for any other failure."""
     if _UNPARSED.match(failure):
         try:

@@ -1,7 +1,7 @@
 """The small policy's tokeniser: frequent text is one token, and copied text has the same tokens everywhere.
 
 Fixed pieces of a reply (a templated thought, `click(start_box='`, one coordinate in steps of ten thousandths) are
-single tokens. Words and the phrases between the variable words of the instructions are learnt from samples: a
+single tokens. Words and the phrases between the variable words of the instructions are learned from samples: a
 phrase ends where the text branches. A name in quotes and the same name in `type(content='...')` are then the same
 tokens, which makes copying learnable. Everything else falls back to characters and bytes, so any text can be written.
 """
@@ -53,7 +53,7 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phras
     Args:
         texts: instructions, names of elements.
         dialect: of actions.
-        words: how many words, and how many phrases, are learnt at most.
+        words: how many words, and how many phrases, are learned at most.
         phrases: phrases of its thoughts, each one token.
     """
     characters = [chr(code) for code in range(32, 127)]
@@ -68,8 +68,8 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phras
         for thought in (templated, reflective_thought(templated))
     ]
     fixed = [*thoughts, "Action: ", *_PIECES, *(token for family in coordinate_tokens(dialect) for token in family)]
-    learnt, names = learn_pieces(texts, words)
-    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in dict.fromkeys([*fixed, *phrases, *learnt])])
+    learned, names = learn_pieces(texts, words)
+    tokenizer.add_tokens([AddedToken(token, normalized=False) for token in dict.fromkeys([*fixed, *phrases, *learned])])
     tokenizer.add_tokens([AddedToken(token, normalized=False, single_word=True) for token in names])
     return tokenizer
 

@@ -36,7 +36,7 @@ class FilterConfig(Section):
     cannot know whether the steps before were of use: of a failure that its verifier turned away, all steps but the last
     would be imitated."""
     corrections: Literal["all", "verified"] = "all"
-    """Which of people's corrections of steps are learnt from: all but those that a sandbox refuted or that are of a
+    """Which of people's corrections of steps are learned from: all but those that a sandbox refuted or that are of a
     verified success and not verified themselves, or only those that a sandbox saw succeed (docs/annotate.md)."""
 
     @model_validator(mode="after")

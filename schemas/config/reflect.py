@@ -9,7 +9,7 @@ from schemas.registry import seam
 
 
 class ReflectConfig(Section):
-    """Corrections of failed trajectories, each seen to succeed before it is learnt from (docs/reflect.md)."""
+    """Corrections of failed trajectories, each seen to succeed before it is learned from (docs/reflect.md)."""
 
     on: bool = False
     """Whether an iteration goes back to its failures; for methods that imitate or prefer: `sft`, `rft`, `dpo`."""

@@ -107,13 +107,13 @@ class CurriculumConfig(Section):
     forgetting: Share = 0.5
     """Weight of an iteration's counts one iteration later."""
     floor: Share = 0.25
-    """The share that is spread evenly over all tasks whatever was learnt."""
+    """The share that is spread evenly over all tasks whatever was learned."""
     most_shown: Positive = 3.0
     """Maximum weight of a task that the explorer has to show; one that the policy solves every second time weighs 1.
     More reaches for tasks that are hardly ever solved, less stays with those that the policy can learn by itself."""
     saturated: Positive = 0.1
     """Weight of a task that the policy always solves. More notices forgetting sooner, less leaves more trajectories for
-    tasks that can still be learnt."""
+    tasks that can still be learned."""
     hopeless_below: Share = 0.05
     """A task counts as hopeless while the posterior mean of the policy's success is at most this: of twenty of its own
     trajectories not one would teach, so the explorer has to show it."""

@@ -34,7 +34,7 @@ class SynthesisConfig(Section):
     tries: Whole = 8
     """Number of tries; 0 rolls nothing out, and success is not required."""
     solved_above: Share = 0.0
-    """A task is turned away if at most this share of the tries succeeds: nothing would be learnt from it yet."""
+    """A task is turned away if at most this share of the tries succeeds: nothing would be learned from it yet."""
     solved_below: Share = 1.0
     """A task is turned away if at least this share succeeds: there is nothing left to learn."""
 

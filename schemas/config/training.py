@@ -72,7 +72,7 @@ class GroupConfig(ClippedConfig):
     """Trajectories of the same task and seed, for `rft`, `grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
 
     groups: Count = 32
-    """Groups per iteration; the curriculum shares them out over the tasks that can be learnt from."""
+    """Groups per iteration; the curriculum shares them out over the tasks that can be learned from."""
     size: Annotated[int, Field(ge=2)] = 8
     """Trajectories per group."""
     temperature: Positive = 1.0
@@ -99,7 +99,7 @@ class GroupConfig(ClippedConfig):
     spread: Share = 0.0
     """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
     rise: Share = 1.0
-    """A task whose success rose by more than this in the last iteration counts less: it is learnt anyway. 1: none."""
+    """A task whose success rose by more than this in the last iteration counts less: it is learned anyway. 1: none."""
     rising: Share = 0.5
     """Factor of such a task's weight. Seed1.5-VL samples them "less often" and prints no number; half leaves room to
     notice that the rise has ended."""

@@ -9,7 +9,7 @@ class Forgotten(Row):
     trajectory_id: Text
     reason: Text
     policies: TextList
-    """Policies whose training read it: they have learnt from it still."""
+    """Policies whose training read it: they have learned from it still."""
     screenshots: TextList
     """sha256 of the pictures that no other trajectory showed when it was forgotten."""
     done: Flag

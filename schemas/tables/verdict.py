@@ -6,7 +6,7 @@ from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, betwe
 from schemas.tables.trajectory import Route
 
 ROUTES: tuple[str, ...] = get_args(Route)
-"""`sft`: imitated. `ct`: its screens are learnt from. `rl`: for groups alone. `quarantine`: excluded from every
+"""`sft`: imitated. `ct`: its screens are learned from. `rl`: for groups alone. `quarantine`: excluded from every
 training until a person has reviewed it. `none`: no evidence about the policy."""
 DECISION = "route"
 """The gate of the rows that hold a filter's decision."""

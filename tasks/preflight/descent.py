@@ -70,7 +70,7 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
 
 
 def require_held_out(config: Config, lake: Lake) -> None:
-    """Refuse to hold out tasks that the lake has data of: its policies have learnt from it, or are about to.
+    """Refuse to hold out tasks that the lake has data of: its policies have learned from it, or are about to.
 
     Raises:
         UsageError: the message has the task, or the task that was made of it.

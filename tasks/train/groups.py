@@ -36,7 +36,7 @@ class Weighed:
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
-    """Distribute the iteration's groups over the tasks that can be learnt from; return a row per task, with its reason.
+    """Distribute the iteration's groups over the tasks that can be learned from; return a row per task, with a reason.
 
     Raises:
         FlywheelError: in no task does the policy succeed sometimes, but not too often.

@@ -73,19 +73,19 @@ def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPa
     judge = required_judge(config)
     there = set(lake.read("pairs", ["pair_id"], {"verified": False})["pair_id"].to_pylist())
     known = {pair.pair_id for pair in pairs if pair.verified or pair.pair_id in there}
-    opinions: dict[str, Comparison] = {}
+    comparisons: dict[str, Comparison] = {}
     for _ in range(ROUNDS):
         for pair in pairs:
-            opinion = opinions.get(pair.pair_id)
-            if pair.pair_id not in known and (opinion is None or opinion.probability is None):
-                opinions[pair.pair_id] = judge.compare(*_cases(config, lake, pair))
-    answered = [one for one in opinions.values() if one.probability is not None]
+            comparison = comparisons.get(pair.pair_id)
+            if pair.pair_id not in known and (comparison is None or comparison.probability is None):
+                comparisons[pair.pair_id] = judge.compare(*_cases(config, lake, pair))
+    answered = [one for one in comparisons.values() if one.probability is not None]
     winners = Counter(one.winner for one in answered)
     return JudgedPairs(
-        [pair for pair in pairs if pair.pair_id in known or opinions[pair.pair_id].winner == "first"],
+        [pair for pair in pairs if pair.pair_id in known or comparisons[pair.pair_id].winner == "first"],
         winners["tie"],
         winners["second"],
-        Counter(one.reason for one in opinions.values() if one.probability is None),
+        Counter(one.reason for one in comparisons.values() if one.probability is None),
     )
 
 

@@ -12,7 +12,7 @@ class Streamed(BaseModel):
 
     updates: int
     checkpoint: str
-    """Its address in the lake; empty if nothing could be learnt."""
+    """Its address in the lake; empty if nothing could be learned."""
     say: str
 
     @property

@@ -94,9 +94,9 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
         return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
     folder = work_folder(lake, recipe.version)
     job = job_of(config, lake, recipe, folder, material)
-    learnt = digests_of(job)
+    learned = digests_of(job)
     if recipe.like is not None:
-        require_same(lake, recipe, learnt)
+        require_same(lake, recipe, learned)
     sweep(job)
     with Recorder(config, lake, recipe) as recorder:
         trained = _run(job, folder, recorder)
@@ -108,7 +108,7 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
         raise
     checkpoint = lake.blobs.put_directory(job.out, f"checkpoints/{recipe.version}")
     metrics |= keep_profile(lake, job, recipe.version)
-    _register(config, lake, recipe, checkpoint, metrics, json.dumps(learnt, sort_keys=True))
+    _register(config, lake, recipe, checkpoint, metrics, json.dumps(learned, sort_keys=True))
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
     return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}

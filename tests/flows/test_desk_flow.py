@@ -49,9 +49,9 @@ def test_an_override_in_a_live_session_is_in_the_next_policys_lineage(ada: tuple
 
     version = retrain(config)
 
-    learnt = lineage_of(Lake.open(config.lake), version)
-    assert {one.review_id for one in desk.reviews()} == set(learnt.reviews)
-    assert live in learnt.trajectories
+    learned = lineage_of(Lake.open(config.lake), version)
+    assert {one.review_id for one in desk.reviews()} == set(learned.reviews)
+    assert live in learned.trajectories
     desk.open(f"/policies/{version}")
     assert "2 override by Ada" in desk.browser.find_element(By.TAG_NAME, "main").text
     desk.open(f"/trajectory/{live}")

@@ -107,20 +107,20 @@ def test_every_kind_of_decision_reaches_the_next_retraining_and_its_lineage(conf
 
     version = retrain(config)
 
-    learnt = lineage_of(lake, version)
+    learned = lineage_of(lake, version)
     override, then = lake.read("reviews", ["review_id"], {"trajectory_id": live})["review_id"].to_pylist()
-    assert set(learnt.reviews) == {verified, going_on, accepted, error, rejected, thought, override, then}
-    assert refuted not in learnt.reviews and nowhere not in learnt.reviews
+    assert set(learned.reviews) == {verified, going_on, accepted, error, rejected, thought, override, then}
+    assert refuted not in learned.reviews and nowhere not in learned.reviews
     states = {row["review_id"]: row for row in ask(lake, "people_corrections").to_pylist()}
     assert (states[verified]["state"], states[refuted]["state"]) == ("verified", "refuted")
     assert states[thought]["state"] == "verified" and states[thought]["tries"] == 0
     assert states[nowhere]["state"] == "unverified" and states[nowhere]["tries"] == 3
     shown = lake.read("trajectories", where={"trajectory_id": states[verified]["shown_by"]}).to_pylist()[0]
     assert shown["success"] and (shown["continues"], shown["replayed"]) == (one["trajectory_id"], 0)
-    assert shown["trajectory_id"] in learnt.trajectories
+    assert shown["trajectory_id"] in learned.trajectories
     weights = weighed(config, lake, policy_row(lake, version).pins)
     assert weights[shown["trajectory_id"], 0] and not weights.get((other["trajectory_id"], 0))
-    assert weights[live, 0] and live in learnt.trajectories
+    assert weights[live, 0] and live in learned.trajectories
     assert weights[rest[0]["trajectory_id"], 0] and not any(name == min(won) for name, _ in weights)
     pairs = {row["pair_id"]: row for row in lake.read("pairs").to_pylist()}
     assert pairs[verified]["verified"] and pairs[verified]["trajectory_id"] == shown["trajectory_id"]

@@ -105,7 +105,7 @@ def correct(pages: str, lake: Lake) -> str:
     """Corrects the first step of a failure in the queue to what its instruction asks, as the desk's page does; the
     review's id.
 
-    A correction of a success is learnt from only once a sandbox verified it, and none that a sandbox refuted
+    A correction of a success is learned from only once a sandbox verified it, and none that a sandbox refuted
     (docs/annotate.md).
     """
     queue = httpx.get(f"{pages}/api/queue", timeout=60).json()

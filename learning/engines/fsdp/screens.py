@@ -1,6 +1,6 @@
 """Computes a vision tower's inputs from the sizes of its screens, outside of the training step.
 
-`transformers` would compute the windows of each screen, the positions of patches, and the learnt positions between
+`transformers` would compute the windows of each screen, the positions of patches, and the learned positions between
 which each patch lies from the grids at every forward pass, with loops over numbers that a GPU has to hand back first.
 Here they are computed on the CPU, in the thread that also decodes the screens.
 """
@@ -43,7 +43,7 @@ def _windowed(tower: Any, grids: Tensor) -> Precomputed:
 
 
 def _between(tower: Any, grids: Tensor) -> Precomputed:
-    """Computes the inputs of a tower with a square table of learnt positions, interpolated for each patch."""
+    """Computes the inputs of a tower with a square table of learned positions, interpolated for each patch."""
     from transformers.vision_utils import get_vision_interpolation_indices_and_weights
 
     entries, weights = get_vision_interpolation_indices_and_weights(

@@ -64,7 +64,7 @@ class LocalJudge(Judge[LocalOptions]):
         self._learned = set(self.config.learned)
 
     def knows(self, task_id: str, seed: int) -> bool:
-        """Checks whether it learnt from that page."""
+        """Checks whether it learned from that page."""
         return page_of(task_id, seed) in self._learned
 
     def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:

@@ -173,7 +173,7 @@ def test_a_command_that_ends_everything_is_the_policy_s_failure_and_a_kill_from_
             await terminal.run("echo")
 
     async def from_outside(terminal: TerminalSession) -> None:
-        os.kill(terminal.jail.pid, signal.SIGKILL)
+        os.kill(terminal.bubblewrap.pid, signal.SIGKILL)
         with pytest.raises(SandboxFailure, match="was killed"):
             await terminal.run("sleep 5")
 
@@ -225,7 +225,7 @@ def test_what_children_computed_is_counted_once() -> None:
         await terminal.run(
             IGNORED.replace("SIG_IGN", "SIG_DFL").replace("while os", "os.waitpid(child, 0)\n    while os")
         )
-        assert 4.5 < terminal.jail.usage().cpu_s < 6.5
+        assert 4.5 < terminal.bubblewrap.usage().cpu_s < 6.5
 
     shell(each, 30.0)
 
@@ -242,7 +242,7 @@ def test_a_command_that_is_too_long_or_holds_a_zero_byte_is_not_begun() -> None:
 
 def test_files_of_the_host_s_side_and_of_the_shell_s_are_the_same_ones() -> None:
     async def each(terminal: TerminalSession) -> None:
-        files = Files(terminal.jail.disks[0], owner())
+        files = Files(terminal.bubblewrap.disks[0], owner())
         files.write("in/a.txt", b"host\n")
         assert (await terminal.run("cat in/a.txt; echo shell >> in/a.txt; ln -s /etc/passwd b.txt")).output == "host\n"
         assert files.read("in/a.txt") == b"host\nshell\n"

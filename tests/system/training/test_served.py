@@ -66,7 +66,7 @@ def with_method(config: Config, stream: bool) -> Config:
 
 @pytest.fixture(scope="module")
 def taught(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
-    """A lake whose champion has learnt from the explorer to hit its button now and then."""
+    """A lake whose champion has learned from the explorer to hit its button now and then."""
     request.getfixturevalue("prefect_server")
     folder = tmp_path_factory.mktemp("taught")
     with pytest.MonkeyPatch.context() as patched:

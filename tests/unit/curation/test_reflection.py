@@ -1,4 +1,4 @@
-"""Where a failed trajectory went wrong, and what is learnt from what succeeded there."""
+"""Where a failed trajectory went wrong, and what is learned from what succeeded there."""
 
 from dataclasses import replace
 from datetime import UTC, datetime

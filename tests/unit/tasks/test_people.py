@@ -54,16 +54,16 @@ def test_a_correction_is_a_preference_that_the_next_policy_learns_from(lake: Lak
     submit(lake, Draft(name, 0, "ada", "correct", step=0, action=BETTER, thought="Below."))
     lake.delete("pairs", "true")  # as where a kill fell between the decision and what it becomes
     version = retrained(lake, "dpo")
-    learnt = lineage_of(lake, version)
-    assert learnt.trajectories == [name] and learnt.metrics["samples"] == 1
-    assert "reviews" in learnt.row.pins
+    learned = lineage_of(lake, version)
+    assert learned.trajectories == [name] and learned.metrics["samples"] == 1
+    assert "reviews" in learned.row.pins
 
 
 def test_a_failure_that_a_person_accepted_is_imitated_by_the_next_policy(lake: Lake) -> None:
     before = pin_data.fn(config_for(lake), None).recipe.pins
     submit(lake, Draft(failed(lake), 0, "ada", "accept"))
     version = retrained(lake, "sft")
-    learnt = lineage_of(lake, version)
-    assert failed(lake) in learnt.trajectories
+    learned = lineage_of(lake, version)
+    assert failed(lake) in learned.trajectories
     assert lineage_of(lake, failed(lake)).policies[-1] == version
-    assert learnt.row.pins["verdicts"] == before["verdicts"] + 1
+    assert learned.row.pins["verdicts"] == before["verdicts"] + 1

@@ -1,4 +1,4 @@
-"""What is learnt from failed trajectories: true of their screens, never a reply to their instruction."""
+"""What is learned from failed trajectories: true of their screens, never a reply to their instruction."""
 
 import io
 from datetime import UTC, datetime

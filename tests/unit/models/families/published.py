@@ -79,15 +79,15 @@ def write_directory(kind: str, folder: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def _tokenizer() -> Any:
-    """Qwen's tokeniser with its own way of splitting text and its special tokens, learnt from the prompts."""
+    """Qwen's tokeniser with its own way of splitting text and its special tokens, learned from the prompts."""
     from tokenizers import AddedToken, pre_tokenizers, trainers
     from transformers import Qwen2Tokenizer
 
     texts = [file.read_text() for file in sorted((Path("models") / "families" / "templates").glob("*.txt"))]
-    learnt = Qwen2Tokenizer(vocab={})._tokenizer
+    learned = Qwen2Tokenizer(vocab={})._tokenizer
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    learnt.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=800, initial_alphabet=alphabet))
-    model = json.loads(learnt.to_str())["model"]
+    learned.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=800, initial_alphabet=alphabet))
+    model = json.loads(learned.to_str())["model"]
     made = Qwen2Tokenizer(
         vocab=model["vocab"],
         merges=[tuple(pair) for pair in model["merges"]],

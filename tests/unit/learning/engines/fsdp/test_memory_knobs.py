@@ -1,4 +1,4 @@
-"""What `train.memory` changes is what is held, never what is learnt."""
+"""What `train.memory` changes is what is held, never what is learned."""
 
 from pathlib import Path
 from typing import Any
