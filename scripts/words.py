@@ -1,4 +1,4 @@
-"""Check names and prose against the project's banned words; part of `make check`.
+"""Check names and prose against the project's banned words and lengths of sentences; part of `make check`.
 
 Names of modules, classes, functions and parameters are read by their parts (`say_stage` has `say`), so that a whole
 name can be allowed. Prose is docstrings, comments, messages and documents.
@@ -9,6 +9,7 @@ Usage: words.py [ROOT]. Prints each finding as `file:line: word: text`, and exit
 import ast
 import io
 import re
+import statistics
 import subprocess
 import sys
 import tokenize
@@ -38,12 +39,21 @@ PHRASES = {
     "learnt": r"\blearnt\b",
 }
 """Phrases that prose does not have, as regular expressions."""
+LITERAL_CODE = re.compile(r"`[^`]*`")
 LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|“[^”]*”")
 """Code and quotations in prose, which are as their source has them."""
 PRODUCT = ("apps", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout", "schemas")
 PRODUCT += ("storage", "tasks")
 GENERATED = ("docs/measurements.md", "docs/log.md", "docs/decisions/")
 """Documents that quote what was measured and decided, in the words of their time."""
+
+REFERENCE = ("docs/config.md", "docs/tables.md", "docs/glossary.md", *GENERATED)
+"""Documents whose sentences are not counted: tables and quotations."""
+LONGEST, MEDIAN = 35, 16
+"""Words of a sentence in the README and the documents: at most, and in the median."""
+_BLOCK = re.compile(r"^```[\s\S]*?^```$|^\|.*$|^#.*$|^!\[.*$|^\([\w-]+\)=$", re.MULTILINE)
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+_ENDS = re.compile(r"[.!?:;][)\"*”]*\s+(?=[\"(*`“]*[A-Z0-9`])|\n\s*\n|\n\s*(?=[-*] |\d+\. )")
 
 
 class Finding(NamedTuple):
@@ -89,8 +99,22 @@ def in_python(source: str, module: str) -> Iterator[Finding]:
             yield from in_prose(token.string.strip("\"'"), token.start[0])
 
 
+def sentences(text: str) -> list[str]:
+    """Split a Markdown document's prose into sentences; code, tables and headings are left out."""
+    prose = LITERAL_CODE.sub("X", _LINK.sub(r"\1", _BLOCK.sub("\n\n", text)))
+    return [" ".join(one.split()) for one in _ENDS.split(prose) if len(one.split()) > 2]
+
+
+def in_sentences(text: str) -> Iterator[Finding]:
+    """Find sentences that are too long."""
+    for one in sentences(text):
+        if (count := len(one.split())) > LONGEST:
+            yield Finding(text[: max(0, text.find(one[:20]))].count("\n") + 1, f"{count} words", one)
+
+
 def findings(root: Path) -> Iterator[tuple[str, Finding]]:
     """Check the files that git tracks below a folder."""
+    lengths = list[int]()
     for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0"):
         folder, path = name.partition("/")[0], root / name
         if not path.is_file():
@@ -98,11 +122,17 @@ def findings(root: Path) -> Iterator[tuple[str, Finding]]:
         if name.endswith(".py") and folder in PRODUCT:
             found = in_python(path.read_text(encoding="utf-8"), path.stem)
         elif name.endswith(".md") and folder in ("README.md", "CONTRIBUTING.md", "docs"):
-            found = () if name.startswith(GENERATED) else in_prose(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8")
+            found = [] if name.startswith(GENERATED) else list(in_prose(text))
+            if not name.startswith(REFERENCE):
+                found += in_sentences(text)
+                lengths += [len(one.split()) for one in sentences(text)]
         else:
             continue
         for one in found:
             yield name, one
+    if lengths and (median := statistics.median(lengths)) > MEDIAN:
+        yield "docs", Finding(0, f"a median of {median:g} words", f"sentences have {MEDIAN} at most")
 
 
 def main() -> int:

@@ -1,0 +1,66 @@
+"""The project's names and prose have no banned words, and its documents no sentence that is too long."""
+
+import ast
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def words() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("words", ROOT / "scripts" / "words.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_project_passes(words: ModuleType) -> None:
+    assert [f"{name}:{one.line}: {one.word}: {one.text}" for name, one in words.findings(ROOT)] == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def say_stage(): pass", ["say"]),
+        ("class Throne: pass", ["throne"]),
+        ("def wait(told, other): pass", ["told"]),
+        ("async def _bringUp(): pass", ["bring"]),
+        ("def world_size(essay, handset): pass", []),
+        ("from pathlib import Path\nhome = Path.home()", []),
+        ("def shown(): pass", []),
+    ],
+)
+def test_names_are_read_by_their_parts_and_allowed_as_a_whole(words: ModuleType, source: str, found: list[str]) -> None:
+    assert [one.word for one in words.in_names(ast.parse(source), "module")] == found
+    assert [one.word for one in words.in_names(ast.parse(""), "holding")] == ["holding"]
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('"""Whoever asks gets it."""', ["whoever"]),
+        ("x = 1  # beside the lake", ["beside"]),
+        ('raise ValueError(f"{name} reigns no more")', ["reign"]),
+        ('"""Returns `nobody` as a code word, and "somebody" as a quotation."""', []),
+        ('"""Besides, this is fine."""', []),
+    ],
+)
+def test_docstrings_comments_and_messages_are_read_and_code_in_them_is_not(
+    words: ModuleType, source: str, found: list[str]
+) -> None:
+    assert [one.word for one in words.in_python(source, "module")] == found
+
+
+def test_sentences_of_a_document_are_counted_without_its_code_tables_and_headings(words: ModuleType) -> None:
+    text = (
+        "# A heading\n\n| a | table |\n\nOne sentence here. `code` begins another one.\n\n```\nnot one of them\n```\n"
+    )
+    assert words.sentences(text) == ["One sentence here", "X begins another one."]
+    assert not list(words.in_sentences(text))
+    long = "\n\n" + " ".join(["word"] * 36) + ".\n"
+    assert [(one.line, one.word) for one in words.in_sentences(text + long)] == [(12, "36 words")]
