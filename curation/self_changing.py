@@ -61,7 +61,7 @@ class Still:
         pixels = _pixels(png).copy()
         colours, counts = np.unique(pixels[::4, ::4].reshape(-1, 3), axis=0, return_counts=True)
         rows, columns = _cells(pixels.shape[0]), _cells(pixels.shape[1])
-        pixels[self._restless[rows][:, columns]] = colours[counts.argmax()]
+        pixels[self._cells[rows][:, columns]] = colours[counts.argmax()]
         return Image.fromarray(pixels)
 
     def first_like(self, name: str, screen: Image.Image) -> str:

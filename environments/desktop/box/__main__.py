@@ -42,7 +42,7 @@ class DesktopServer:
         self._server, name = programs.start_x(width, height, drawn)
         os.environ["DISPLAY"] = name
         self._display = Display(name)
-        self._windows, self._input, self._frames = Windows(self._display), Input(self._display), Frames(drawn)
+        self._windows, self._pointer, self._frames = Windows(self._display), Input(self._display), Frames(drawn)
         self._manage()
         self._asks: dict[str, Callable[..., Answer | dict[str, Any]]] = {
             "input": self._input, "look": self._look, "open": self._open, "windows": self._list,
@@ -80,7 +80,7 @@ class DesktopServer:
             self._output.flush()
 
     def _input(self, events: list[list[Any]], rest_s: float) -> dict[str, Any]:
-        self._input.play(events)
+        self._pointer.play(events)
         return self._rest(rest_s)
 
     def _rest(self, rest_s: float) -> dict[str, Any]:
