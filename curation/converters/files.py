@@ -20,7 +20,7 @@ from curation.converters.exchanged import Picture, RecordPlace, RecordRefused, f
 from schemas.failure import UsageError
 from schemas.picture import plain
 from schemas.problem import problem_of
-from schemas.text import storable
+from schemas.text import storable, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -285,4 +285,4 @@ class Target:
 
 def line_of(value: Mapping[str, Any] | list[Any]) -> str:
     """Return one line of JSON; a lone surrogate is written as its escape, so that the line is UTF-8."""
-    return storable(json.dumps(value, ensure_ascii=False)) + "\n"
+    return storable(strict_json(value, ensure_ascii=False)) + "\n"
