@@ -93,15 +93,18 @@ def check_import(config: Config, request: Request) -> str:
     reader_class(config.annotate.reader)
     form, held_out = FORMATS.class_of(request.format), _split(config, held_out=True)
     whole, refused = hashlib.sha256(), list[RecordRefused]()
-    with bar() as progress:
-        shown = progress.add_task("check", total=None, message="")
-        for place, found in _read(request, _lake_of(config)):
-            problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
-            if problem is None and not isinstance(found, RecordRefused):
-                whole.update(found.digest_decided.encode())
-            elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
-                refused.append(problem)
-            progress.advance(shown)
+    try:
+        with bar() as progress:
+            shown = progress.add_task("check", total=None, message="")
+            for place, found in _read(request, _lake_of(config)):
+                problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
+                if problem is None and not isinstance(found, RecordRefused):
+                    whole.update(found.digest_decided.encode())
+                elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
+                    refused.append(problem)
+                progress.advance(shown)
+    except UsageError as error:
+        raise UsageError(error.problem + _looks_like(_formats_of(request)), error.hint) from error
     empty = whole.digest() == hashlib.sha256().digest()
     if refused:
         raise _all_of(refused, _formats_of(request) if empty else ())
@@ -381,6 +384,11 @@ def _formats_of(request: Request) -> list[str]:
     return [name for name in FORMATS.names if _reads(request.model_copy(update={"format": name}))]
 
 
+def _looks_like(formats: Sequence[str]) -> str:
+    """Return the sentence on formats that read a data set, with a space before it; empty without one."""
+    return f" This looks like {' or '.join(formats)}: give `--format {formats[0]}`." if formats else ""
+
+
 def _reads(request: Request) -> bool:
     """Return whether a format reads the first record, in some unit."""
     assumed = FORMATS.class_of(request.format).assumed
@@ -436,7 +444,6 @@ def _all_of(refused: list[RecordRefused], formats: Sequence[str] = ()) -> UsageE
     ]
     file.write_text("".join(map(line_of, rows)), encoding="utf-8")
     more = f" {len(refused) - 1} more records are refused." if len(refused) > 1 else ""
-    if formats:
-        more += f" This looks like {' or '.join(formats)}: give `--format {formats[0]}`."
+    more += _looks_like(formats)
     hint = f"Nothing was imported. Mend the file, or take the record out; all are listed in {file}."
     return UsageError(f"{refused[0]}.{more}", hint)

@@ -7,15 +7,20 @@ from typing import Any
 
 import pytest
 
-from curation.converters.exchanged import About, Exchanged, ImportedReview, RecordPlace, RecordRefused
+from curation.converters.exchanged import About, Exchanged, ExchangedStep, ImportedReview, RecordPlace, RecordRefused
+from curation.converters.format import FORMATS
+from schemas.action import Click
+from schemas.failure import UsageError
 from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
     Request,
     _all_of,
     _formats_of,
     _read,
     _unfit,
+    check_import,
 )
-from tests.unit.curation.converters.records import picture
+from tests.unit.apps.conftest import make_place
+from tests.unit.curation.converters.records import picture, written
 
 PLACE = RecordPlace("answers.json", 3)
 
@@ -100,3 +105,14 @@ def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     refused = [RecordRefused(RecordPlace("theirs.jsonl", 1), "image", "it is missing")]
     assert "This looks like agentnet: give `--format agentnet`." in str(_all_of(refused, ["agentnet"]))
+
+
+def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
+    folder = written(FORMATS.class_of("trl")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
+    config = make_place(tmp_path).config
+    with pytest.raises(UsageError, match=r"no file of the form \*\.jsonl.* looks like trl: give `--format trl`"):
+        check_import.fn(config, Request(format="agentnet", path=folder))
