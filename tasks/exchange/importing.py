@@ -183,7 +183,8 @@ def _bring_again(run: Run, request: Request) -> Metrics:
             theirs.decided.append((known, found))
     new = decide_all(run.lake, theirs.decided)
     counts = {"already": len(theirs.names), "repeated": theirs.records - len(theirs.names)}
-    text = f"{counted(len(theirs.names), 'trajectory', 'trajectories')} of {request.path.name} in the lake already"
+    there = counted(len(theirs.names), "trajectory", "trajectories")
+    text = f"{there} of {request.path.name} {'is' if len(theirs.names) == 1 else 'are'} in the lake already"
     text += _repeated(counts["repeated"]) + (f"; {new} decisions of people are new" if new else "")
     return {"trajectories": 0, "steps": 0, **counts, "unreadable": 0, "decisions": new, "say": text}
 
@@ -194,7 +195,8 @@ def _described(request: Request, name: str) -> Metrics:
 
 def _repeated(number: int) -> str:
     """Return the part of a message on records that are in their file more than once."""
-    return f"; {counted(number, 'record')} the same as an earlier one" if number else ""
+    found = f"{counted(number, 'record')} {'is' if number == 1 else 'are'}"
+    return f"; {found} the same as an earlier one" if number else ""
 
 
 def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:

@@ -80,7 +80,7 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     versions = lake.versions()
     again = import_data(small, request)
     assert [again[name] for name in COUNTS] == [0, 0, 4, 0]
-    assert again["iteration"] == -2 and "4 trajectories of theirs.jsonl in the lake already" in again["say"]
+    assert again["iteration"] == -2 and "4 trajectories of theirs.jsonl are in the lake already" in again["say"]
     assert lake.count("trajectories", {"iteration": -2}) == 4
     assert {name: lake.version(name) for name in ("trajectories", "steps", "screenshots")} == {
         name: versions[name] for name in ("trajectories", "steps", "screenshots")
@@ -123,7 +123,7 @@ def test_a_record_is_counted_once_and_an_import_without_a_new_one_has_no_iterati
     one, two, three = line(0), line(1), line(2)
     first = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "one", [one, one, two])))
     assert [first[name] for name in COUNTS] == [2, 4, 0, 1]
-    assert "2 trajectories, 4 steps of theirs.jsonl; 1 record the same as an earlier one" in first["say"]
+    assert "2 trajectories, 4 steps of theirs.jsonl; 1 record is the same as an earlier one" in first["say"]
     lake = Lake.open(small.lake)
     versions = lake.versions()
     part = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "part", [two, two])))
