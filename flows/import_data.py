@@ -5,7 +5,14 @@ from prefect import flow
 from schemas.config import Config
 from schemas.metrics import Metrics
 from tasks.annotate import annotate_steps
-from tasks.exchange.importing import Request, check_import, claim_import, import_data_set
+from tasks.exchange.importing import (
+    Request,
+    check_import,
+    claim_import,
+    has_new,
+    import_data_set,
+    import_decisions,
+)
 from tasks.filter import filter_trajectories
 from tasks.quality.gate import check_again, check_quality
 from tasks.running.iterations import close_iteration
@@ -24,10 +31,13 @@ def import_data(config: Config, request: Request) -> Metrics:
         request: the data set and its format.
 
     Returns:
-        The iteration, its name, the written rows, and the number of trajectories by route.
+        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None where
+        the lake has all trajectories; only new decisions of people are written then.
     """
     name = check_import(config, request)
     with open_run(config):
+        if not has_new(config, request, name):
+            return {"iteration": None, **import_decisions(config, request, name), "routes": {}}
         iteration = claim_import(config, request, name)
         written = import_data_set(config, request, name, iteration)
         check_quality(config, iteration)

@@ -1,5 +1,6 @@
 """Describes pydantic's validation errors without pydantic's own terms."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -57,6 +58,10 @@ def in_words(found: Mapping[str, Any]) -> str:
             return f"there is no {more['tag']!r}; known: {known}"
         case "model_type" | "model_attributes_type" | "dict_type":
             return "should be an object"
+        case "list_type":
+            given = found.get("input")
+            example = f", such as {json.dumps([given])}" if isinstance(given, str) and len(given) <= 80 else ""
+            return f"should be a list, in brackets{example}"
         case "union_tag_not_found":
             missing = more["discriminator"].strip("'")
             return f"`{missing}` is missing"

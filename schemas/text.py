@@ -10,9 +10,11 @@ the general form of a special token is broken with a zero-width space before it 
 restored, so that text which a model copies from its prompt (a page's `<b>`, a field's `[null]`) equals the original.
 """
 
+import json
+import math
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator
 
@@ -20,6 +22,27 @@ from pydantic import AfterValidator
 def storable(text: str) -> str:
     """Writes out the lone surrogates of a text."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def strict_json(value: object, **options: Any) -> str:
+    """Writes JSON; numbers that JSON does not have (NaN, infinities) are null.
+
+    Args:
+        value: objects, lists and plain values.
+        options: those of `json.dumps`.
+    """
+    try:
+        return json.dumps(value, allow_nan=False, **options)
+    except ValueError:
+        return json.dumps(_finite(value), allow_nan=False, **options)
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, Mapping):
+        return {key: _finite(one) for key, one in cast(Mapping[object, object], value).items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in cast(list[object] | tuple[object, ...], value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 BYTE_ORDER_MARK = "\ufeff"

@@ -157,8 +157,8 @@ def import_(
         print_json({key: value for key, value in done.items() if key != "say"})
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
-        nothing = "" if done["decisions"] else "nothing new"
-        print_line("; ".join(part for part in (f"{done['source']}: {done['say']}", routes or nothing) if part))
+        nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"
+        print_line("; ".join(part for part in (f"{done['source']}: {done['say']}", routes, nothing) if part))
 
 
 import_.__name__ = "import"

@@ -15,6 +15,7 @@ from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
+from schemas.tables.trajectory import IMPORT
 from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.iteration_lock import iteration_lock_owner
@@ -69,6 +70,7 @@ def status_of(lake: Lake) -> dict[str, Any]:
         "champion": _champion(lake),
         "champion_success": success_of(lake, _champion(lake)),
         "iterations": [{key: row[key] for key in KEYS} for row in finished],
+        "imported": _imported(lake),
         "people": people,
         "paused": pause and pause.model_dump(mode="json"),
         "decisions": [asdict(one) for one in decisions(lake)],
@@ -128,9 +130,14 @@ def view(lake: Lake) -> Group:
 
 
 def _not_begun(lake: Lake) -> str:
-    brought = lake.count("trajectories")
+    brought = _imported(lake)
     also = f" {counted(brought, 'imported trajectory', 'imported trajectories')}." if brought else ""
     return f"No iteration has begun yet.{also}"
+
+
+def _imported(lake: Lake) -> int:
+    """Number of imported trajectories."""
+    return lake.count("trajectories", {"policy": IMPORT})
 
 
 def _decisions(found: list[PromotionEvent]) -> Table:

@@ -4,7 +4,7 @@
 last_step_redundant, reflection}}], task_completed, ...}`; other fields of a record are kept under `agentnet`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -104,9 +104,11 @@ class AgentNet(Format):
         unit = self.unit_of(line.flywheel, source, place)
         steps, off = list[ExchangedStep](), masks_of(line.others, len(line.traj), place, "step")
         pointer: Point | None = None
-        for number, entry in enumerate(line.traj):
-            step, pointer = self._step(entry, unit, pointer, source, place, f"traj.{number}")
-            masked = off[number] or is_masked(entry.others) or is_masked(entry.value.others)
+        for number, entry in _in_order(line.traj):
+            where = f"traj.{number}"
+            step, pointer = self._step(entry, unit, pointer, source, place, where)
+            held = {where: entry.others, f"{where}.value": entry.value.others}
+            masked = off[number] or any([is_masked(fields, place, at) for at, fields in held.items()])
             steps.append(replace(step, about=StepAbout(target=False)) if masked else step)
         others = line.others
         asked = line.instruction or others.get("natural_language_task") or ""
@@ -142,3 +144,12 @@ class AgentNet(Format):
         extra = {self.name: held} if held else {}
         text = "" if action else code
         return ExchangedStep(screen, value.thought or "", action, text, error, found, extra=extra), pointer
+
+
+def _in_order(entries: Sequence[_Entry]) -> list[tuple[int, _Entry]]:
+    """Return the steps, each with its place in the record, by their `index`; as they are where one has none."""
+    given = [one.others.get("index") for one in entries]
+    indices = [one for one in given if isinstance(one, int | float)]
+    places = range(len(entries))
+    order = sorted(places, key=indices.__getitem__) if len(indices) == len(entries) else places
+    return [(at, entries[at]) for at in order]

@@ -5,7 +5,7 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
-import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +32,7 @@ from models.families.dialects import DIALECTS, format_action, format_reply, pars
 from models.families.prompt import SAMPLES, system_text
 from models.serving.replies import REASONING
 from schemas.action import Action
-from schemas.text import counted, storable
+from schemas.text import counted, storable, strict_json
 
 SHOWN = 5
 """Screens that a row of a step shows, as in all of UI-TARS's experiments."""
@@ -84,65 +84,145 @@ MASKS = (
 )
 """Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `step_loss_mask` of agents'
 rollouts, `loss` and `loss_scale` of ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
-_OFF = re.compile(r"(?:false|f|no|n|off|[+-]?0+(?:\.0*)?)$", re.IGNORECASE)
+LABELS = ("label", "kto_tag")
+"""Fields by which a row says whether its last reply is a desirable one: `label` of TRL and ms-swift, `kto_tag` of
+LLaMA-Factory."""
+STRATEGIES = (
+    *("default", "all", "last_round", "ignore_empty_think"),
+    *("react", "agentflan", "alpha_umi", "hermes", "qwen"),
+)
+"""Strategies of ms-swift that a row may name in `loss_scale` (modelscope/ms-swift, pull request 8430), joined by `+`;
+`last_round` trains on the last reply alone, the others weigh parts of replies."""
+_NO = ("false", "f", "no", "n", "off")
+_YES = ("true", "t", "yes", "y", "on")
+_UNSET = ("", "none", "null")
 
 
-def is_masked(fields: Mapping[str, Any]) -> bool:
-    """Whether a message, or a row, takes itself or a part of itself out of training, in a field of `MASKS`.
+def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool:
+    """Return whether a message takes itself or a part of itself out of training, in a field of `MASKS`.
 
-    A step is a target as a whole or not at all, so that a part takes all of it out.
+    A step is a target as a whole or not at all, so a part takes all of it out.
+
+    Args:
+        fields: those of the message; its parts are the items of `content` and `tool_calls`.
+        place, where: the place of its record, and the name of its field.
+
+    Raises:
+        RecordRefused: a value that is no mask.
     """
-    return any(_is_off(fields.get(name)) for name in MASKS)
+    held = [(where, fields)]
+    for name in ("content", "tool_calls"):
+        held += [(f"{where}.{name}.{at}", fields_of(one)) for at, one in enumerate(items_of(fields.get(name)) or [])]
+    return any([_is_off(one.get(name), place, f"{at}.{name}") for at, one in held for name in MASKS])
 
 
-def masks_of(row: Mapping[str, Any], messages: int, place: RecordPlace, what: str = "message") -> list[bool]:
-    """By message of a row, whether the row takes it out of training.
+def masks_of(
+    row: Mapping[str, Any], messages: int, place: RecordPlace, called: str = "message", labelled: int = 0
+) -> list[bool]:
+    """Return for each message of a row whether the row takes it out of training.
 
     Args:
         row: the row's fields.
-        messages: how many it has.
-        place: where it stands.
-        what: what its messages are called.
+        messages: the number of its messages.
+        place: the place of the row.
+        called: the name of a message.
+        labelled: the number of last messages that a label of the row (`LABELS`) is about. The others are context.
 
     Raises:
-        Refused: a list that says something of more or fewer messages.
+        RecordRefused: a list for more or fewer messages, or a value that is no mask.
     """
     off = [False] * messages
     for name in MASKS:
         value = _unwritten(row.get(name))
         items = items_of(value)
+        if name == "loss_scale" and (strategies := _strategies(value)):
+            last = messages - max(labelled, 1)
+            off = [one or ("last_round" in strategies and at < last) for at, one in enumerate(off)]
+            continue
         if items and len(items) != messages:
-            problem = f"{counted(len(items), 'value')} for {counted(messages, what)}: write one for each"
+            problem = f"{counted(len(items), 'value')} for {counted(messages, called)}: write one for each"
             raise RecordRefused(place, name, problem)
-        if items != []:
-            off = [one or _is_off(value if items is None else items[at]) for at, one in enumerate(off)]
+        if items is None:
+            masked = _is_off(value, place, name)
+            off = [one or masked for one in off]
+        elif items:
+            off = [one | _is_off(items[at], place, f"{name}.{at}") for at, one in enumerate(off)]
+    desirable = is_desirable(row) if labelled else None
+    if desirable is not None:
+        off = [one or not desirable or at < messages - labelled for at, one in enumerate(off)]
     return off
 
 
+def _strategies(value: object) -> list[str]:
+    """Return the strategies that a row's `loss_scale` names; empty for anything else."""
+    names = value.strip().split("+") if isinstance(value, str) else []
+    return names if all(name in STRATEGIES for name in names) else []
+
+
+def is_desirable(row: Mapping[str, Any]) -> bool | None:
+    """Return whether the label of a row calls its last reply desirable; None without a label and for a class."""
+    for name in LABELS:
+        value = row.get(name)
+        number = _number(value)
+        if number in (0, 1):
+            return bool(number)
+        if isinstance(value, str) and value.strip().lower() in (*_NO, *_YES):
+            return value.strip().lower() in _YES
+    return None
+
+
 def _unwritten(value: object) -> object:
-    """A list or an object that is written as a text of JSON; anything else as it is."""
+    """Return the list or object in a text of JSON; any other value as it is."""
     if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
         return value
     inside: object = parsed(value.encode(), RecordPlace(""))
     return cast(object, inside) if isinstance(inside, list | dict) else value
 
 
-def _is_off(value: object) -> bool:
-    left = [value]
+def _is_off(value: object, place: RecordPlace, where: str) -> bool:
+    """Return whether a mask, or a part of it, takes something out; raise RecordRefused for a value that is no mask."""
+    left, off = list[tuple[str, object]]([(where, value)]), False
     while left:
-        one = _unwritten(left.pop())
-        if isinstance(one, str):
-            off = bool(_OFF.match(one.strip()))
-        elif isinstance(one, Mapping):
-            fields, off = cast(Mapping[str, Any], one), False
-            left += [fields.get(name) for name in MASKS]
-        else:
-            items = items_of(one)
-            left += items or ()
-            off = items is None and one is not None and one == 0
-        if off:
-            return True
-    return False
+        at, one = left.pop()
+        one = _unwritten(one)
+        parts = _mask_parts(one)
+        if parts or one in ([], {}):
+            left += [(f"{at}.{name}", part) for name, part in reversed(parts)]
+            continue
+        trains = _trains(one)
+        if trains is None:
+            problem = f"{str(one)[:80]!r} is no mask: write true or false, or a number of at least 0"
+            raise RecordRefused(place, at, problem)
+        off = off or not trains
+    return off
+
+
+def _mask_parts(value: object) -> list[tuple[str, object]]:
+    """Return the masks in a list or an object, by name; none for other values."""
+    if isinstance(value, Mapping):
+        fields = cast(Mapping[str, object], value)
+        return [(name, fields[name]) for name in MASKS if name in fields]
+    return [(str(number), item) for number, item in enumerate(items_of(value) or ())]
+
+
+def _trains(value: object) -> bool | None:
+    """Return whether one value of a mask trains; None for a value that is no mask."""
+    text = value.strip().lower() if isinstance(value, str) else None
+    if value is None or text in (*_YES, *_UNSET):
+        return True
+    if text in _NO:
+        return False
+    number = _number(value)
+    return None if number is None or number < 0 else number != 0
+
+
+def _number(value: object) -> float | None:
+    """Return a finite number, also of a text."""
+    try:
+        number = float(cast(Any, value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
 
 
 def thought_of(message: Mapping[str, Any]) -> str:
@@ -159,7 +239,7 @@ def calls_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def _written(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
+    return arguments if isinstance(arguments, str) else strict_json(arguments or {}, ensure_ascii=False)
 
 
 def reply_of(text: str, message: Mapping[str, Any]) -> str:
@@ -313,7 +393,9 @@ def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
 
 
 def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[str, list[ExchangedStep]]:
-    """The instruction and the steps; replies to screens that are not shown any more are none.
+    """Return the instruction and the steps; replies before the first screen are none.
+
+    A policy acts once on a screen, so a further reply to it, for a screen that the chat does not show, is context.
 
     Raises:
         Refused: no instruction, a screen without a reply, a point outside of the screen.
@@ -328,11 +410,11 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
         if turn.role == "user" and turn.text and not instruction:
             instruction = turn.text
         elif turn.role == "assistant":
-            answered = True
+            context, answered = turn.masked or answered, True
             if screen is not None:
                 step = read_reply(turn.text, screen, unit, place, turn.field)
                 step = replace(step, thought=step.thought or turn.thought)
-                steps.append(replace(step, about=StepAbout(target=False)) if turn.masked else step)
+                steps.append(replace(step, about=StepAbout(target=False)) if context else step)
     if not instruction:
         raise RecordRefused(place, _field(turns), "no turn of the user says what is asked")
     if not answered:

@@ -7,8 +7,9 @@ folders of pictures. Pictures become plain PNGs (`schemas.picture`); nothing els
 import base64
 import io
 import json
+import os
 import warnings
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -20,7 +21,7 @@ from curation.converters.exchanged import Picture, RecordPlace, RecordRefused, f
 from schemas.failure import UsageError
 from schemas.picture import plain
 from schemas.problem import problem_of
-from schemas.text import storable
+from schemas.text import storable, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -37,6 +38,18 @@ PICTURES = "images"
 """Folder of an export's pictures."""
 CONTEXT = "__context"
 """Folder of data that only an import of this project needs; other readers ignore such names."""
+BINARY = {
+    b"\x89PNG": "a picture",
+    b"\xff\xd8\xff": "a picture",
+    b"GIF8": "a picture",
+    b"RIFF": "a picture or a sound",
+    b"PAR1": "Parquet; name it *.parquet",
+    b"PK": "a ZIP archive; unpack it",
+    b"\x1f\x8b": "compressed; unpack it",
+    b"\x28\xb5\x2f\xfd": "compressed; unpack it",
+    b"SQLite": "a database",
+}
+"""First bytes of files that hold no JSON, and the kind of each."""
 
 
 class ImportSource:
@@ -68,6 +81,7 @@ class ImportSource:
         self.folder = self.path if self.path.is_dir() else self.path.parent
         self._roots = [images.absolute()] if images else [self.folder, self.folder / PICTURES]
         self._pictures: OrderedDict[str, Picture] = OrderedDict()
+        self._below: dict[str, list[str]] | None = None
 
     def files(self, *suffixes: str) -> list[Path]:
         """Return the named file, or a folder's files with one of these suffixes, in order, its `CONTEXT` first.
@@ -108,6 +122,9 @@ class ImportSource:
 
         An array of messages is one record, a chat. A `RecordRefused` replaces invalid JSON.
         """
+        if refused := self._binary(file):
+            yield refused.place, refused
+            return
         first, more = self._first(file)
         begins, alone = first.lstrip(b"\xef\xbb\xbf \t\r")[:1], parsed(first, RecordPlace(self.named(file), 1))
         whole = isinstance(alone, RecordRefused) or (begins == b"[" and not more)
@@ -135,9 +152,26 @@ class ImportSource:
     def document(self, file: Path) -> tuple[RecordPlace, Any]:
         """Return the JSON value of a whole file; a `RecordRefused` where it is invalid."""
         place = RecordPlace(self.named(file))
+        if refused := self._binary(file):
+            return place, refused
         if file.stat().st_size > MOST_BYTES:
             return place, RecordRefused(place, "", f"a file of more than {MOST_BYTES:,} bytes")
-        return place, parsed(file.read_bytes(), place)
+        value = parsed(file.read_bytes(), place)
+        if isinstance(value, RecordRefused):
+            first, more = self._first(file)
+            if more and not isinstance(parsed(first, place), RecordRefused):
+                problem = "a JSON value on each line: make an array of them (`jq -s .`), or a file for each"
+                return place, RecordRefused(place, "", problem)
+        return place, value
+
+    def _binary(self, file: Path) -> RecordRefused | None:
+        """Return the refusal of a file that is no text."""
+        with file.open("rb") as content:
+            begin = content.read(16)
+        kind = next((kind for first, kind in BINARY.items() if begin.startswith(first)), None)
+        if kind is None:
+            return None
+        return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}. Name the file of the records")
 
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
         """Return the picture of this name.
@@ -155,27 +189,60 @@ class ImportSource:
         self._pictures.move_to_end(name)
         return self._pictures[name]
 
+    def holds(self, name: str) -> bool:
+        """Return whether a folder of pictures has a file of this name."""
+        try:
+            return any((root / name).is_file() for root in self._roots)
+        except (OSError, ValueError):
+            return False
+
+    def below(self, file: str) -> list[str]:
+        """Return the names of all files below the folder of pictures that are called so."""
+        if self._below is None:
+            self._below = defaultdict(list)
+            for folder, _, files in os.walk(self._roots[0]):
+                for one in files:
+                    self._below[one].append(str(Path(folder, one).relative_to(self._roots[0])))
+        return sorted(self._below.get(file, ()))
+
+    @property
+    def pictures_at(self) -> str:
+        """The folders that pictures are searched in, for messages."""
+        return " or ".join(map(str, self._roots))
+
     def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
-        for root in self._roots:
-            try:
-                found = (root / name).resolve()
-                if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
-                    raise RecordRefused(place, field, f"{name!r} leads out of the folder of pictures")
-                if found.is_file():
-                    if found.stat().st_size > MOST_BYTES:
-                        raise RecordRefused(place, field, f"{name!r} has more than {MOST_BYTES:,} bytes")
-                    return found.read_bytes()
-            except RecordRefused:
-                raise
-            except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a lone surrogate, a loop
-                raise RecordRefused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
-        raise RecordRefused(place, field, f"there is no picture {name!r} in {' or '.join(map(str, self._roots))}")
+        every = [content for root in self._roots if (content := self._content(root, name, place, field)) is not None]
+        if len(set(every)) > 1:
+            problem = f"{self.pictures_at} have different pictures {name!r}: name the folder with `--images DIR`"
+            raise RecordRefused(place, field, problem)
+        if every:
+            return every[0]
+        problem = f"there is no picture {name!r} in {self.pictures_at}; name its folder with `--images DIR`"
+        raise RecordRefused(place, field, problem)
+
+    def _content(self, root: Path, name: str, place: RecordPlace, field: str) -> bytes | None:
+        """Return the bytes of a picture; None where the folder has no such file."""
+        try:
+            found = (root / name).resolve()
+            if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
+                raise RecordRefused(place, field, f"{name!r} leads out of the folder of pictures")
+            if found.is_file():
+                if found.stat().st_size > MOST_BYTES:
+                    raise RecordRefused(place, field, f"{name!r} has more than {MOST_BYTES:,} bytes")
+                return found.read_bytes()
+        except RecordRefused:
+            raise
+        except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a lone surrogate, a loop
+            raise RecordRefused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
+        return None
 
 
 def parsed(text: bytes, place: RecordPlace) -> Any:
-    """Parse JSON in UTF-8; return a `RecordRefused` where it is invalid."""
+    """Parse JSON; return a `RecordRefused` where it is invalid."""
     try:
         return json.loads(text)
+    except UnicodeDecodeError:
+        return RecordRefused(place, "", "no JSON: it is no text in UTF-8. Name the file of the records, or convert it")
     except (ValueError, RecursionError) as error:
         return RecordRefused(place, "", f"no JSON: {error}")
 
@@ -285,4 +352,4 @@ class Target:
 
 def line_of(value: Mapping[str, Any] | list[Any]) -> str:
     """Return one line of JSON; a lone surrogate is written as its escape, so that the line is UTF-8."""
-    return storable(json.dumps(value, ensure_ascii=False)) + "\n"
+    return storable(strict_json(value, ensure_ascii=False)) + "\n"

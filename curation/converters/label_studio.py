@@ -41,6 +41,7 @@ UNREAD = Picture(b"", 1, 1)
 """Placeholder for pictures of the importing lake, which has them."""
 CONTROLS = ("point", "thought", "action", "decision", "note", "")
 """Controls of the labelling interface."""
+IMAGE = "data.image"
 FILE, CONFIG = "tasks.json", "config.xml"
 LABELS = ("click", "left_double", "right_single", "long_press", "scroll", "drag")
 END = "drag_end"
@@ -441,38 +442,42 @@ def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
     """Return the picture of a task; a local or uploaded file is also searched by its path there, or by its name alone.
 
     Source: label-studio-sdk 2.1.2, `_extensions/label_studio_tools/core/utils/io.py`, `get_local_path`.
+
+    Raises:
+        RecordRefused: no such picture, or different ones of the same name.
     """
-    names = _names(image)
-    for name in names[:-1]:
-        try:
-            return source.picture(name, place, "data.image")
-        except RecordRefused:
-            pass
-    try:
-        return source.picture(names[-1], place, "data.image")
-    except RecordRefused as refused:
-        if len(names) == 1:
-            raise
-        raise RecordRefused(
-            place, "data.image", f"there is no picture of {image[:200]!r} by any of its names"
-        ) from refused
+    paths, names = _names(image)
+    found = next((path for path in paths if source.holds(path)), None)
+    if found is not None or not names:
+        return source.picture(found or image, place, IMAGE)
+    for name in names:
+        same = {path: source.picture(path, place, IMAGE) for path in source.below(name)}
+        if len({one.sha256 for one in same.values()}) > 1:
+            listed = " and ".join(list(same)[:2])
+            problem = f"{listed} are different pictures called {name!r}: name the folder of one with `--images DIR`"
+            raise RecordRefused(place, IMAGE, problem)
+        if same:
+            return next(iter(same.values()))
+    tried = ", ".join(repr(one[:200]) for one in dict.fromkeys((*paths, *names)))
+    problem = f"there is no picture {tried} below {source.pictures_at}; name its folder with `--images DIR`"
+    raise RecordRefused(place, IMAGE, problem)
 
 
-def _names(image: str) -> list[str]:
-    """Return the names by which a picture is searched.
+def _names(image: str) -> tuple[list[str], list[str]]:
+    """Return the paths by which a picture is searched, and the names of its file; no names for other addresses.
 
     A local file (`/data/local-files/?d=`) has its path below the document root, an uploaded one
-    (`/data/upload/1/x.png`) its path below the folder of uploads. Both have the file's own name, an uploaded one also
-    without the eight digits that Label Studio adds.
+    (`/data/upload/1/x.png`) its path below the folder of uploads. The folder of the import may be any folder of these
+    paths. An uploaded file is also searched without the eight digits that Label Studio adds to its name.
     """
     _, local, quoted = image.partition("?d=")
     uploaded = _UPLOADED.search(unquote(image.partition("?filepath=")[2] or image))
-    name = unquote(quoted) if local else uploaded[1] if uploaded else image
-    parts = PurePosixPath(name).parts
-    if not (local or uploaded) or len(parts) < 2 or ".." in parts or parts[0] == "/":
-        return [name]
+    path = unquote(quoted) if local else uploaded[1] if uploaded else image
+    parts = PurePosixPath(path).parts
+    if not (local or uploaded) or not parts or ".." in parts or parts[0] == "/":
+        return [path], []
     plain = [_DIGITS.sub("", parts[-1])] if uploaded and _DIGITS.match(parts[-1]) else []
-    return [name, *([str(PurePosixPath(*parts[1:]))] if uploaded else []), parts[-1], *plain]
+    return [str(PurePosixPath(*parts[at:])) for at in range(len(parts) - 1)], [parts[-1], *plain]
 
 
 _UPLOADED = re.compile(r"^/?(?:data/)?(upload/\d+/.+)$")

@@ -39,7 +39,7 @@ from curation.converters.tokens import for_trainers
 from schemas.action import Action, from_json, to_json
 from schemas.failure import UsageError
 from schemas.problem import named_problem
-from schemas.text import Storable
+from schemas.text import Storable, strict_json
 
 MIXED = "mixed"
 """Folder of trajectories whose screens have several sizes."""
@@ -338,7 +338,7 @@ class _DataSet:
             _write_tasks(self._target.path(f"{self._folder}/meta/tasks.parquet"), self._tasks)
             info = _info(self._episodes, self._frames, len(self._tasks), self._shape)
             for name, content in (("stats", self._stats.whole()), ("info", info)):
-                self._target.write(f"{self._folder}/meta/{name}.json", json.dumps(content, indent=4).encode())
+                self._target.write(f"{self._folder}/meta/{name}.json", strict_json(content, indent=4).encode())
 
     def write(self, record: Exchanged) -> None:
         """Write an episode."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused
 from curation.converters.files import MOST_BYTES, ImportSource, Target, picture_of
+from schemas.text import strict_json
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
@@ -115,4 +116,4 @@ def picture_in(cell: Any, source: ImportSource, place: RecordPlace, field: str) 
 
 def json_of(value: Any) -> str:
     """Return JSON for a column of text."""
-    return json.dumps(value, sort_keys=True)
+    return strict_json(value, sort_keys=True)

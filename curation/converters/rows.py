@@ -26,7 +26,7 @@ from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import IMPORT, Route, Termination, Trajectory
-from schemas.text import storable
+from schemas.text import storable, strict_json
 
 NAME = "name"
 """Key in a stored trajectory's `extra` for its name in the source."""
@@ -154,7 +154,7 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
 
     Its replies are stored like those of demonstrations: in thousandths of the screen, in the first dialect.
     """
-    name = hashlib.sha256(f"{of.lake_id}|{IMPORT}|{record.digest}".encode()).hexdigest()[:24]
+    name = id_of(of.lake_id, record)
     about = record.about
     known = about.task_id if about.task_id in of.known else None
     seed = about.seed if known and about.seed is not None else seed_of(record)
@@ -193,6 +193,11 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
         [one for number, step in enumerate(record.steps) if (one := _reflection(trajectory, number, step.found, of))],
         record.decisions,
     )
+
+
+def id_of(lake_id: str, record: Exchanged) -> str:
+    """Return the id of an imported trajectory in a lake: the same record has the same one in every import."""
+    return hashlib.sha256(f"{lake_id}|{IMPORT}|{record.digest}".encode()).hexdigest()[:24]
 
 
 def seed_of(record: Exchanged) -> int:
@@ -272,4 +277,4 @@ def _reflection(trajectory: Trajectory, number: int, found: StepAssessment | Non
 
 
 def _json(value: object) -> str:
-    return storable(json.dumps(value, ensure_ascii=False, sort_keys=True))
+    return storable(strict_json(value, ensure_ascii=False, sort_keys=True))

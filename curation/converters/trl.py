@@ -73,8 +73,6 @@ class _TrlRow(BaseModel):
     completion: list[_TrlMessage] | None = None
     chosen: list[_TrlMessage] | None = None
     rejected: list[_TrlMessage] | None = None
-    label: Any = None
-    """True or false says whether the last reply is a desirable one; anything else is a class."""
     images: list[Any] | None = None
     image: Any = None
     flywheel: Annotated[Metadata | None, BeforeValidator(_object)] = None
@@ -277,14 +275,15 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
 
     if row.messages:
         (*prompt, last) = said("messages", row.messages)
-        replied, labelled = [last], isinstance(row.label, bool)
+        replied, asked = [last], False
     else:
-        prompt, labelled = said("prompt", row.prompt), True
+        prompt, asked = said("prompt", row.prompt), True
         replied = said("completion", row.completion) or said("chosen", row.chosen)
         if not prompt:  # an implicit prompt: what stands before the last reply
             prompt, replied = replied[:-1], replied[-1:]
-    every = [*(one.masked(labelled) for one in prompt), *(one.masked(row.label is False) for one in replied)]
-    return [one.masked(off) for one, off in zip(every, masks_of(row.model_extra or {}, len(every), place), strict=True)]
+    every = [*(one.masked(asked) for one in prompt), *replied]
+    masks = masks_of(row.model_extra or {}, len(every), place, labelled=len(replied))
+    return [one.masked(off) for one, off in zip(every, masks, strict=True)]
 
 
 def _placed(
@@ -375,9 +374,11 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
             parts += around
             own += [None] * around.count(None)
         else:
-            raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r}: a part is a text or a picture")
+            problem = _INSTEAD.get(str(kind), "no text and no picture: leave the part out, or write it as a text")
+            raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r} is {problem}")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
-    return _Said(ChatMessage(message.role, parts, field, is_masked(given), thought_of(given)), tuple(own), not listed)
+    masked = is_masked({**given, "content": message.content}, place, field)
+    return _Said(ChatMessage(message.role, parts, field, masked, thought_of(given)), tuple(own), not listed)
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:
@@ -392,6 +393,16 @@ def _own(part: dict[str, Any], field: str) -> _Cell | None:
     return _Cell(held.get("url", value), f"{field}.{name}")
 
 
+_CALL = "a tool's call: write it in the message's `tool_calls`"
+_RESULT = "a call's result: write it as the text of a message of role `tool`"
+_THOUGHT = "a thought: write it as the message's `reasoning_content`"
+_INSTEAD = {
+    **dict.fromkeys(("thinking", "redacted_thinking", "reasoning"), _THOUGHT),
+    **dict.fromkeys(("tool_use", "tool_call", "function_call"), _CALL),
+    **dict.fromkeys(("tool_result", "tool_response", "function_call_output"), _RESULT),
+    **dict.fromkeys(("video", "video_url", "audio", "input_audio"), "no picture: save a screen of it as a picture"),
+}
+"""Types of parts that are neither a text nor a picture, and their place in a message."""
 PICTURED = ("image", "image_url", "input_image")
 """Types of a part that is a picture's placeholder: TRL's, and those of OpenAI's chats."""
 OWN_PICTURE = ("image", "image_url", "url", "path", "base64", "source")

@@ -7,7 +7,7 @@ refused by that. Coordinates are thousandths of the screen (UI-TARS 1.0, Doubao)
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -49,7 +49,7 @@ HEADING = "## User Instruction\n"
 class _UiTarsMessage(BaseModel):
     model_config = ConfigDict(extra="allow")
 
-    role: Literal["system", "user", "assistant"]
+    role: str
     content: Storable
 
 
@@ -124,8 +124,8 @@ class UiTars(Format):
 
     def _part(self, row: _UiTarsRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        off = masks_of(row.model_extra or {}, len(row.messages), place)
-        messages = [_read(one, f"messages.{at}", off[at]) for at, one in enumerate(row.messages)]
+        off = masks_of(row.model_extra or {}, len(row.messages), place, labelled=1)
+        messages = [_read(one, f"messages.{at}", off[at], place) for at, one in enumerate(row.messages)]
 
         def read(number: int) -> Picture:
             return source.picture(row.images[number], place, f"images.{number}")
@@ -163,16 +163,21 @@ def _row(value: Any) -> Any:
     return value if messages is None else {"messages": messages}
 
 
-def _read(message: _UiTarsMessage, field: str, off: bool) -> ChatMessage:
+def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) -> ChatMessage:
     """Parse a message; a reply has no placeholders.
 
     Args:
         message, field: the message, and the name of its field.
         off: whether its row excludes it from training.
+        place: the place of its row.
+
+    Raises:
+        RecordRefused: a mask without a meaning.
     """
     reply, given = message.role == "assistant", message.model_extra or {}
     parts = [reply_of(message.content, given)] if reply else split(message.content)
-    return ChatMessage(message.role, parts, field, off or is_masked(given), thought_of(given))
+    masked = is_masked(given, place, field)
+    return ChatMessage(message.role, parts, field, off or masked, thought_of(given))
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:

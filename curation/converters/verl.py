@@ -169,7 +169,7 @@ class Verl(Format):
             return picture_in(row.images[number], source, place, f"images.{number}")
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
-        off = masks_of(row.model_extra or {}, len(prompt) + 1, place)
+        off = masks_of(row.model_extra or {}, len(prompt) + 1, place, labelled=1)
         reply = ChatTurn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from itertools import count
+from itertools import count, islice, takewhile
 from pathlib import Path
 
 from prefect import task
@@ -21,13 +21,14 @@ from pydantic import BaseModel, ConfigDict
 from curation.converters.exchanged import OWN, Exchanged, ImportedReview, RecordPlace, RecordRefused
 from curation.converters.files import ImportSource, line_of
 from curation.converters.format import FORMATS
-from curation.converters.rows import Import, ImportedRows, rows_of
+from curation.converters.rows import Import, ImportedRows, id_of, rows_of
+from curation.converters.units import UNITS
 from curation.gates.registry import gates_of
 from curation.reviews import standing
 from environments.catalog import catalog, whole_catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
-from schemas.failure import LakeError, UsageError
+from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.metrics import Metrics
 from schemas.project_dir import home
 from schemas.table import utc_now
@@ -92,20 +93,40 @@ def check_import(config: Config, request: Request) -> str:
     reader_class(config.annotate.reader)
     form, held_out = FORMATS.class_of(request.format), _split(config, held_out=True)
     whole, refused = hashlib.sha256(), list[RecordRefused]()
-    with bar() as progress:
-        shown = progress.add_task("check", total=None, message="")
-        for place, found in _read(request, _lake_of(config)):
-            problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
-            if problem is None and not isinstance(found, RecordRefused):
-                whole.update(found.digest_decided.encode())
-            elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
-                refused.append(problem)
-            progress.advance(shown)
+    try:
+        with bar() as progress:
+            shown = progress.add_task("check", total=None, message="")
+            for place, found in _read(request, _lake_of(config)):
+                problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
+                if problem is None and not isinstance(found, RecordRefused):
+                    whole.update(found.digest_decided.encode())
+                elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
+                    refused.append(problem)
+                progress.advance(shown)
+    except UsageError as error:
+        raise UsageError(error.problem + _looks_like(_formats_of(request)), error.hint) from error
+    empty = whole.digest() == hashlib.sha256().digest()
     if refused:
-        raise _all_of(refused)
-    if whole.digest() == hashlib.sha256().digest():
+        raise _all_of(refused, _formats_of(request) if empty else ())
+    if empty:
         raise UsageError(f"{request.path} holds no record.", "Name a file of this format, or its folder.")
     return f"import:{form.name}:{whole.hexdigest()[:16]}"
+
+
+@task(name="find-new", cache_policy=NO_CACHE)
+def has_new(config: Config, request: Request, name: str) -> bool:
+    """Return whether an import has a trajectory that the lake lacks, or was begun before."""
+    lake = run_of(config).lake
+    store = lake.blobs.store
+    for number in takewhile(lambda number: store.exists(_claim(number)), count()):
+        if ImportRecord.model_validate_json(store.get(_claim(number))).name == name:
+            return True
+    records = _taken(lake, request)
+    while chunk := list(islice(records, TOGETHER)):
+        names = {id_of(lake.lake_id, one) for one in chunk if not _is_home(lake, one)}
+        if names and lake.count("trajectories", {"trajectory_id": sorted(names)}) < len(names):
+            return True
+    return False
 
 
 @task(name="claim-import", cache_policy=NO_CACHE)
@@ -118,8 +139,8 @@ def claim_import(config: Config, request: Request, name: str) -> int:
     store = run_of(config).lake.blobs.store
     claim = ImportRecord(name=name, demonstrations=request.demonstrations)
     for number in count():
-        file = f"{FOLDER}/{number:04d}.json"
-        there = ImportRecord.model_validate_json(store.put_or_get(file, claim.model_dump_json().encode()))
+        found = store.put_or_get(_claim(number), claim.model_dump_json().encode())
+        there = ImportRecord.model_validate_json(found)
         if there.name != name:
             continue
         if there != claim:
@@ -128,6 +149,10 @@ def claim_import(config: Config, request: Request, name: str) -> int:
             raise UsageError(problem, "Give the same option; people and judges can still decide how they ended.")
         return IMPORTS - number
     raise AssertionError
+
+
+def _claim(number: int) -> str:
+    return f"{FOLDER}/{number:04d}.json"
 
 
 def import_data_set(config: Config, request: Request, name: str, iteration: int) -> Metrics:
@@ -139,22 +164,39 @@ def import_data_set(config: Config, request: Request, name: str, iteration: int)
     done = result_of(run.lake, iteration, "import")
     if done is None:
         return stage("import")(lambda run, at: _bring(run, at, request, name))(config, iteration)
-    return {**done, **_bring_again(run, iteration, request, name)}
+    return {**done, **_bring_again(run, request)}
 
 
-def _bring_again(run: Run, iteration: int, request: Request, name: str) -> Metrics:
-    """Return the new numbers of an import that was written before."""
-    of, _ = _import_of(run, iteration, request, name)
-    new = decide_all(
-        run.lake,
-        (
-            (_name_of(run.lake, one, of), found)
-            for one in _taken(run.lake, request)
-            if (found := _decided(run.lake, one))
-        ),
-    )
-    text = f"{request.path.name} was imported already"
-    return {"decisions": new, "say": text + (f"; {new} decisions of people are new" if new else "")}
+def import_decisions(config: Config, request: Request, name: str) -> Metrics:
+    """Write people's decisions of a data set whose trajectories are all in the lake, without an iteration."""
+    return {**_described(request, name), **_bring_again(run_of(config), request)}
+
+
+def _bring_again(run: Run, request: Request) -> Metrics:
+    """Write people's decisions on trajectories that are all in the lake, and return the import's numbers."""
+    theirs = Home()
+    for one in _taken(run.lake, request):
+        known = _name_of(run.lake, one)
+        theirs.names.add(known)
+        theirs.records += 1
+        if found := _decided(run.lake, one):
+            theirs.decided.append((known, found))
+    new = decide_all(run.lake, theirs.decided)
+    counts = {"already": len(theirs.names), "repeated": theirs.records - len(theirs.names)}
+    there = counted(len(theirs.names), "trajectory", "trajectories")
+    text = f"{there} of {request.path.name} {'is' if len(theirs.names) == 1 else 'are'} in the lake already"
+    text += _repeated(counts["repeated"]) + (f"; {new} decisions of people are new" if new else "")
+    return {"trajectories": 0, "steps": 0, **counts, "unreadable": 0, "decisions": new, "say": text}
+
+
+def _described(request: Request, name: str) -> Metrics:
+    return {"format": name.split(":")[1], "path": str(request.path), "source": name}
+
+
+def _repeated(number: int) -> str:
+    """Return the part of a message on records that are in their file more than once."""
+    found = f"{counted(number, 'record')} {'is' if number == 1 else 'are'}"
+    return f"; {found} the same as an earlier one" if number else ""
 
 
 def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
@@ -189,16 +231,18 @@ def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     tasks = {one.task_id: one for one in (*catalog(run.config), own)}
     numbers = _write(run.lake, request, of, tasks)
     already = numbers["already"]
-    text = f"{numbers['trajectories']} trajectories, {numbers['steps']} steps of {request.path.name}"
-    more = f"; {already} were in the lake already" if already else ""
+    found = counted(numbers["trajectories"], "trajectory", "trajectories")
+    text = f"{found}, {counted(numbers['steps'], 'step')} of {request.path.name}"
+    more = f"; {already} {'was' if already == 1 else 'were'} in the lake already" if already else ""
+    more += _repeated(numbers["repeated"])
     if unread := numbers["unreadable"]:
         more += f"; {counted(unread, 'step')} without an action that could be read (kept as text, with the reason)"
     more += f"; {numbers['decisions']} decisions of people" if numbers["decisions"] else ""
-    return {"format": name.split(":")[1], "path": str(request.path), "source": name, **numbers, "say": text + more}
+    return {**_described(request, name), **numbers, "say": text + more}
 
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
-    """Write all rows and their tasks, and count the new ones and those that the lake had before this import."""
+    """Write all rows and their tasks, and count each record once: new, in the lake before this import, or repeated."""
     mine, unread, theirs = dict[str, int](), dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
@@ -208,7 +252,8 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             there = lake.read("trajectories", ["trajectory_id", "iteration"], where).to_pylist()
             others = {row["trajectory_id"] for row in there if row["iteration"] != of.iteration}
             theirs.names |= others
-            new = [rows for rows in chunk if rows.trajectory.trajectory_id not in others]
+            once = {rows.trajectory.trajectory_id: rows for rows in reversed(chunk)}
+            new = [rows for name, rows in once.items() if name not in others and name not in mine]
             lake.append("tasks", [tasks[one] for one in sorted({rows.trajectory.task_id for rows in new})])
             lake.append("screenshots", [one for rows in new for one in rows.screenshots])
             lake.append("steps", [one for rows in new for one in rows.steps])
@@ -219,6 +264,7 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
             unread |= {one.trajectory.trajectory_id: sum(step.action is None for step in one.steps) for one in new}
             progress.advance(shown, len(chunk))
     counts = {"trajectories": len(mine), "steps": sum(mine.values()), "already": len(theirs.names)}
+    counts["repeated"] = theirs.records - len(mine) - len(theirs.names)
     return {**counts, "unreadable": sum(unread.values()), "decisions": decide_all(lake, theirs.decided)}
 
 
@@ -272,6 +318,8 @@ class Home:
     """Trajectories of an import that are already in the lake."""
 
     names: set[str] = field(default_factory=set[str])
+    records: int = 0
+    """Number of all records that were read, new and repeated ones included."""
     decided: list[tuple[str, Sequence[ImportedReview]]] = field(
         default_factory=list[tuple[str, Sequence[ImportedReview]]]
     )
@@ -282,6 +330,7 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
     """Yield the rows of all records, a few at a time; trajectories of this lake itself are left out."""
     chunk, weight = list[ImportedRows](), 0
     for found in _taken(lake, request):
+        theirs.records += 1
         if _is_home(lake, found):
             theirs.names.add(found.about.trajectory_id)
             theirs.decided += [(found.about.trajectory_id, found.decided)]
@@ -309,9 +358,9 @@ def _decided(lake: Lake, found: Exchanged) -> Sequence[ImportedReview]:
     return found.decided if _is_home(lake, found) else found.decisions
 
 
-def _name_of(lake: Lake, found: Exchanged, of: Import) -> str:
+def _name_of(lake: Lake, found: Exchanged) -> str:
     """Return the id of a record's trajectory in the lake."""
-    return found.about.trajectory_id if _is_home(lake, found) else rows_of(found, of).trajectory.trajectory_id
+    return found.about.trajectory_id if _is_home(lake, found) else id_of(lake.lake_id, found)
 
 
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
@@ -328,6 +377,31 @@ def _read(request: Request, lake: Lake | None) -> Iterator[tuple[RecordPlace, Ex
         return lake is not None and _has(lake, lake_id, name)
 
     return FORMATS.class_of(request.format)().read(ImportSource(request.path, request.images, request.unit, stored))
+
+
+def _formats_of(request: Request) -> list[str]:
+    """Return the formats that read the first record of a data set; empty where the request's is one of them."""
+    if _reads(request):
+        return []
+    return [name for name in FORMATS.names if _reads(request.model_copy(update={"format": name}))]
+
+
+def _looks_like(formats: Sequence[str]) -> str:
+    """Return the sentence on formats that read a data set, with a space before it; empty without one."""
+    return f" This looks like {' or '.join(formats)}: give `--format {formats[0]}`." if formats else ""
+
+
+def _reads(request: Request) -> bool:
+    """Return whether a format reads the first record, in some unit."""
+    assumed = FORMATS.class_of(request.format).assumed
+    for unit in [request.unit or assumed] if request.unit or assumed else UNITS:
+        try:
+            _, found = next(_read(request.model_copy(update={"unit": unit}), None), (None, None))
+        except FlywheelError:
+            return False
+        if isinstance(found, Exchanged):
+            return True
+    return False
 
 
 def _lake_of(config: Config) -> Lake | None:
@@ -357,8 +431,13 @@ def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordR
     return None
 
 
-def _all_of(refused: list[RecordRefused]) -> UsageError:
-    """Return the error for refused records; a file lists all of them."""
+def _all_of(refused: list[RecordRefused], formats: Sequence[str] = ()) -> UsageError:
+    """Return the error for refused records; a file lists all of them.
+
+    Args:
+        refused: the records.
+        formats: other formats that read such a record.
+    """
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)
     rows = [
@@ -367,5 +446,6 @@ def _all_of(refused: list[RecordRefused]) -> UsageError:
     ]
     file.write_text("".join(map(line_of, rows)), encoding="utf-8")
     more = f" {len(refused) - 1} more records are refused." if len(refused) > 1 else ""
+    more += _looks_like(formats)
     hint = f"Nothing was imported. Mend the file, or take the record out; all are listed in {file}."
     return UsageError(f"{refused[0]}.{more}", hint)

@@ -25,6 +25,8 @@ from tasks.exchange.importing import Request
 from tasks.shared.status import iterations
 from tests.flows.conftest import Turned
 
+COUNTS = ("trajectories", "steps", "already", "repeated")
+
 
 def png(shade: int) -> bytes:
     """A screen with a window on it; one of a single colour would be taken for one that has not been drawn yet."""
@@ -76,7 +78,9 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     assert all(row["success"] for row in lake.read("quality", where={"iteration": -2}).to_pylist())
 
     versions = lake.versions()
-    assert import_data(small, request)["trajectories"] == 4
+    again = import_data(small, request)
+    assert [again[name] for name in COUNTS] == [0, 0, 4, 0]
+    assert again["iteration"] == -2 and "4 trajectories of theirs.jsonl are in the lake already" in again["say"]
     assert lake.count("trajectories", {"iteration": -2}) == 4
     assert {name: lake.version(name) for name in ("trajectories", "steps", "screenshots")} == {
         name: versions[name] for name in ("trajectories", "steps", "screenshots")
@@ -111,6 +115,26 @@ def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Tu
     assert ours == theirs
     flywheel(other, iterations=1)
     assert [row.iteration for row in iterations(there)] == [-2, -1, 0]
+
+
+def test_a_record_is_counted_once_and_an_import_without_a_new_one_has_no_iteration(
+    small: Config, tmp_path: Path
+) -> None:
+    one, two, three = line(0), line(1), line(2)
+    first = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "one", [one, one, two])))
+    assert [first[name] for name in COUNTS] == [2, 4, 0, 1]
+    assert "2 trajectories, 4 steps of theirs.jsonl; 1 record is the same as an earlier one" in first["say"]
+    lake = Lake.open(small.lake)
+    versions = lake.versions()
+    part = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "part", [two, two])))
+    assert (part["iteration"], part["routes"], part["source"] != first["source"]) == (None, {}, True)
+    assert [part[name] for name in COUNTS] == [0, 0, 1, 1]
+    assert {name: lake.version(name) for name in ("trajectories", "stages", "quality")} == {
+        name: versions[name] for name in ("trajectories", "stages", "quality")
+    }
+    mixed = import_data(small, Request(format="agentnet", path=data_set(tmp_path / "more", [one, three, one, three])))
+    assert mixed["iteration"] == first["iteration"] - 1
+    assert [mixed[name] for name in COUNTS] == [1, 2, 1, 2]
 
 
 def test_what_two_imports_hold_alike_is_imitated_once_and_stays_so_when_filtered_again(

@@ -43,8 +43,9 @@ def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(fl
     assert (code, err) == (0, "")
     assert set(found) == {
         "lake", "champion", "champion_success", "iterations", "people", "paused", "decisions", "overridden",
-        "failing",
+        "failing", "imported",
     }  # fmt: skip
+    assert found["imported"] == 0
     assert (found["champion_success"]["success"], found["champion_success"]["n"]) == (0.75, 16)
     assert found["champion_success"]["held_out"] == found["iterations"][1]["held_out"]
     assert (found["people"], found["paused"]) == ([], None)

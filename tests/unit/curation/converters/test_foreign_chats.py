@@ -383,6 +383,62 @@ def test_a_row_without_a_chat_is_refused_by_the_field_that_is_missing(
     assert problem(name, tmp_path, {**of, "images": NAMES[:1]}).startswith(said)
 
 
+@pytest.mark.parametrize("name", CHATS)
+def test_every_role_of_a_chat_is_read(tmp_path: Path, name: str) -> None:
+    turns = [{"role": role, "content": f"I am {role}."} for role in ("system", "developer")]
+    turns += [user("<image>Open"), {"role": "tool", "content": "done"}, reply()]
+    assert read(name, tmp_path, row(name, *turns)).instruction == "Open"
+    said = problem(name, tmp_path / "other", row(name, {"role": "observer", "content": "x"}, *turns))
+    assert "0.role: 'observer' is none of system, developer, user, assistant, tool" in said
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("thinking", "is a thought: write it as the message's `reasoning_content`"),
+        ("tool_use", "is a tool's call: write it in the message's `tool_calls`"),
+        ("tool_result", "is a call's result: write it as the text of a message of role `tool`"),
+        ("video", "is no picture: save a screen of it as a picture"),
+        ("document", "is no text and no picture: leave the part out, or write it as a text"),
+    ],
+)
+def test_a_part_that_is_no_text_and_no_picture_is_refused_with_its_place(tmp_path: Path, kind: str, said: str) -> None:
+    of = row("trl", user("<image>Open"), reply([{"type": kind, kind: "x"}, {"type": "text", "text": ACT}]))
+    assert problem("trl", tmp_path, of) == f"messages.1.content.0.type: '{kind}' {said}"
+
+
+@pytest.mark.parametrize("name", CHATS)
+def test_pictures_that_are_no_list_are_refused_with_an_example(tmp_path: Path, name: str) -> None:
+    said = problem(name, tmp_path, {**row(name, user("<image>Open"), reply()), "images": "0.png"})
+    assert said == 'images: should be a list, in brackets, such as ["0.png"]'
+
+
+@pytest.mark.parametrize("name", ["atif", "label-studio"])
+def test_lines_given_to_a_format_of_one_value_are_named(tmp_path: Path, name: str) -> None:
+    file = saved(tmp_path, row("trl", user("<image>Open"), reply()))
+    file.write_text(file.read_text() * 2)
+    said = refused(FORMATS.class_of(name)(), file)
+    assert said == "theirs.jsonl: a JSON value on each line: make an array of them (`jq -s .`), or a file for each"
+
+
+@pytest.mark.parametrize("name", [*CHATS, "agentnet", "scalecua", "atif", "label-studio"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (picture(0).png, "it is a picture. Name the file of the records"),
+        (b"PAR1\0\n\xff", "it is Parquet; name it *.parquet. "),
+        (b"PK\x03\x04\n\n", "it is a ZIP archive; unpack it. "),
+        (b"\x1f\x8b\x08\n", "it is compressed; unpack it. "),
+        (b'{"a": "\xff"}', "it is no text in UTF-8. "),
+    ],
+)
+def test_a_file_that_is_no_text_is_refused_once_with_its_kind(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / "theirs.json").write_bytes(content)
+    assert f"no JSON: {said}" in refused(FORMATS.class_of(name)(), tmp_path / "theirs.json", unit="thousandths")
+
+
 def test_a_role_that_is_none_is_refused_with_its_name_here(tmp_path: Path) -> None:
     turns = [{"role": "human", "content": "<image>Open"}, {"role": "gpt", "content": ACT}]
     said = problem("trl", tmp_path, row("trl", *turns))

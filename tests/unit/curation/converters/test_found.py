@@ -25,6 +25,11 @@ from tests.unit.curation.converters.records import picture, refused, taken
         ("/data/local-files/?d=shots/x.png", "shots/x.png"),
         ("/data/local-files/?d=shots/x.png", "x.png"),
         ("x.png", "images/x.png"),
+        ("/data/upload/1/x.png", "sub/x.png"),
+        ("/data/upload/1/0a1b2c3d-x.png", "a/b/x.png"),
+        ("/data/local-files/?d=data/sub/x.png", "sub/x.png"),
+        ("/data/local-files/?d=data%2Fsub%2Fx.png", "images/sub/x.png"),
+        ("/data/local-files/?d=data/x.png", "elsewhere/x.png"),
     ],
 )
 def test_pictures_that_label_studio_serves_are_found_beside_its_export(tmp_path: Path, image: str, file: str) -> None:
@@ -46,6 +51,76 @@ def test_no_address_of_label_studio_leads_out_of_the_folder(tmp_path: Path, imag
     file = tmp_path / "in" / "tasks.json"
     file.write_text(json.dumps([{"data": {"image": image, "instruction": "Buy it."}}]))
     assert "tasks.json, task 1, data.image" in refused(FORMATS.class_of("label-studio")(), file)
+
+
+def label_studio(folder: Path, image: str, *files: tuple[str, int]) -> Path:
+    """The export of one task, and pictures of a shade each."""
+    for name, shade in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(picture(shade).png)
+    task = {"data": {"image": image, "instruction": "Buy it.", "action": "wait()"}}
+    (folder / "tasks.json").write_text(json.dumps([task]))
+    return folder / "tasks.json"
+
+
+SERVED = ["/data/upload/1/x.png", "/data/local-files/?d=data/x.png"]
+
+
+@pytest.mark.parametrize("image", SERVED)
+def test_a_name_of_different_pictures_is_ambiguous(tmp_path: Path, image: str) -> None:
+    form = FORMATS.class_of("label-studio")()
+    for number, files in enumerate(([("a/x.png", 1), ("b/x.png", 2)], [("x.png", 1), ("images/x.png", 2)])):
+        said = refused(form, label_studio(tmp_path / f"{number}", image, *files))
+        assert "task 1, data.image: " in said and "different pictures" in said and "--images DIR" in said
+    same = label_studio(tmp_path / "same", image, ("a/x.png", 1), ("b/x.png", 1))
+    assert taken(form, same)[0].steps[0].screen == picture(1)
+    longer = label_studio(tmp_path / "longer", "/data/local-files/?d=data/b/x.png", ("a/x.png", 1), ("b/x.png", 2))
+    assert taken(form, longer)[0].steps[0].screen == picture(2)
+
+
+@pytest.mark.parametrize("image", SERVED)
+def test_a_picture_that_is_not_there_is_refused_with_its_names_the_folder_and_the_fix(
+    tmp_path: Path, image: str
+) -> None:
+    file = label_studio(tmp_path / "in", image, ("y.png", 1))
+    said = refused(FORMATS.class_of("label-studio")(), file)
+    assert "'x.png'" in said and str(tmp_path / "in") in said and "--images DIR" in said
+    (tmp_path / "other" / "deep").mkdir(parents=True)
+    (tmp_path / "other" / "deep" / "x.png").write_bytes(picture(2).png)
+    (record,) = taken(FORMATS.class_of("label-studio")(), file, images=tmp_path / "other")
+    assert record.steps[0].screen == picture(2)
+
+
+def test_a_picture_in_the_folder_and_in_images_is_ambiguous_in_every_format(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for shade, name in enumerate(("0.png", "images/0.png")):
+        (tmp_path / name).write_bytes(picture(shade).png)
+    line = {"task_id": "a", "instruction": "Open it.", "traj": [{"image": "0.png", "value": {"code": "wait()"}}]}
+    (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
+    form = FORMATS.class_of("agentnet")()
+    said = refused(form, tmp_path / "theirs.jsonl")
+    assert "traj.0.image: " in said and "different pictures '0.png'" in said and "--images DIR" in said
+    assert taken(form, tmp_path / "theirs.jsonl", images=tmp_path / "images")[0].steps[0].screen == picture(1)
+
+
+def test_steps_of_agentnet_are_in_the_order_of_their_index(tmp_path: Path) -> None:
+    def record(*indices: object) -> list[str]:
+        traj = list[dict[str, Any]]()
+        for number, index in enumerate(indices):
+            (tmp_path / f"{number}.png").write_bytes(picture(number).png)
+            value = {"code": f"pyautogui.write(message='{number}')"}
+            traj.append({"image": f"{number}.png", "value": value, **({} if index is None else {"index": index})})
+        line = {"task_id": "a", "instruction": "Open it.", "traj": traj, "loss_mask": [0, *[1] * (len(traj) - 1)]}
+        (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
+        (found,) = taken(FORMATS.class_of("agentnet")(), tmp_path / "theirs.jsonl")
+        (masked,) = [one for one in found.steps if one.about.target is False]
+        assert masked.screen == picture(0)
+        return [getattr(one.action, "content", "") for one in found.steps]
+
+    assert record(1, 0) == ["1", "0"]
+    assert record(2, 0, 1) == ["1", "2", "0"]
+    assert record(0, 1, 2) == record(None, None, None) == record(5, None, 3) == ["0", "1", "2"]
+    assert record(0, 0) == ["0", "1"]
 
 
 @pytest.mark.parametrize("instruction", [{"instruction": None}, {"instruction": ""}, {}])

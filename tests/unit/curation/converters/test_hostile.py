@@ -348,8 +348,12 @@ def test_a_mask_that_is_nested_deeply_ends_no_import(tmp_path: Path, name: str, 
     turns[1]["loss"] = text
     (tmp_path / "0.png").write_bytes(picture(0).png)
     (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": turns, "images": ["0.png"]}) + "\n")
-    (record,) = taken(FORMATS.class_of(name)(), tmp_path / "rows.jsonl", unit="thousandths")
-    assert record.steps[0].about.target is (False if text.endswith(("]", "}")) else None)
+    form = FORMATS.class_of(name)()
+    if not text.endswith(("]", "}")):
+        assert "messages.1.loss: '[[[" in refused(form, tmp_path / "rows.jsonl", unit="thousandths")
+        return
+    (record,) = taken(form, tmp_path / "rows.jsonl", unit="thousandths")
+    assert record.steps[0].about.target is False
 
 
 @pytest.mark.parametrize("piece", ["<|vision_start|>", "<|vision_start|>a", "<image", "<|vision_end|>", "<|"])

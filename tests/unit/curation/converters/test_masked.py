@@ -1,14 +1,15 @@
 """What a record of others says must not be trained on is context here: read, kept, and no target."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from curation.converters.exchanged import Exchanged
+from curation.converters.exchanged import About, Exchanged
 from curation.converters.format import FORMATS
-from tests.unit.curation.converters.records import picture, taken, written
+from tests.unit.curation.converters.records import picture, refused, taken, written
 
 REPLY = "Action: wait()"
 ASKED = {"role": "user", "content": "Buy it."}
@@ -62,8 +63,7 @@ def test_a_reply_without_loss_is_context(
 
 def test_what_is_replied_in_a_prompt_is_context_and_so_is_an_undesirable_completion(tmp_path: Path) -> None:
     """Rows of `prompt` with `completion`, `chosen` or `label`: trl 1.16.0, its page on dataset formats; `label`
-    beside `messages`: modelscope/ms-swift@025fc6b8, its page on custom datasets, where a number is a
-    class."""
+    beside `messages`: modelscope/ms-swift@025fc6b8, its page on custom datasets, where other values are a class."""
     form = FORMATS.class_of("trl")()
     whole, images = turns({}, {}), ["0.png", "1.png"]
     rows: list[dict[str, Any]]
@@ -77,7 +77,7 @@ def test_what_is_replied_in_a_prompt_is_context_and_so_is_an_undesirable_complet
         {"messages": whole, "images": images},
         {"messages": whole, "images": images, "label": False},
         {"messages": whole, "images": images, "label": True},
-        {"messages": whole, "images": images, "label": 0},
+        {"messages": whole, "images": images, "label": 3},
     ]
     found = taken(form, source(tmp_path, *rows), unit="thousandths")
     assert [targets(one) for one in found] == [
@@ -97,3 +97,129 @@ def test_of_a_row_of_verl_the_ground_truth_alone_is_a_target(tmp_path: Path) -> 
     row = {"prompt": prompt, "images": ["0.png", "1.png"], "reward_model": {"ground_truth": REPLY}}
     (record,) = taken(FORMATS.class_of("verl")(), source(tmp_path, row), unit="thousandths")
     assert targets(record) == [False, True]
+
+
+UNDESIRABLE: list[dict[str, Any]] = [{"label": one} for one in (False, 0, 0.0, "False", "0", " no ")]
+UNDESIRABLE.append({"kto_tag": False})  # LLaMA-Factory
+CLASSES: list[dict[str, Any]] = [{"label": one} for one in (None, "cat", 3, -1, 0.8, [0], [1, 3], "", "none")]
+
+
+def chat(name: str, pictures: int = 2, **fields: Any) -> dict[str, Any]:
+    """A row of a format with a step for each picture."""
+    screen = {"role": "user", "content": "<image>"}
+    messages = [ASKED, *([screen, {"role": "assistant", "content": REPLY}] * pictures)]
+    images = [f"{number}.png" for number in range(pictures)]
+    if name == "verl":
+        return {"prompt": messages[:-1], "images": images, "reward_model": {"ground_truth": REPLY}, **fields}
+    if name == "prompt":
+        return {"prompt": messages[:-1], "completion": messages[-1:], "images": images, **fields}
+    return {"messages": messages, "images": images, **fields}
+
+
+@pytest.mark.parametrize("name", ["trl", "prompt", "ui-tars", "verl"])
+def test_an_undesirable_reply_is_context_in_every_chat_format_and_a_class_says_nothing(
+    tmp_path: Path, name: str
+) -> None:
+    form = FORMATS.class_of("trl" if name == "prompt" else name)()
+
+    def found(fields: dict[str, Any]) -> list[bool]:
+        (record,) = taken(form, source(tmp_path, chat(name, **fields)), unit="thousandths")
+        return targets(record)
+
+    assert {str(found(one)) for one in UNDESIRABLE} == {"[False, False]"}
+    assert {str(found({"label": one})) for one in (True, 1, "true", "1")} == {"[False, True]"}
+    assert {str(found(one)) for one in CLASSES} == {str(found({}))}
+    assert found({})[-1]
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"weight": 0}, {"loss": False}, {"loss_mask": [1, 0]}, {"train": "no"}, {"train_detail": [{"train": False}]}],
+)
+def test_a_part_of_a_reply_without_loss_makes_the_reply_context(tmp_path: Path, part: dict[str, Any]) -> None:
+    """`weight` of a part, as `messages` of OpenAI have it."""
+    messages = turns({}, {})
+    text = {"type": "text", "text": "Action: "}
+    messages[2]["content"] = [text, {"type": "text", "text": "wait()", **part}]
+    file = source(tmp_path / "in", {"messages": messages, "images": ["0.png", "1.png"]})
+    form = FORMATS.class_of("trl")()
+    (record,) = taken(form, file, unit="thousandths")
+    assert targets(record) == [False, True]
+    (again,) = taken(form, written(form, [record], tmp_path / "out"))
+    assert targets(again) == [False, True]
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+def test_a_call_of_a_reply_without_loss_makes_the_reply_context(tmp_path: Path, name: str) -> None:
+    row = chat(name)
+    row["messages"][2] = {**row["messages"][2], "tool_calls": [{"function": {"name": "f"}, "weight": 0}]}
+    (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+    assert targets(record) == [False, True]
+
+
+NO_MASKS: list[Any] = ["banana", -1, "-0.5", float("nan"), float("inf"), "nan", "0 or 1", {"begin_offset": 0}, {"a": 0}]
+NO_MASKS += [["a"], [[1], ["b"]], "[1, 0", "default"]
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+@pytest.mark.parametrize("value", NO_MASKS)
+def test_a_mask_of_a_message_that_means_nothing_is_refused_by_its_field(tmp_path: Path, name: str, value: Any) -> None:
+    row = chat(name)
+    row["messages"][2] = {**row["messages"][2], "loss": value}
+    said = refused(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+    assert said.startswith("theirs.jsonl, line 1, messages.2.loss") and "write true or false" in said
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars", "verl"])
+def test_a_mask_of_a_row_that_means_nothing_is_refused_by_its_field(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    for value, field in ((["a", *"1111"], "loss_mask.0"), ("banana", "loss_mask"), (-1, "loss_mask")):
+        said = refused(form, source(tmp_path, chat(name, loss_mask=value)), unit="thousandths")
+        assert said.startswith(f"theirs.jsonl, line 1, {field}: ")
+    row = chat(name)
+    (row.get("messages") or row["prompt"])[0] = {**ASKED, "content": "Buy it."}
+    assert taken(form, source(tmp_path, row), unit="thousandths")
+
+
+def test_a_mask_of_a_part_or_a_step_that_means_nothing_is_refused_by_its_field(tmp_path: Path) -> None:
+    messages = turns({"content": [{"type": "text", "text": REPLY, "weight": "banana"}]})
+    file = source(tmp_path, {"messages": messages, "images": ["0.png"]})
+    said = refused(FORMATS.class_of("trl")(), file, unit="thousandths")
+    assert "line 1, messages.2.content.0.weight: 'banana' is no mask" in said
+    value = {"code": "pyautogui.click(x=0.5, y=0.5)", "loss": "banana"}
+    line = {"task_id": "a", "instruction": "Buy it.", "traj": [{"image": "0.png", "value": value}]}
+    assert "traj.0.value.loss: 'banana'" in refused(FORMATS.class_of("agentnet")(), source(tmp_path, line))
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted"),
+    [("default", [True, True]), ("all", [True, True]), ("last_round", [False, True])],
+)
+@pytest.mark.parametrize("more", ["", "+ignore_empty_think"])
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+def test_a_strategy_that_a_row_names_is_read(
+    tmp_path: Path, name: str, value: str, more: str, wanted: list[bool]
+) -> None:
+    """modelscope/ms-swift, pull request 8430: a row's `loss_scale` names the strategy of its loss."""
+    file = source(tmp_path, chat(name, loss_scale=value + more))
+    (record,) = taken(FORMATS.class_of(name)(), file, unit="thousandths")
+    assert targets(record) == wanted
+
+
+@pytest.mark.parametrize("between", [[], [{"role": "user", "content": "Go on."}], [{"role": "tool", "content": "ok"}]])
+@pytest.mark.parametrize("name", ["trl", "ui-tars", "verl"])
+def test_a_further_reply_to_a_screen_is_context(tmp_path: Path, name: str, between: list[dict[str, Any]]) -> None:
+    """A policy sees a new screen after each action; the screen of such a reply is not shown."""
+    form, row = FORMATS.class_of(name)(), chat(name)
+    messages = row["prompt" if name == "verl" else "messages"]
+    late = [*between, {"role": "assistant", "content": REPLY}]
+    messages[3:3] = late
+    (record,) = taken(form, source(tmp_path / "in", row), unit="thousandths")
+    assert targets(record) == [name != "verl", False, True]
+    stored = replace(record, about=About(lake="l", trajectory_id="t"))
+    (again,) = taken(form, written(form, [stored], tmp_path / "out"))
+    assert targets(again) == [name != "verl", False, True]
+    row = chat(name)
+    row["prompt" if name == "verl" else "messages"] += late if name != "verl" else late[-1:] + between
+    (record,) = taken(form, source(tmp_path / "last", row), unit="thousandths")
+    assert targets(record)[-1] is False

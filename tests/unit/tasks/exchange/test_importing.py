@@ -3,12 +3,24 @@
 import json
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from curation.converters.exchanged import About, Exchanged, ImportedReview, RecordPlace, RecordRefused
-from tasks.exchange.importing import Request, _read, _unfit  # pyright: ignore[reportPrivateUsage]
-from tests.unit.curation.converters.records import picture
+from curation.converters.exchanged import About, Exchanged, ExchangedStep, ImportedReview, RecordPlace, RecordRefused
+from curation.converters.format import FORMATS
+from schemas.action import Click
+from schemas.failure import UsageError
+from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
+    Request,
+    _all_of,
+    _formats_of,
+    _read,
+    _unfit,
+    check_import,
+)
+from tests.unit.apps.conftest import make_place
+from tests.unit.curation.converters.records import picture, written
 
 PLACE = RecordPlace("answers.json", 3)
 
@@ -57,3 +69,50 @@ def test_a_data_set_is_read_a_record_at_a_time(tmp_path: Path) -> None:
 
     peak(5)
     assert peak(200) < peak(50) + 300_000
+
+
+SHOT = "0.png"
+CHAT = {"messages": [{"role": "user", "content": "<image>Go"}, {"role": "assistant", "content": "Action: wait()"}]}
+AGENTNET = {
+    "task_id": 1,
+    "instruction": "Go",
+    "traj": [{"image": SHOT, "value": {"code": "pyautogui.click(0.5, 0.5)"}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("record", "format_name", "others"),
+    [
+        (AGENTNET, "scalecua", ["agentnet"]),
+        (AGENTNET, "trl", ["agentnet"]),
+        ({**CHAT, "images": [SHOT]}, "atif", ["ui-tars", "trl"]),
+        ({**CHAT, "images": [SHOT]}, "label-studio", ["ui-tars", "trl"]),
+        ({**CHAT, "images": [SHOT]}, "trl", []),  # the unit is missing, and the format is right
+        ({**AGENTNET, "traj": []}, "agentnet", []),
+        ({"a": 1}, "verl", []),
+    ],
+)
+def test_a_file_of_another_format_is_named(
+    tmp_path: Path, record: dict[str, Any], format_name: str, others: list[str]
+) -> None:
+    (tmp_path / SHOT).write_bytes(picture(0).png)
+    file = tmp_path / "theirs.jsonl"
+    file.write_text(f"{json.dumps(record)}\n{json.dumps(record)}\n")
+    assert _formats_of(Request(format=format_name, path=file)) == others
+
+
+def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    refused = [RecordRefused(RecordPlace("theirs.jsonl", 1), "image", "it is missing")]
+    assert "This looks like agentnet: give `--format agentnet`." in str(_all_of(refused, ["agentnet"]))
+
+
+def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
+    folder = written(FORMATS.class_of("trl")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
+    config = make_place(tmp_path).config
+    with pytest.raises(UsageError, match=r"no file of the form \*\.jsonl.* looks like trl: give `--format trl`"):
+        check_import.fn(config, Request(format="agentnet", path=folder))

@@ -187,9 +187,11 @@ def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_
     def brought(number: int, *answers: Result) -> dict[str, Any]:
         task["annotations"] = [{"id": n, "completed_by": 1, "result": [one]} for n, one in enumerate(answers)]
         file.write_text(json.dumps([task]))
-        bring = _bring_again if number in done else _bring
+        request = Request(format="label-studio", path=file)
+        if number in done:
+            return _bring_again(run, request)
         done.add(number)
-        return bring(run, -2 - number, Request(format="label-studio", path=file), f"import:label-studio:{number:016x}")
+        return _bring(run, -2 - number, request, f"import:label-studio:{number:016x}")
 
     first, other = point(90, 90), point(10, 10)
     assert [brought(0, first)["decisions"], brought(1, other)["decisions"], brought(1, other)["decisions"]] == [1, 1, 0]
