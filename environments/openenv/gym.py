@@ -150,4 +150,4 @@ def written(action: dict[str, Any]) -> dict[str, Any]:
 
 
 if ID not in gymnasium.registry:
-    gymnasium.register(ID, entry_point=f"{__name__}:GuiEnv")
+    gymnasium.register(ID, entry_point=f"{__name__}:GymGuiEnv")

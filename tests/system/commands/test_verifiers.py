@@ -68,7 +68,8 @@ def answering() -> Iterator[str]:
 
 def test_verifiers_own_loop_plays_a_task_and_an_outage_is_no_reward(tmp_path: Path) -> None:
     (tmp_path / "flywheel_gui.py").write_text(
-        "from environments.openenv.verifiers import GuiEnv, GuiTaskset\n\n__all__ = ['GuiEnv', 'GuiTaskset']\n"
+        "from environments.openenv.verifiers import GuiTaskset, VerifiersGuiEnv\n\n"
+        "__all__ = ['GuiTaskset', 'VerifiersGuiEnv']\n"
     )
     resets = [{"task_id": "click-one", "seed": 5}, {"task_id": "dies", "seed": 3}, {"task_id": "nothing", "seed": 1}]
     variables = {**os.environ, "PYTHONPATH": f"{ROOT}:{tmp_path}"}

@@ -16,7 +16,7 @@ import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 async def play(sandboxes: str, model: str, resets: list[dict[str, Any]]) -> None:
     """Each reset is a task."""
     kind = vf.env_config_type("flywheel_gui")
-    assert vf.environment_class("flywheel_gui") is flywheel_gui.GuiEnv
+    assert vf.environment_class("flywheel_gui") is flywheel_gui.VerifiersGuiEnv
     config = kind.model_validate({"taskset": {"id": "flywheel_gui", "url": sandboxes, "resets": resets}})
     env = vf.load_environment(config)
     context = vf.ModelContext(model="scripted", client=vf.EvalClientConfig(base_url=model, api_key_var="NO_KEY"))

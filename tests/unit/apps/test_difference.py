@@ -37,7 +37,7 @@ def test_two_policies_differ_by_what_was_collected_between_them(place: Any) -> N
     assert found.policies.both("parent") == ("policy-initial", "policy-0000")
     success = found.policies.success
     assert success.mean == pytest.approx(0.25) and success.n == 24 and success.low < 0.25
-    assert set(found.shown["policies"]) == {"parent", "method", "code", "seed", "config", "success"}
+    assert set(found.as_dict["policies"]) == {"parent", "method", "code", "seed", "config", "success"}
 
 
 def test_labels_that_flipped_are_counted_and_named_and_a_new_judge_is_told(own: Place) -> None:
@@ -49,7 +49,7 @@ def test_labels_that_flipped_are_counted_and_named_and_a_new_judge_is_told(own: 
     (flip,) = found.flips
     assert (flip.was, flip.now, flip.n) == ("sft", "ct", len(flipped))
     assert flip.examples == flipped[:10]
-    assert found.found.judges == {"strict-2": (0, 1)} and "policies" not in found.shown
+    assert found.found.judges == {"strict-2": (0, 1)} and "policies" not in found.as_dict
     assert "curriculum" not in found.found.rows  # no policy pins it, so nothing is known of it then
 
 
@@ -60,7 +60,7 @@ def test_added_tasks_are_named_and_success_shifts_by_family(own: Place) -> None:
     found = difference_of(lake, "champion", "now")
     assert found.tasks["added"] == ["fake/new"]
     assert found.families["fake"].shift < 0
-    new = found.shown["by_task"]["fake/new"]
+    new = found.as_dict["by_task"]["fake/new"]
     assert new.a.success is None and new.shift is None
 
 

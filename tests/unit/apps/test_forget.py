@@ -182,7 +182,11 @@ def test_its_lineage_says_that_it_was_forgotten_and_who_learned_from_it(
     name = used_one(own.lake)
     forget_trajectories(own.lake, [name], "asked by the person in it")
     found = lineage_of(own.lake, name)
-    assert (found.shown["kind"], found.policies, found.row.done) == ("forgotten", ["policy-0000", "policy-0001"], True)
+    assert (found.as_dict["kind"], found.policies, found.row.done) == (
+        "forgotten",
+        ["policy-0000", "policy-0001"],
+        True,
+    )
     show_lineage(found)
     assert "asked by the person in it" in capsys.readouterr().out
 

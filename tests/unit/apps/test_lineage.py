@@ -29,7 +29,7 @@ def test_a_policy_s_trajectories_are_those_its_pinned_versions_held(place: Any) 
 
 
 def test_the_first_policy_was_made_from_nothing(place: Any) -> None:
-    assert lineage_of(place.lake, "policy-initial").shown["trajectories"] == {"count": 0, "by": [], "ids": []}
+    assert lineage_of(place.lake, "policy-initial").as_dict["trajectories"] == {"count": 0, "by": [], "ids": []}
 
 
 def test_a_trajectory_names_the_policies_trained_on_it(place: Any) -> None:
@@ -58,7 +58,7 @@ def test_a_trajectory_is_found_by_what_pages_show_of_its_id_where_only_one_begin
     lake = make_place(tmp_path).lake
     used = lineage_of(lake, "policy-0000").trajectories[0]
     for beginning in (used[:8], used[:12]):
-        assert lineage_of(lake, beginning).shown["trajectory"] == used
+        assert lineage_of(lake, beginning).as_dict["trajectory"] == used
     with pytest.raises(UsageError, match="neither a policy nor a trajectory"):
         lineage_of(lake, used[:7])
     (row,) = lake.read("trajectories", where={"trajectory_id": used}).to_pylist()
@@ -68,7 +68,7 @@ def test_a_trajectory_is_found_by_what_pages_show_of_its_id_where_only_one_begin
         lineage_of(lake, used[:8])
     assert used in str(refused.value) and twin in str(refused.value)
     forget_trajectories(lake, [twin], "asked for")
-    assert lineage_of(lake, twin[:10]).shown["kind"] == "forgotten"
+    assert lineage_of(lake, twin[:10]).as_dict["kind"] == "forgotten"
 
 
 def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_it_was_decided(
@@ -89,7 +89,7 @@ def test_a_policy_names_the_judges_thinkers_and_people_behind_its_data_and_how_i
     lake.upsert("policies", [{**row, "data_versions": json.dumps(lake.versions())}])
     found = lineage_of(lake, "policy-0001")
     assert found.makers == [Contributor("judge", "strict-2", None, 1), Contributor("thought", "actre", "qwen-7b", 1)]
-    assert (found.shown["repeats"], found.shown["training_set"], found.decision) == (None, None, None)
+    assert (found.as_dict["repeats"], found.as_dict["training_set"], found.decision) == (None, None, None)
     assert lineage_of(lake, used).thoughts == {("actre", "qwen-7b"): 1}
 
 

@@ -69,7 +69,7 @@ def test_what_a_policy_was_made_from_and_is_gone_is_named_by_table_and_version(
     lake = Lake.open(config.lake)
     rows = lake.read("policies", where={"policy_version": "second"}).to_pylist()
     lake.upsert("policies", [{**row, "data_versions": '{"policies":1,"steps":4}'} for row in rows])
-    with pytest.raises(LakeError, match=r"second cannot be made again.*steps 4 is not there"):
+    with pytest.raises(LakeError, match=r"second cannot be made again.*steps 4 does not exist"):
         pin_data.fn(config, "second")
 
 

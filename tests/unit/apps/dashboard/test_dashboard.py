@@ -156,7 +156,7 @@ def test_a_champion_that_a_retraining_made_is_quoted_with_its_own_success_wherev
     assert status_of(lake)["champion_success"] == at
     outcome = outcome_of(lake, "retrained-0000")
     assert outcome.line == f"retrained-0000: champion: {reason}; success {at.text}"
-    assert outcome.shown["success"] == at
+    assert outcome.as_dict["success"] == at
 
 
 def test_a_policy_s_page_tells_what_was_read_from_what_was_imitated_as_the_funnel_does(
@@ -167,7 +167,7 @@ def test_a_policy_s_page_tells_what_was_read_from_what_was_imitated_as_the_funne
     said = "Training read 40 trajectories, of which 24 were imitated (24 of route sft, 16 of route ct); people"
     assert imitated == 24 and said in page
     found = lineage_of_policy(fresh.lake, policy_row(fresh.lake, "policy-0001"))
-    assert (found.imitated, found.shown["routes"]) == (24, {"sft": 24, "ct": 16})
+    assert (found.imitated, found.as_dict["routes"]) == (24, {"sft": 24, "ct": 16})
     perceived = replace(found, row=found.row.model_copy(update={"method": "ct"}))
     assert perceived.imitated is None
     assert "Training read 0 trajectories; people" in site.get("/policies/policy-initial").text
@@ -247,7 +247,7 @@ def test_a_policy_that_was_rolled_back_is_shown_as_that_with_the_reason_wherever
     assert (first["rolled_back"], second["rolled_back"], second["promoted"]) == (None, reason, True)
 
     found = lineage_of_policy(lake, policy_row(lake, "policy-0001"))
-    assert [one["rolled_back"] for one in found.shown["chain"]] == [reason, None, None]
+    assert [one["rolled_back"] for one in found.as_dict["chain"]] == [reason, None, None]
     show_lineage(found)
     said = capsys.readouterr().out
     assert "sft, rolled back, code" in said and f"rolled back     {reason}" in said

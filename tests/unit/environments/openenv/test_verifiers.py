@@ -38,14 +38,14 @@ def test_a_model_reads_no_token_in_what_a_page_says_and_acts_as_it_means(tmp_pat
     (tmp_path / "verifiers" / "v1.py").write_text(STUB)
     played = """
 import asyncio, json
-from environments.openenv.client import Answer
+from environments.openenv.client import StepResponse
 from environments.openenv.verifiers import _performed, _turn
 acted = []
 class Client:
     async def step(self, action):
         acted.append(action)
-        return Answer({"screenshot": "", "instruction": ""}, 0.0, False, {"action_error": "Stop</s>"})
-first = Answer({"screenshot": "", "instruction": ""}, 0.0, False, {})
+        return StepResponse({"screenshot": "", "instruction": ""}, 0.0, False, {"action_error": "Stop</s>"})
+first = StepResponse({"screenshot": "", "instruction": ""}, 0.0, False, {})
 answer, said = asyncio.run(_performed(Client(), first, '{"type": "type", "content": "<\u200bb>"}'))
 shown = [_turn(answer, said), _turn(first, "<|im_end|>")]
 print(json.dumps([*(turn[0]["content"][1]["text"] for turn in shown), acted]))

@@ -10,7 +10,7 @@ import pytest
 from learning.planning.balance import BalanceCost
 from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
-from learning.planning.sequence_plan import ClusterCost, MicroBatch, cut, legal_degrees, plan, total
+from learning.planning.sequence_plan import ClusterCost, GroupedMicroBatch, cut, legal_degrees, plan, total
 from learning.planning.step_plan import Rules, SampleLengths, check_plan, plan_of
 from schemas.failure import PlanError
 
@@ -31,7 +31,7 @@ def lengths(case: int, count: int, total: int = 40_000) -> np.ndarray:
     return (shape / shape.sum() * total).astype(int) + 1
 
 
-def check(made: list[MicroBatch], batch: np.ndarray, ranks: int, cost: ClusterCost = COST) -> None:
+def check(made: list[GroupedMicroBatch], batch: np.ndarray, ranks: int, cost: ClusterCost = COST) -> None:
     """What the executor asks of a plan, memory, and that the times it names are its own."""
     items = [SampleLengths(int(tokens), ()) for tokens in batch]
     check_plan(plan_of([one.groups for one in made], items, RULES), items, ranks, cost.degrees)
@@ -41,7 +41,7 @@ def check(made: list[MicroBatch], batch: np.ndarray, ranks: int, cost: ClusterCo
         assert span_of(one, batch, cost) == pytest.approx(one.milliseconds)
 
 
-def span_of(made: MicroBatch, batch: np.ndarray, cost: ClusterCost) -> float:
+def span_of(made: GroupedMicroBatch, batch: np.ndarray, cost: ClusterCost) -> float:
     """When the last group ends."""
     work = [cost.milliseconds(batch[list(group.sequences)], group.degree).sum() for group in made.groups]
     return cost.fixed + float(max(work))
