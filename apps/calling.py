@@ -15,6 +15,7 @@ from apps.environment import make_prefect_home
 from apps.interrupts import interrupt
 from schemas.failure import FlywheelError
 from tasks.running.console import caller_says
+from tasks.running.progress_lines import progress_lines
 
 TWICE = ("Encountered exception", "Finished in state", "Crash detected")
 FAILED, RETRIED = "Task run failed with", " will start "
@@ -49,11 +50,16 @@ def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
     Raises:
         FlywheelError: Prefect's temporary server did not start, or died while it did.
     """
+    module, _, name = flow.rpartition(".")
+    with progress_lines(f"Starting {name.replace('_', ' ')}"):
+        return _call(module, name, arguments, ahead)
+
+
+def _call(module: str, name: str, arguments: Sequence[Any], ahead: Sequence[str]) -> Any:
     make_prefect_home()
     from apps.server import server_if_needed
 
     server = server_if_needed()
-    module, _, name = flow.rpartition(".")
     called = getattr(importlib.import_module(module), name)
     for other in ahead if server else ():
         with contextlib.suppress(Exception):  # the stage that needs it reports the error

@@ -15,6 +15,7 @@ import argparse
 import math
 import sys
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 from benchmarks.shared.arms import Arm, root_of
@@ -54,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lifts = [_lift_row(config, rows, arm, options.iterations - 1) for arm in options.arms if arm != "wheel"]
     lifts = [row for pair in lifts for row in pair]
     bars = _bars(config, rows, lifts, options)
-    tables = [_some(rows, SUCCESS), _some(rows, COST), _summary(rows), *([lifts] if lifts else [])]
+    tables = [_some(rows, SUCCESS), _some(rows, COST), _summary(config, rows), *([lifts] if lifts else [])]
     return finish("wheel", [*rows, *lifts], bars, options.json, tables)
 
 
@@ -123,22 +124,30 @@ def _some(rows: list[Row], columns: Sequence[str]) -> list[Row]:
     return [{column: row[column] for column in columns} for row in rows]
 
 
-def _summary(rows: list[Row]) -> list[Row]:
-    """Success by arm and iteration, over training seeds."""
-    found: dict[tuple[str, int], list[float]] = {}
+def _summary(config: Config, rows: list[Row]) -> list[Row]:
+    """Success by arm and iteration, over training seeds, beside the explorer's on the same test seeds."""
+    found: dict[tuple[str, int], list[Row]] = {}
     for row in rows:
-        found.setdefault((row["arm"], row["iteration"]), []).append(row["success"])
+        found.setdefault((row["arm"], row["iteration"]), []).append(row)
     return [
         {
             "arm": arm,
             "iteration": iteration,
-            "training seeds": len(rates),
-            "mean success": sum(rates) / len(rates),
-            "least": min(rates),
-            "most": max(rates),
+            "training seeds": len(some),
+            "mean success": fmean(row["success"] for row in some),
+            "least": min(row["success"] for row in some),
+            "most": max(row["success"] for row in some),
+            "on hard tasks": _mean(some, "tasks", config.suite.hard),
+            "explorer": _mean(some, "explorer", config.suite.tasks),
+            "explorer on hard tasks": _mean(some, "explorer", config.suite.hard),
         }
-        for (arm, iteration), rates in found.items()
+        for (arm, iteration), some in found.items()
     ]
+
+
+def _mean(rows: list[Row], who: str, tasks: Sequence[str]) -> float | None:
+    """The mean success on these tasks; None without any."""
+    return fmean(row[who][task] for row in rows for task in tasks) if tasks else None
 
 
 def outcomes_of(rows: list[Row], arm: str, last: int, tasks: set[str] | None) -> dict[tuple[int, str, int], bool]:

@@ -21,7 +21,7 @@ from tasks.think.think import think_of_steps
 
 
 @flow(name="import", flow_run_name=run_name)
-def import_data(config: Config, request: Request) -> Metrics:
+def import_data(config: Config, request: Request, checked: str | None = None) -> Metrics:
     """Checks all of it, writes it as an iteration of its own, and decides where each trajectory's data goes.
 
     Its quality is checked before the filter: refused data has no route, and is never trained on.
@@ -29,12 +29,13 @@ def import_data(config: Config, request: Request) -> Metrics:
     Args:
         config: the resolved config.
         request: the data set and its format.
+        checked: the data set's name, where the caller has checked it.
 
     Returns:
         The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None where
         the lake has all trajectories; only new decisions of people are written then.
     """
-    name = check_import(config, request)
+    name = checked or check_import(config, request)
     with open_run(config):
         if not has_new(config, request, name):
             return {"iteration": None, **import_decisions(config, request, name), "routes": {}}

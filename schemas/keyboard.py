@@ -212,7 +212,7 @@ def key_named(name: str) -> Key:
         ValueError: no keyboard has it.
     """
     if (found := _found(name)) is None:
-        raise ValueError(f"there is no key {name!r}")
+        raise ValueError(f"there is no key {name[:80]!r}")
     return found
 
 
@@ -280,10 +280,9 @@ def together(names: Iterable[str]) -> str:
     """Writes keys that are pressed together, as a hotkey has them.
 
     A capital letter alone is typed, so it is pressed with shift; in a shortcut it names its key (`ctrl F` is `ctrl f`).
-    A name that no keyboard has stays, for the environment to refuse.
 
     Raises:
-        ValueError: there is no key, one of the names is none, or they are too many.
+        ValueError: there is no key, one of the names is none, no keyboard has it, or they are too many.
     """
     keys = [single(name) for name in names]
     if not keys:
@@ -296,7 +295,7 @@ def together(names: Iterable[str]) -> str:
     written = " ".join(keys)
     if names_of(written) == keys:
         return written
-    *first, last = (key_named(key).name if is_key(key) else key for key in keys)  # `right` and `shift` are two here
+    *first, last = (key_named(key).name for key in keys)  # `right` and `shift` are two here
     return " ".join([*(_SIGNS.get(key, key) for key in first), last])
 
 
@@ -317,11 +316,12 @@ def single(name: str) -> str:
     """Returns the name of one key as actions have it: in lower case, but for a character.
 
     Raises:
-        ValueError: it is empty, or several names.
+        ValueError: it is empty, or several names, or no keyboard has it.
     """
     names = names_of(name)
     if len(names) != 1:
-        raise ValueError(f"{name!r} is no key")
+        raise ValueError(f"{name[:80]!r} is no key")
+    key_named(names[0])
     return names[0].lower() if len(names[0]) > 1 else names[0]
 
 

@@ -138,7 +138,8 @@ def import_(
     from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS
     from curation.converters.units import UNITS
-    from tasks.exchange.importing import Request
+    from tasks.exchange.importing import Request, check_import
+    from tasks.running.progress_lines import progress_lines
 
     resolved = resolve(config, overrides)
     FORMATS.class_of(name)
@@ -152,7 +153,9 @@ def import_(
         images=images.absolute() if images else None,
         demonstrations=demonstrations,
     )
-    done = call("flows.import_data.import_data", resolved, request)
+    with progress_lines(f"Checking {path}, then importing it"):
+        checked = check_import.fn(resolved, request)  # before Prefect's server starts
+        done = call("flows.import_data.import_data", resolved, request, checked)
     if as_json:
         print_json({key: value for key, value in done.items() if key != "say"})
     else:

@@ -49,6 +49,8 @@ def parse(
 
 def size_of(screen: str) -> tuple[int, int]:
     """Parses the width and height of `WxH`; raises UsageError for anything else."""
+    if not screen:
+        raise UsageError("`--screen` is not given.", "Write the screenshot's size, for example --screen 1920x1080.")
     found = re.fullmatch(r"(\d{1,5})x(\d{1,5})", screen, re.ASCII)
     width, height = (int(side) for side in found.groups()) if found else (0, 0)
     if not (0 < width <= MOST and 0 < height <= MOST):
@@ -94,14 +96,18 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
 
 
 def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[str, Any]:
-    """A reply's `thought`, `actions`, `unused` arguments and `error`; the first call's actions would be performed."""
+    """A reply's `thought`, `sentence` on the step, `actions`, `unused` parts and `error`, as far as it has them.
+
+    The first call's actions would be performed.
+    """
     from models.completion import Completion
 
     read = family.read(Completion(storable(reply)), screen)
     actions = [] if read.action is None else [read.action, *read.further]
     listed = [{"type": action.type, **action.model_dump(exclude={"type"})} for action in actions]
     unused = {"unused": list(read.unused)} if read.unused else {}
-    return {"thought": read.thought, "actions": listed, **unused, "error": read.error}
+    sentence = {"sentence": words} if (words := family.sentence(read.action_text)) else {}
+    return {"thought": read.thought, **sentence, "actions": listed, **unused, "error": read.error}
 
 
 def replies_of(file: Path) -> Iterator[str]:
@@ -152,6 +158,6 @@ def _shown(found: dict[str, Any]) -> str:
         " ".join(f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}" for key, value in one.items())
         for one in found["actions"]
     )
-    thought = f"{found['thought']} -> " if found["thought"] else ""
+    thought = "".join(f"{found[name]} -> " for name in ("thought", "sentence") if found.get(name))
     unused = f" (unused: {', '.join(found['unused'])})" if "unused" in found else ""
     return thought + (actions or f"no action: {found['error']}") + unused

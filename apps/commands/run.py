@@ -12,8 +12,9 @@ from apps.report.build import build_report
 from environments.registry import left_out
 from rollout.failures import FailedTask
 from schemas.config import Config
-from schemas.failure import GateRefused
+from schemas.failure import GateRefused, LakeError
 from schemas.metrics import Metrics
+from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.iteration_lock import require_free
 from tasks.preflight.preflight import require
@@ -22,6 +23,7 @@ from tasks.running.budget import require_budget
 from tasks.running.console import err, out
 from tasks.running.iterations import next_iteration
 from tasks.running.pausing import Pause, require_unpaused
+from tasks.running.progress_lines import progress_lines
 from tasks.running.stage import result_of
 from tasks.shared.failing import failing, require_any
 from tasks.shared.paths import lake_if_any
@@ -42,13 +44,15 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
         Paused: the lake is paused.
         GateRefused: the quality gate stopped an iteration; the report is written all the same.
     """
-    lake = _require_free_to_turn(config)
-    try:
-        pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
-    except GateRefused:
-        err().print(f"The failing rows are in the report: {build_report(config)}")
-        raise
-    return build_report(config), pause
+    lake = _require_free(config)
+    with progress_lines(_begin(config, lake)):
+        _require_usable(config, lake)
+        try:
+            pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
+        except GateRefused:
+            err().print(f"The failing rows are in the report: {build_report(config)}")
+            raise
+        return build_report(config), pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,10 @@ def collect(config: Config) -> IterationData:
     Raises:
         FlywheelError, Paused: as `turn`.
     """
-    lake = _require_free_to_turn(config)
-    pause = call("flows.collect.collect", config, ahead=() if lake else FIRST)
+    lake = _require_free(config)
+    with progress_lines(_begin(config, lake)):
+        _require_usable(config, lake)
+        pause = call("flows.collect.collect", config, ahead=() if lake else FIRST)
     lake = open_lake(config)
     iteration = next_iteration(lake)
     found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
@@ -79,18 +85,38 @@ def collect(config: Config) -> IterationData:
     return IterationData(iteration, stages, failing(lake, iteration), pause)
 
 
-def _require_free_to_turn(config: Config) -> Lake | None:
-    """Checks that an iteration may run, and returns the lake, if there is one; raises as `turn`."""
+def _require_free(config: Config) -> Lake | None:
+    """Checks in seconds that no other run and no pause stops an iteration; returns the lake, if there is one."""
+    try:
+        lake = lake_if_any(config)
+    except (LakeError, OSError):
+        return None  # the checks of the config name the reason
+    if lake:
+        require_free(lake)
+        require_unpaused(lake)
+    return lake
+
+
+def _require_usable(config: Config, lake: Lake | None) -> None:
+    """Checks that the config's parts are there and work; raises as `turn`."""
     make_prefect_home()
     require(config)
     report_left_out(config)
     if idle := for_others(config, sections=False):
         err().print(idle)
-    if lake := lake_if_any(config):
-        require_free(lake)
-        require_unpaused(lake)
+    if lake:
         require_budget(lake, config.budget)
-    return lake
+
+
+def _begin(config: Config, lake: Lake | None) -> str:
+    """Describes where a run begins or goes on."""
+    if lake is None:
+        return f"Starting iteration 0 of a new lake at {config.lake.uri}: first its checks"
+    iteration = next_iteration(lake)
+    begun = [stage for stage in STAGES if result_of(lake, iteration, stage) is not None]
+    if begun:
+        return f"Resuming iteration {iteration} of the lake at {lake.uri} after {begun[-1]}: first its checks"
+    return f"Starting iteration {iteration} of the lake at {lake.uri}: first its checks"
 
 
 def report_left_out(config: Config) -> None:

@@ -216,6 +216,10 @@ class ModelFamily:
         """
         return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
 
+    def sentence(self, written: str) -> str:
+        """Returns the step in words of an action as it was written; empty where the grammar has no such words."""
+        return ""
+
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads a reply without its thinking; the thought is all text before the action."""
         return read_text(answer, self.sides(screen))

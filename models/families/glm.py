@@ -1,7 +1,6 @@
 """GLM-4.1V and 4.5V: one user turn with the history as text; on a phone JSON with boxes, on a desktop calls."""
 
 import json
-import math
 import re
 from collections import deque
 from collections.abc import Sequence
@@ -11,20 +10,11 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from models.families.dialects import THOUSANDTHS, format_action
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import (
-    CLEARS,
-    ENTERS,
-    MOST_LABELS,
-    Arguments,
-    ParsedReply,
-    end_of_call,
-    is_true,
-    read_text,
-    typing,
-)
+from models.families.reading import MOST_LABELS, ParsedReply, end_of_call, is_true, place_in, read_text, typing
 from models.families.screen import Size
 from models.families.template import filled
 from models.families.thinking import between, readable
@@ -46,10 +36,14 @@ from schemas.action import (
 from schemas.action import Type as TypeText
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
-from schemas.observation import Observation
+from schemas.observation import Observation, PastStep
 from schemas.problem import named_problem
 
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
+_MEMORY = re.compile(r"(?:<\|end_of_box\|>|</answer>|\s)*^[ \t]*Memory:[ \t]*", re.MULTILINE)
+"""Label of a desktop's memory, behind the call."""
+_KEPT = re.compile(r"Memory: ")
+"""Begin of a phone's thought that has a memory, too."""
 _MARK = re.compile(r"<\|begin_of_box\|>")
 _PARTS = re.compile(r"(?:^|\n)[ \t]*(Memory|Reason|Action|Memory_Updated):[ \t]*")
 _CALL = re.compile(
@@ -79,15 +73,19 @@ class GlmFamily(ModelFamily):
 
     def messages(self, context: Context) -> list[Message]:
         """Builds one turn: the template with the history, then the screen."""
+        memory = ""
         if self.template == "mobile":
-            done = [f"step {n}: {turn.thought}\nAction: {turn.action_text}" for n, turn in enumerate(context.turns, 1)]
-            history = "\n".join(done) or "No history"
+            done = [f"Step {n}:\n{_remembered(turn)}\n\n" for n, turn in enumerate(context.turns)]
+            history = "".join(done) or "You just started, no action has been performed yet."
         else:
-            history = "".join(
-                f"\nstep {n}: Screenshot:(Omitted in context.) Thought: {turn.thought}\nAction: {turn.action_text}"
-                for n, turn in enumerate(context.turns, 1)
-            )
-        asked = filled(f"glm-{self.template}.txt", instruction=context.instruction, history=history, memory="[]")
+            history = ""
+            for number, turn in enumerate(context.turns, 1):
+                action, memory = _desktop_parts(turn.action_text)
+                history += f"\nstep {number}: Screenshot:(Omitted in context.) Thought: {turn.thought}"
+                history += f"\nAction: {action}"
+        asked = filled(
+            f"glm-{self.template}.txt", instruction=context.instruction, history=history, memory=memory or "[]"
+        )
         return self.question(asked, [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
@@ -117,8 +115,8 @@ class GlmFamily(ModelFamily):
         """Writes a whole reply in the form of the template."""
         written = self.write(action, screen)
         if self.template == "mobile":
-            bare = f"Memory: \nReason: \nAction: {written}"
-            usual = lambda said: f"Memory: \nReason: {said}\nAction: {written}"  # noqa: E731
+            bare = _phone("", written)
+            usual = lambda said: _phone(said, written)  # noqa: E731
         else:
             bare = f"<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]"
             usual = lambda said: f"{said}\n{bare}"  # noqa: E731
@@ -132,19 +130,24 @@ def read_glm(text: str) -> ParsedReply:
     """
     json_at, called = _begins(text)
     if called >= 0:
-        length = end_of_call(text, called)
-        block = text[called : called + length] if length else _BOX.split(text[called:])[0].split("\nMemory:")[0]
+        block = _call_in(text, called)
         named = re.sub(r"^\w+", lambda found: _DESKTOP.get(found[0], found[0]), block)
         named = re.sub(r"^([^'\"]*)\bkeys=", r"\1key=", named)
         found = read_text(named.strip(), THOUSANDTHS)
-        return replace(found, thought=_thought(text[:called]), text=block.strip())
+        begin = called + len(block)
+        memory = _MEMORY.match(text, begin)
+        shown = text[called : _end_of_memory(text, memory.end()) if memory else begin]
+        return replace(found, thought=_thought(text[:called]), text=shown.strip(), after=text[called + len(shown) :])
     if json_at < 0:
         return ParsedReply(_thought(text), "", error=f"no action in {text[-80:]!r}")
     shown = _BOX.sub("", text[json_at:]).strip()
     try:
-        given = Arguments(cast(dict[str, Any], _DECODER.raw_decode(text, json_at)[0]))
-        actions = tuple(_mobile(given))
-        return ParsedReply(_thought(text[:json_at]), shown, actions, parts=len(actions), unused=given.unused)
+        found, end = _DECODER.raw_decode(text, json_at)
+        given = Arguments(cast(dict[str, Any], found))
+        *before, action = _mobile(given)
+        actions = (*before, *meant(action, given))
+        thought, unused = _thought(text[:json_at]), given.unused
+        return ParsedReply(thought, shown, actions, parts=len(actions), unused=unused, after=text[end:])
     except ValidationError as error:
         problem = named_problem(error)
     except (ValueError, RecursionError) as error:
@@ -194,46 +197,69 @@ def _action_span(text: str, start: int) -> tuple[int, int]:
 
 
 def _thought(text: str) -> str:
+    """Returns the text before the action: under `Reason` if it is there, with a memory that is not empty."""
     parts = _PARTS.split(_BOX.sub("", text))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
-    return (named.get("Reason") or parts[0]).strip()
+    reason, memory = ((named.get(name) or "").strip() for name in ("Reason", "Memory"))
+    if memory.lower() not in ("", "none", "[]"):
+        return f"Memory: {memory}\nReason: {reason}"
+    return (reason or parts[0]).strip()
+
+
+def _phone(thought: str, written: str) -> str:
+    """Writes a reply on a phone; a thought with a memory has both labels."""
+    said = thought if _KEPT.match(thought) else f"Memory: None\nReason: {thought}"
+    return f"{said}\nAction: {written}"
+
+
+def _remembered(turn: PastStep) -> str:
+    return _phone(turn.thought, turn.action_text)
+
+
+def _call_in(text: str, begin: int) -> str:
+    """Returns a desktop's call that begins there, up to its box's end or the memory where its own end is unclear."""
+    length = end_of_call(text, begin)
+    return text[begin : begin + length] if length else _BOX.split(text[begin:])[0].split("\nMemory:")[0]
+
+
+def _end_of_memory(text: str, begin: int) -> int:
+    """Finds the end of a memory: of its JSON, else of the text."""
+    try:
+        return _DECODER.raw_decode(text, begin + len(text[begin:]) - len(text[begin:].lstrip()))[1]
+    except (ValueError, RecursionError):
+        return len(text)
+
+
+def _desktop_parts(written: str) -> tuple[str, str]:
+    """Splits an action's text into the call and the memory behind it; the latter is empty without one."""
+    call = _call_in(written, 0)
+    memory = _MEMORY.match(written, len(call))
+    return (call.strip(), written[memory.end() :].strip()) if memory else (written, "")
 
 
 def _mobile(given: Arguments) -> list[Action]:
     """Converts a call by JSON into actions, mostly one."""
     name = str(given.take("action_type"))[:40]
     if name in ("click", "long_press"):
-        x, y = _centre(given.take("box_2d"))
+        x, y = place_in(given.take("box_2d"), THOUSANDTHS)
         return [action_of({"type": name, "x": x, "y": y})]
     if name == "input_text":
         enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
-        before, text = typing(given.take("text"), _centre(given.take("box_2d")), enter, clear)
+        before, text = typing(given.text("text"), place_in(given.take("box_2d"), THOUSANDTHS), enter, clear)
         return [*before, action_of({"type": "type", "content": text})]
     if name == "swipe":  # of the finger: the screen scrolls the other way
         box = given.take("box_2d")
-        x, y = _centre(box) if box else (0.5, 0.5)
+        x, y = place_in(box, THOUSANDTHS) if box else (0.5, 0.5)
         way = OPPOSITE.get(str(given.take("direction")))
         return [action_of({"type": "scroll", "x": x, "y": y, "direction": way})]
     if name == "open_app":
-        return [action_of({"type": "open_app", "app_name": given.take("app_name")})]
+        return [action_of({"type": "open_app", "app_name": given.text("app_name")})]
     if name == "answer":
-        return [action_of({"type": "finished", "content": given.take("text")})]
+        return [action_of({"type": "finished", "content": given.text("text")})]
     if name == "status":
         status = given.look("goal_status", "complete", "infeasible")
         return [action_of({"type": "finished" if status == "complete" else "call_user"})]
     return [action_of({"type": _MOBILE.get(name, name)})]
-
-
-def _centre(box: Any) -> tuple[float, float]:
-    """Computes the centre, in [0, 1], of a box in thousandths."""
-    inner = cast(list[Any], box)[0] if isinstance(box, list) and len(cast(list[Any], box)) == 1 else box
-    numbers = cast(list[Any], inner) if isinstance(inner, list) else []
-    if len(numbers) not in (2, 4) or not all(
-        isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in numbers
-    ):
-        raise ValueError(f"{str(box)[:60]} is no box")
-    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
-    return x / 1000, y / 1000
 
 
 def _json(action: Action) -> str | None:

@@ -1,13 +1,13 @@
 """Holo 1.5 and 2: an element is localised; the reply is JSON with a place. They have no other action."""
 
 import json
-import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, cast
 
+from models.families.code.arguments import Arguments, meant
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, text_part
-from models.families.reading import Arguments, ParsedReply, Sides
+from models.families.reading import ParsedReply, Sides, place_in, without_opening
 from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
@@ -77,18 +77,17 @@ class Holo2Family(HoloFamily):
 
 def _read(text: str, sides: Sides) -> ParsedReply:
     begin = text.find("{")
-    thought = text[:begin].strip() if begin > 0 else ""
+    thought = without_opening(text[:begin]).strip() if begin > 0 else ""
     shown = text[begin:].strip() if begin >= 0 else text.strip()
     try:
-        found: Any = _DECODER.raw_decode(text, begin)[0] if begin >= 0 else None
-        place = cast(dict[str, Any], found) if isinstance(found, dict) else {}
-        given = Arguments(place)
-        x, y = (given.take(axis) for axis in "xy")
+        found, end = _DECODER.raw_decode(text, begin) if begin >= 0 else (None, 0)
+        given = Arguments(cast(dict[str, Any], found) if isinstance(found, dict) else {})
+        own = [given.text(name) for name in ("note", "thought") if name in given.names]
         if (action := given.take("action")) not in (None, "click", "click_absolute"):
             raise ValueError(f"there is no action for {str(action)[:40]!r}")
-        if not all(isinstance(one, int | float) and abs(one) < 1e9 and math.isfinite(one) for one in (x, y)):
-            raise ValueError("no place")
-        click = Click(x=cast(float, x) / sides[0], y=cast(float, y) / sides[1])
-        return ParsedReply(thought, shown, (click,), unused=given.unused, tagged=True)
+        x, y = place_in([given.take(axis) for axis in "xy"], sides)
+        actions = meant(Click(x=x, y=y), given)
+        said = "\n".join(one for one in (thought, *own) if one)
+        return ParsedReply(said, shown, (*actions,), unused=given.unused, tagged=True, after=text[end:])
     except (ValueError, RecursionError) as error:
         return ParsedReply(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")

@@ -25,6 +25,8 @@ _PLACE = re.compile(
     rf"\[\s{{0,9}}\[\s{{0,9}}({_NUMBER}){_COMMA}({_NUMBER})(?:{_COMMA}({_NUMBER}){_COMMA}({_NUMBER}))?\s{{0,9}}\]\s{{0,9}}\]"
 )
 
+_MARKUP = re.compile(r"</?(?:ref|box)>")
+
 
 class InternVlFamily(ModelFamily):
     """InternVL 2.5 and 3, asked for the box of an element."""
@@ -78,4 +80,5 @@ def read_boxes(text: str) -> ParsedReply:
     x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) / THOUSANDTHS[axis] for axis in (0, 1))
     if max(x, y) > 1:
         return ParsedReply("", place[0], error=f"outside of the screen: {place[0][:80]!r}")
-    return ParsedReply("", place[0], (Click(x=x, y=y),))
+    words = (_MARKUP.sub("", text[: place.start()]).strip(), text[place.end() :])
+    return ParsedReply(words[0], place[0], (Click(x=x, y=y),), after=words[1])

@@ -1,7 +1,8 @@
 """OpenCUA: `## Thought`, `## Action` and `## Code` with PyAutoGUI calls; on Qwen2.5-VL pixels, on Qwen2-VL fractions.
 
 Its prompts are those of two of its levels: with thoughts (L2) and without (L1). The sentence under `## Action`
-describes the code; a recorded step has none, so training targets use a template's sentence.
+describes the code. It is part of the action's text, and history shows the sentences of past steps alone, as its agent
+does. A typed action has none, so demonstrations use a template's sentence.
 """
 
 import re
@@ -54,7 +55,7 @@ class OpenCuaFamily(ModelFamily):
         for position, turn in enumerate(context.turns):
             if position >= shown:
                 chat.append(screen_turn(turn.observation, self.limits))
-            text = turn.thought or turn.action_text
+            text = self.sentence(turn.action_text) or turn.action_text
             chat.append(text_turn("assistant", f"# Step {position + 1}:\n## Action:\n{text}\n"))
         asked = (
             f"\n# Task Instruction:\n{context.instruction}\n\n"
@@ -70,12 +71,21 @@ class OpenCuaFamily(ModelFamily):
         return [*head, {"role": "user", "content": shown}]
 
     def write(self, action: Action, screen: Size) -> str:
-        """Writes the action as code.
+        """Writes the step in words and the action as code.
 
         Raises:
             UsageError: PyAutoGUI has no such action.
         """
-        return "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
+        code = "\n".join(_code(action, self.sides(screen), self.counts == "fraction"))
+        return f"## Action:\n{templated_thought(action)}\n\n## Code:\n```python\n{code}\n```"
+
+    def sentence(self, written: str) -> str:
+        """Returns the text under `## Action`, up to the code."""
+        parts = _SECTION.split(written, maxsplit=2)
+        if parts[1:2] != ["Action"]:
+            return ""
+        code = _FENCE.search(parts[2]) or _FIRST.search(parts[2])
+        return parts[2][: code.start() if code else None].strip()
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the actions of the code."""
@@ -83,8 +93,7 @@ class OpenCuaFamily(ModelFamily):
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """Writes a whole reply of its level."""
-        code = f"```python\n{self.write(action, screen)}\n```"
-        bare = f"## Action:\n{templated_thought(action)}\n\n## Code:\n{code}"
+        bare = self.write(action, screen)
         forms = (lambda said: f"## Thought:\n{said}\n\n{bare}", lambda said: f"{between(said)}{bare}")
         return readable(thought if self.thinks else "", bare, forms, lambda answer: read_code(answer, WIDE))
 
@@ -96,10 +105,16 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 
 
 def read_code(text: str, sides: Sides) -> ParsedReply:
-    """Reads the thought and the actions of a reply with PyAutoGUI calls; never raises for any text of a model."""
-    begin, code = _code_in(text)
-    thought, worded = _thought(text[:begin])
-    return replace(read_program(code, sides), thought=thought, worded=worded)
+    """Reads the thought and the actions of a reply with PyAutoGUI calls; never raises for any text of a model.
+
+    The text of the action begins with its sentence, where it has one.
+    """
+    headings = _headings(text)
+    begin, code, end = _code_in(text, headings)
+    sentences = [one for one in headings if one[1] == "Action" and one.start() < begin]
+    start = sentences[-1].start() if sentences else begin
+    found = read_program(code, sides)
+    return replace(found, thought=_thought(text[:start]), text=text[start:end].strip(), after=text[end:])
 
 
 def read_program(code: str, sides: Sides) -> ParsedReply:
@@ -115,19 +130,19 @@ def read_program(code: str, sides: Sides) -> ParsedReply:
     return ParsedReply("", code.strip(), played.actions, error, played.parts, played.unused, closed=closed)
 
 
-def _code_in(text: str) -> tuple[int, str]:
-    """Finds the code of a reply, and where it begins.
+def _code_in(text: str, headings: Sequence[re.Match[str]]) -> tuple[int, str, int]:
+    """Finds the begin of the code of a reply with its heading or fence, the code, and the end of both.
 
     It is in the last fence behind the last heading, or begins there with the first line that begins with a call."""
-    headings = _headings(text)
-    begin = headings[-1].end() if headings else 0
-    if fences := _fences(text, begin):
-        start, code = fences[-1]
-        return (headings[-1].start() if headings else start), code
-    if first := _FIRST.search(text, begin):
-        return first.start(), text[begin if headings and headings[-1][1] == "Code" else first.start() :]
     heading = headings[-1] if headings else None
-    return (heading.start(), text[begin:]) if heading and heading[1] == "Code" else (len(text), "")
+    begin = heading.end() if heading else 0
+    own = heading.start() if heading and heading[1] == "Code" else None
+    if fences := _fences(text, begin):
+        start, code, end = fences[-1]
+        return start if own is None else own, code, end
+    if first := _FIRST.search(text, begin):
+        return (first.start(), text[first.start() :], len(text)) if own is None else (own, text[begin:], len(text))
+    return (len(text), "", len(text)) if own is None else (own, text[begin:], len(text))
 
 
 def _headings(text: str) -> list[re.Match[str]]:
@@ -146,22 +161,22 @@ def _headings(text: str) -> list[re.Match[str]]:
     return kept
 
 
-def _fences(text: str, begin: int) -> list[tuple[int, str]]:
-    """Lists the blocks of code that are not empty, each with its start; at most the first 16 blocks."""
-    found, at = list[tuple[int, str]](), begin
+def _fences(text: str, begin: int) -> list[tuple[int, str, int]]:
+    """Lists the blocks of code that are not empty, each with its start and end; at most the first 16 blocks."""
+    found, at = list[tuple[int, str, int]](), begin
     while len(found) < MOST_LABELS and (fence := _FENCE.search(text, at)):
         end, at = code_until(text, fence.end(), FENCE)
         if text[fence.end() : end].strip():
-            found.append((fence.start(), text[fence.end() : end]))
+            found.append((fence.start(), text[fence.end() : end], at))
     return found
 
 
-def _thought(text: str) -> tuple[str, bool]:
-    """Returns the text under `Thought`, or under `Action` where there is none, and whether it is the latter."""
+def _thought(text: str) -> str:
+    """Returns the text before the sentence, without labels: words before them, the observation and the thought."""
     parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
-    thought = (named.get("Thought") or "").strip()
-    return (thought, False) if thought else ((named.get("Action") or parts[0]).strip(), "Action" in named)
+    said = (parts[0], named.get("Observation"), named.get("Thought"))
+    return "\n\n".join(one.strip() for one in said if one and one.strip())
 
 
 def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:

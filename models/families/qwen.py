@@ -1,6 +1,7 @@
 """Qwen2.5-VL and Qwen3-VL: tools in the system turn, replies with a tool call (Qwen's cookbook, OSWorld's agent)."""
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
@@ -17,6 +18,7 @@ from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 
+_ACTION = re.compile(r"^[ \t]*Action[:：][ \t]*", re.MULTILINE)
 TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", "grounding": "computer_use"}
 
 
@@ -43,7 +45,9 @@ class QwenFamily(ModelFamily):
         turns = context.turns
         kept = turns[max(0, len(turns) - (self.history_images - 1)) :]
         before = turns[: len(turns) - len(kept)]
-        named = "\n".join(f"Step {number}: {turn.thought}" for number, turn in enumerate(before, 1)) or "None"
+        named = (
+            "\n".join(f"Step {number}: {_sentence(turn.thought)}" for number, turn in enumerate(before, 1)) or "None"
+        )
         asked = context.instruction
         if self.template != "grounding":
             asked = (
@@ -105,6 +109,15 @@ class QwenFamily(ModelFamily):
     def _format(self) -> str:
         """Returns the instructions on the reply's form, behind the tools."""
         return ""
+
+
+def _sentence(thought: str) -> str:
+    """Returns the step in words: what follows the first line of a thought that begins with `Action:`, else all of it.
+
+    OSWorld's agent lists past steps by this sentence alone.
+    """
+    label = _ACTION.search(thought)
+    return thought[label.end() :].strip() if label else thought
 
 
 class Qwen25Family(QwenFamily):

@@ -14,10 +14,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any
+from math import inf
+from typing import cast
 
 from pydantic import ValidationError
 
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
 from schemas.action import TYPES, Action, Click, Hotkey, action_of
 from schemas.keyboard import names_of, single, together
 from schemas.problem import named_problem
@@ -45,6 +47,8 @@ _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
 _FENCES = re.compile(r"\A```\w*|```\w{0,20}\Z")
 """The same around a thought, whose block goes on."""
+_OPENING = re.compile(r"(?:\A|(?<=[\s.:：]))(?:`{3}\w{0,20}|Action[:：])\s*\Z", re.IGNORECASE)
+"""What opens an action behind a thought: a fence or a label."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NEVER = r"(?:_never_used_\w+)?"
 """Suffix of the names of tags that some of UI-TARS-2's servers write."""
@@ -75,8 +79,6 @@ _NAMES = {"left_single": "click", "select": "drag", "swipe": "drag", "keydown": 
 """Actions of the public parsers under other names."""
 _KEYS = {("type", "text"): "content", ("hotkey", "hotkey"): "key"}
 """Arguments under other names."""
-ENTERS, CLEARS = ("press_enter", "enter"), ("delete_existing_text", "clear")
-"""Arguments of typing that press enter after it, and that empty the field before it."""
 _STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*+'|\"(?:\\.|[^\"\\\n])*+\""
 
 
@@ -96,34 +98,10 @@ class ParsedReply:
     """Arguments of the first call for which our actions have no field, each as `name=value`."""
     tagged: bool = False
     """Whether the grammar has thoughts between tags, so that thinking and the text after it are one thought."""
-    worded: bool = False
-    """Whether the thought is only a sentence that describes the action, so that thinking replaces it."""
+    after: str = ""
+    """Text behind the last call that was read."""
     closed: bool = True
     """Whether every text of the calls ends by the grammar, so that its content is surely its own."""
-
-
-class Arguments:
-    """Arguments of a call by JSON; tracks those that nothing reads.
-
-    Args:
-        given: as the model wrote them; one that is null is as one that is not there.
-    """
-
-    def __init__(self, given: Mapping[str, Any]) -> None:
-        self._left = {key: value for key, value in given.items() if value is not None}
-
-    def take(self, *names: str) -> Any:
-        """Returns the first of these arguments that is there, else None."""
-        return next((self._left.pop(name) for name in names if name in self._left), None)
-
-    def look(self, name: str, *known: str) -> Any:
-        """Returns an argument, or None; it counts as read only if it is a known value, which the action expresses."""
-        return self.take(name) if self._left.get(name) in known else self._left.get(name)
-
-    @property
-    def unused(self) -> tuple[str, ...]:
-        """Lists the arguments that were not read, each as `name=value`."""
-        return tuple(f"{key[:40]}={str(value)[:80]}" for key, value in self._left.items())
 
 
 def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
@@ -143,11 +121,11 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
     if not calls and (answer := _ANSWER.search(text)):
         thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
         done = _Call("finished", {"content": answer[1].strip()}, closed=closed)
-        return replace(_read(thought, answer[0].strip(), [done], sides), tagged=True)
+        return replace(_read(thought, answer[0].strip(), [done], sides, text[answer.end() :]), tagged=True)
     shown = block.strip()
     if calls and calls[0].end:
         shown = block[: calls[0].end].strip()
-    return _read(thought, shown, calls, sides)
+    return _read(thought, shown, calls, sides, block[calls[-1].end :] if calls and calls[-1].end else "")
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
@@ -179,7 +157,8 @@ def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> ParsedReply:
     near = max(0, start - _BEFORE)
     opened = _OPENED.search(text[near:start])
     begin = near + opened.start() if opened else start
-    return replace(_read(_SEED.sub("", text[:begin]), text[begin:].strip(), calls, sides), tagged=True)
+    after = text[calls[-1].end :] if calls[-1].closed else ""
+    return replace(_read(_SEED.sub("", text[:begin]), text[begin:].strip(), calls, sides, after), tagged=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +174,16 @@ class _Call:
     """Whether its texts end by the grammar."""
 
 
-def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> ParsedReply:
-    """Reads these calls; one that makes no sense ends the list, and is the error if it is the first."""
+def _read(thought: str, shown: str, calls: list[_Call], sides: Sides, after: str = "") -> ParsedReply:
+    """Reads these calls; one that makes no sense ends the list, and is the error if it is the first.
+
+    Args:
+        thought: the text before them.
+        shown: the text of the first one.
+        calls: the calls.
+        sides: how many units of its coordinates the screen is wide and high.
+        after: the text behind them.
+    """
     actions: list[Action] = []
     parts, unused = 1, list[str]()
     problem = f"no action in {shown[:80]!r}"
@@ -214,7 +201,7 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides) -> ParsedR
             break
     closed = all(call.closed for call in calls)
     return ParsedReply(
-        thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed
+        thought, shown, tuple(actions), None if actions else problem, parts, tuple(unused), closed=closed, after=after
     )
 
 
@@ -357,7 +344,8 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
     for key in left:
         for one in named[key]:
             fields.pop(one)
-    return [*before, action_of(fields)], [f"{key}={_plain(call.arguments[key])}" for key in left]
+    given = Arguments({key: call.arguments[key] for key in left})
+    return [*before, *meant(action_of(fields), given)], [*given.unused]
 
 
 def typing(
@@ -428,15 +416,45 @@ def place_of(text: str, sides: Sides) -> tuple[float, float]:
     return x / sides[0], y / sides[1]
 
 
+def place_in(given: object, sides: Sides) -> tuple[float, float]:
+    """Computes the place, in [0, 1], of an argument by JSON: a list of numbers, each perhaps a text, or a text.
+
+    Raises:
+        ValueError: it is no place.
+    """
+    if isinstance(given, str):
+        return place_of(given, sides)
+    items = cast(list[object], given) if isinstance(given, list) else []
+    if len(items) == 1 and isinstance(items[0], list):
+        items = cast(list[object], items[0])
+    numbers = [_number(one) for one in items]
+    if len(numbers) not in (2, 4) or not all(abs(one) < 1e9 for one in numbers):
+        raise ValueError(f"{str(given)[:60]} is no coordinate")
+    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
+    return x / sides[0], y / sides[1]
+
+
+def _number(value: object) -> float:
+    """Returns a number, also of a text; infinite for anything else."""
+    if isinstance(value, str):
+        return float(value) if _NUMBER.fullmatch(value.strip()) else inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return inf
+    return float(value) if abs(value) < 1e9 else inf
+
+
+def without_opening(before: str) -> str:
+    """Removes the fences and labels that open the action behind a thought."""
+    while before != (shorter := _OPENING.sub("", before)):
+        before = shorter
+    return before
+
+
 def _thought(text: str) -> str:
     """Returns the text before the action, without its label, or without both of a reflection's."""
     text = _FENCES.sub("", _SEED.sub("", _ENVIRONMENT.sub("", text)).strip())
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1].lower() == "thought" else 2).strip()
-
-
-def _plain(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)[:80]
 
 
 def _literal(text: str) -> object:

@@ -74,7 +74,7 @@ class ScaleCuaFamily(ModelFamily):
         """Builds its prompt; the screen now, the task and the operations so far."""
         asked = f"\n{context.instruction}"
         if self.template != "grounding":
-            operations = [_operation(turn.action_text) for turn in context.turns]
+            operations = [self.sentence(turn.action_text) or _calls(turn.action_text) for turn in context.turns]
             done = "\n".join(f"Step {n}: {json.dumps(one, ensure_ascii=False)}" for n, one in enumerate(operations, 1))
             asked = (
                 "\nPlease generate the next move according to the UI screenshot, task and previous operations.\n\n"
@@ -101,6 +101,11 @@ class ScaleCuaFamily(ModelFamily):
         if self.template == "grounding":
             return called
         return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
+
+    def sentence(self, written: str) -> str:
+        """Returns the operation."""
+        found = _block(written, "operation", 0)
+        return found.text.strip() if found else ""
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
         """Reads the thought and the actions of the calls."""
@@ -161,7 +166,7 @@ def read_tagged(text: str, sides: Sides) -> ParsedReply:
     begin = operation.start if operation else blocks[0].start
     found = read_program("\n".join(block.text for block in blocks), sides)
     shown = text[begin : blocks[-1].end].strip()
-    return replace(found, thought=text[:begin], text=shown, tagged=True)
+    return replace(found, thought=text[:begin], text=shown, tagged=True, after=text[blocks[-1].end :])
 
 
 def _worded(code: str) -> str:
@@ -194,12 +199,10 @@ def _blocks(text: str, start: int) -> list[_Block]:
     return found
 
 
-def _operation(written: str) -> str:
-    """Returns the step in words, of an action as it was written; the calls where there are none."""
-    for name in _OPENED:
-        if found := _block(written, name, 0):
-            return found.text.strip()
-    return written
+def _calls(written: str) -> str:
+    """Returns the calls of an action as it was written."""
+    found = _block(written, "action", 0)
+    return found.text.strip() if found else written
 
 
 def _screens_message(screens: Sequence[Observation], text: str, limits: ImageLimits | None) -> Message:

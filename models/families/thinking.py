@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 
 from models.families.outside import SELECTOR, marked, unmarked
-from models.families.reading import ParsedReply
+from models.families.reading import ParsedReply, without_opening
 
 _NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
 _END = re.compile(
@@ -32,6 +32,12 @@ _TAG = re.compile(f"{_BEGIN.pattern}|{_END.pattern}", re.IGNORECASE)
 _OPENS = re.compile(rf"^[^\S\n]*+(?:\w{{1,20}}[:：][^\S\n]*+)?(?:{_BEGIN.pattern})", re.MULTILINE | re.IGNORECASE)
 """A beginning at the beginning of a line, perhaps behind a label; another is a word of a sentence."""
 _FIRST = re.compile(rf"\A(\s*)(?:{_BEGIN.pattern})", re.IGNORECASE)
+_HEADER = re.compile(
+    r"(?:\s*(?:<\|(?:im_start|start_header_id)\|>\s*assistant(?:<\|end_header_id\|>)?|<\|assistant\|>|\[gMASK\]|<sop>))*"
+)
+"""Begin of a turn, as chat templates write it, which some servers leave in a reply."""
+_MARKUP = re.compile(r"`{3}\w*|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box)>|<\|[\w/]{1,40}\|>")
+"""Markup that may stand behind an action and holds no words."""
 OPEN, CLOSE = "<think>", "</think>"
 _MARKED_OPEN, _MARKED_CLOSE = re.compile(rf"\A\s*<{SELECTOR}think>"), f"<{SELECTOR}/think>"
 _MOST = 16
@@ -69,17 +75,20 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
         The reading. Its thought is the answer's text before its action, else the thinking; both where the grammar has
         thoughts between tags.
     """
+    text = text[header.end() if (header := _HEADER.match(text)) else 0 :]
     thinking, answer, found = _answered(text, read)
     begun = _OPENS.search(answer)
     if begun and (not found.actions or begun.start() < answer.rfind(found.text)):
         return ParsedReply(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
     if not answer.strip() and thinking:
         return ParsedReply("", "", error=f"nothing follows the thinking: {text[-80:]!r}")
+    said, after = without_opening(found.thought), untagged(_MARKUP.sub("", found.after))
+    if after:
+        found = replace(found, unused=(*found.unused, f"text behind the action={after[:80]}"))
     if found.tagged:
-        return replace(found, thought=(thinking + found.thought).strip())
+        return replace(found, thought=(thinking + said).strip())
     held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
-    thought = "" if found.worded and thinking.strip() else found.thought
-    return replace(found, thought=thought or (thinking.strip() if held else ""))
+    return replace(found, thought=said.strip() or (thinking.strip() if held else ""))
 
 
 def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:

@@ -9,7 +9,6 @@ that were trained from Qwen's are read too: drags from place to place and `inter
 
 import ast
 import json
-import math
 import re
 import warnings
 from collections import deque
@@ -19,7 +18,8 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.reading import CLEARS, ENTERS, Arguments, ParsedReply, Sides, is_true, place_of, typing
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
+from models.families.reading import ParsedReply, Sides, is_true, place_in, typing
 from schemas.action import (
     Action,
     CallUser,
@@ -89,19 +89,23 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
     actions: list[Action] = []
     parts, unused = 1, tuple[str, ...]()
     cursor: Place | None = None
+    others, last = list[str](), -1
     try:
-        for call in _calls(text, begin):
+        for call, start, end in _calls(text, begin):
+            others, last = [*others, text[last:start] if last >= 0 else ""], end
             arguments = Arguments(call)
             found, cursor = _action(arguments, sides, cursor)
+            found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments))]
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
             actions += found
-        error = None if actions else f"no action in {shown[:80]!r}"
+        error = None if actions else "there is no action for 'mouse_move' alone"
     except ValidationError as failure:
         error = f"{named_problem(failure)} in {shown[:80]!r}"
     except (ValueError, RecursionError) as failure:
         error = f"{str(failure)[:120]} in {shown[:80]!r}"
-    return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused)
+    after = "\n".join([*others, text[last:]]) if actions and last >= 0 else ""
+    return ParsedReply(thought, shown, tuple(actions), None if actions else error, parts, unused, after=after)
 
 
 def _begin(text: str) -> int:
@@ -128,8 +132,8 @@ def _begin(text: str) -> int:
     return found.start() if found else text.find("{")
 
 
-def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
-    """Yields the arguments of each call; raises ValueError for one that cannot be read.
+def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]]:
+    """Yields the arguments of each call, its begin and its end; raises ValueError for one that cannot be read.
 
     Each begins behind a tag that a call follows, the first one perhaps without a tag or with words between; a tag
     within a call's texts is such a text."""
@@ -148,7 +152,7 @@ def _calls(text: str, begin: int) -> Iterator[Mapping[str, Any]]:
             arguments, _ = _DECODER.raw_decode(arguments.strip())
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
-        yield cast(dict[str, Any], arguments)
+        yield cast(dict[str, Any], arguments), begin, end
         following = _CALL.search(text, end)
         begin = following.start() if following else -1
 
@@ -177,7 +181,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
     """Converts a call into actions, none for a mere move, and the cursor's place after it."""
     name = str(given.take("action") or "")[:40]
     place = given.take("coordinate")
-    at = _place(place, sides) if place is not None else cursor
+    at = place_in(place, sides) if place is not None else cursor
     if name == "mouse_move":
         _there(at, name)
         return [], at
@@ -185,7 +189,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         x, y = _there(at, name)
         return [action_of({"type": _POINTED[name], "x": x, "y": y})], at
     if name in _DRAGS and (end := given.take("coordinate2")) is not None:
-        to = _place(end, sides)
+        to = place_in(end, sides)
         return [_drag(_there(at, name), to)], to
     if name in ("left_click_drag", "drag"):
         if cursor is None:
@@ -196,7 +200,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
         return [Scroll(x=x, y=y, direction=_direction(name, given.look("pixels")))], at
     if name == "type":
         enter, clear = (is_true(given.take(*names)) for names in (ENTERS, CLEARS))
-        before, text = typing(given.take("text"), at if place is not None else None, enter, clear)
+        before, text = typing(given.text("text"), at if place is not None else None, enter, clear)
         return [*before, Type.model_validate({"content": text})], at
     return [_plain(name, given)], at
 
@@ -213,10 +217,10 @@ def _plain(name: str, given: Arguments) -> Action:
     if name == "terminate":
         return Finished() if given.look("status", "success", "failure") in ("success", None) else CallUser()
     made: dict[str, Callable[[], Action]] = {
-        "open": lambda: OpenApp.model_validate({"app_name": given.take("text")}),
-        "answer": lambda: Finished.model_validate({"content": given.take("text")}),
+        "open": lambda: OpenApp.model_validate({"app_name": given.text("text")}),
+        "answer": lambda: Finished.model_validate({"content": given.text("text")}),
         "wait": Wait,
-        "visit_url": lambda: Navigate.model_validate({"content": given.take("url")}),
+        "visit_url": lambda: Navigate.model_validate({"content": given.text("url")}),
         "history_back": NavigateBack,
         "interact": CallUser,
     }
@@ -248,21 +252,6 @@ def _there(place: Place | None, name: str) -> Place:
     if place is None:
         raise ValueError(f"{name} without a coordinate")
     return place
-
-
-def _place(given: Any, sides: Sides) -> Place:
-    """Reads a place in [0, 1]; one that is written as a text is read too."""
-    if isinstance(given, str):
-        return place_of(given, sides)
-    numbers = cast(list[Any], given) if isinstance(given, list) else []
-    if len(numbers) not in (2, 4) or not all(_is_number(one) for one in numbers):
-        raise ValueError(f"{str(given)[:60]} is no coordinate")
-    x, y = (sum(numbers[axis::2]) / len(numbers[axis::2]) for axis in (0, 1))
-    return x / sides[0], y / sides[1]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e9 and math.isfinite(value)
 
 
 def write_calls(action: Action, tool: str, sides: Sides) -> str:

@@ -104,6 +104,11 @@ def say(text: str) -> None:
         heard(text)
 
 
+def say_progress(text: str) -> None:
+    """Print one line on the progress, which `listen` callbacks do not get."""
+    err().print(text, markup=False, soft_wrap=True)
+
+
 @contextmanager
 def caller_says() -> Iterator[None]:
     """Within it, the flow's caller reports an early end itself (`say_end`)."""

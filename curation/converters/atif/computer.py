@@ -14,8 +14,9 @@ from typing import Any, cast
 
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
+from models.families.code.arguments import CLEARS, COUNTS, ENTERS, Arguments, held, presses, refuse_held
 from models.families.code.calls import NoAction
-from models.families.reading import CLEARS, ENTERS, is_true
+from models.families.reading import is_true
 from schemas.keyboard import is_modifier, names_of
 
 TOOLS = (
@@ -43,8 +44,6 @@ CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3
 """How often those click that say it by their name."""
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
-COUNTS = ("clicks", "num_clicks", "click_count")
-"""Arguments of a click that say how often."""
 SUCCESS = ("success", "succeeded", "complete", "completed", "done")
 FAILURE = ("failure", "fail", "failed", "infeasible", "impossible", "error")
 """What the end of a task is called."""
@@ -123,10 +122,11 @@ def _typing(kind: str, fields: Mapping[str, Any]) -> list[str]:
 
     Harbor's `type_text_at` empties the field by typing over it and presses Enter, unless its call says false."""
     at, text = _at(fields), fields.get("text", "")
+    _refuse_held(kind, fields, at_place=False)
     if kind == "type_text_at":
         enter, clear = (not _is_false(fields.get(name)) for name in (ENTERS[0], CLEAR))
     else:
-        enter, clear = (any(is_true(fields.get(name)) for name in names) for names in (ENTERS, (*CLEARS, CLEAR)))
+        enter, clear = (any(is_true(fields.get(name)) for name in names) for names in (ENTERS, CLEARS))
     codes = [_call("click", **at)] if at else []
     if clear:
         codes.append(_call("hotkey", "ctrl", "a"))
@@ -145,10 +145,9 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in LOOKS:
         return ""
     if kind in CLICKS:
-        button = {"wheel": "middle"}.get(str(fields.get("button")), fields.get("button"))
-        given = {"button": button, "clicks": _clicks(kind, fields)}
-        named = {name: value for name, value in given.items() if value is not None}
-        return _held(fields, _call(CLICKS[kind], **_at(fields), **named))
+        _refuse_held(kind, fields)
+        count = {} if (count := _clicks(kind, fields)) is None else {"clicks": count}
+        return _call(CLICKS[kind], **_at(fields), **_button(fields), **count)
     if kind in ("move", "mouse_move", "move_to"):
         return _call("moveTo", **_at(fields))
     if kind in ("key", "keypress", "press_key", "hotkey"):
@@ -156,8 +155,10 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in ("key_down", "key_up"):
         return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _names(fields))
     if kind == "scroll":
-        return _held(fields, _scroll(fields))
+        _refuse_held(kind, fields)
+        return _scroll(fields)
     if kind in ("drag", "left_click_drag", "drag_and_drop"):
+        _refuse_held(kind, fields)
         return _drag(fields)
     if kind == "terminate":
         return f"computer.terminate({_arguments(status=_status(fields), info=_answer(fields))})"
@@ -228,13 +229,18 @@ def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
     return {name: fields[key] for name, key in (("x", x), ("y", y)) if key in fields}
 
 
-def _held(fields: Mapping[str, Any], code: str) -> str:
-    """The code of an action while keys are held."""
-    given = [fields.get("modifier"), *(items_of(fields.get("keys")) or []), fields.get("text")]
-    named = [names_of(one) for one in given if isinstance(one, str)]
-    keys = [key for names in named if all(map(is_modifier, names)) for key in names]
-    down, up = ([_call(name, key=one) for one in keys] for name in ("keyDown", "keyUp"))
-    return "\n".join([*down, code, *up])
+def _refuse_held(kind: str, fields: Mapping[str, Any], at_place: bool = True) -> None:
+    """Raises NoAction for an action while keys are held."""
+    try:
+        refuse_held(kind, Arguments(fields), at_place)
+    except ValueError as error:
+        raise NoAction(str(error)) from error
+
+
+def _button(fields: Mapping[str, Any], usual: str | None = None) -> dict[str, Any]:
+    """The button of an action as an argument; none where it names none."""
+    button = fields.get("button") or usual
+    return {} if button is None else {"button": {"wheel": "middle"}.get(str(button), button)}
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
@@ -246,7 +252,16 @@ def _names(fields: Mapping[str, Any]) -> list[str]:
 
 def _keys(fields: Mapping[str, Any]) -> str:
     """The code of keys: a chord where all but the last are modifiers, else one after the other."""
-    names = _names(fields)
+    given = Arguments(fields)
+    try:
+        modifiers, times = held(given, at_place=False), presses(given)
+    except ValueError as error:
+        raise NoAction(str(error)) from error
+    names = [*modifiers, *_names(fields)]
+    if times > 1 and len(names) > 1:
+        raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
+    if times > 1:
+        return _call("press", keys=names, presses=times)
     if len(names) > 1 and all(map(is_modifier, names[:-1])):
         return _call("hotkey", *names)
     if len(names) > 1 and any(map(is_modifier, names)):
@@ -299,7 +314,7 @@ def _drag(fields: Mapping[str, Any]) -> str:
         start = _place(fields["start_coordinate"]) if "start_coordinate" in fields else {}
         end = _at(fields)
     begin = f"{_call('moveTo', **start)}\n" if start else ""
-    return f"{begin}{_call('dragTo', **end, button='left')}"
+    return f"{begin}{_call('dragTo', **end, **_button(fields, 'left'))}"
 
 
 def _place(point: object) -> dict[str, Any]:

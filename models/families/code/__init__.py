@@ -1,1 +1,1 @@
-"""Actions written as Python: the grammar of calls, and the execution of a program of them."""
+"""Calls: the arguments of any grammar; actions written as Python, and the execution of a program of them."""

@@ -30,7 +30,10 @@ BUTTONS: Mapping[object, str] = {
     "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
     "secondary": "right", 3: "right",
 }  # fmt: skip
-_CLICKS = {("left", 1): "click", ("left", 2): "left_double", ("right", 1): "right_single"}
+CLICKS: Mapping[tuple[str, int], Literal["click", "left_double", "right_single"]] = {
+    ("left", 1): "click", ("left", 2): "left_double", ("right", 1): "right_single",
+}  # fmt: skip
+"""Types of action by button and number of clicks."""
 _USUAL = {
     "doubleClick": ("left", 2), "rightClick": ("right", 1), "middleClick": ("middle", 1), "tripleClick": ("left", 3),
     "triple_click": ("left", 3),
@@ -293,11 +296,11 @@ class _Player:
         side, count = _USUAL.get(name, ("left", 1))
         count = count if (named := given.get("clicks")) is None else int(named)
         button = _button(given.get("button"), side)
-        if count > 1 and (given.get("interval") or 0) >= SEPARATE_S and (button, 1) in _CLICKS:
+        if count > 1 and (given.get("interval") or 0) >= SEPARATE_S and (button, 1) in CLICKS:
             for _ in range(min(int(count), MAX_CALLS + 1)):
-                self._act(type=_CLICKS[button, 1], x=x, y=y)
+                self._act(type=CLICKS[button, 1], x=x, y=y)
             return
-        if (kind := _CLICKS.get((button, count))) is None:
+        if (kind := CLICKS.get((button, count))) is None:
             raise NoAction(f"no action of ours is {count} clicks of the {button} button")
         self._report(given, "interval")
         self._act(type=kind, x=x, y=y)
@@ -360,10 +363,10 @@ class _Player:
             self._drag(button, held[1], way[0])
         elif self._waited and button == "left":
             self._act(type="long_press", x=x, y=y)
-        elif self._waited or (button, 1) not in _CLICKS:
+        elif self._waited or (button, 1) not in CLICKS:
             raise NoAction(f"no action of ours is 1 click of the {button} button{', held' if self._waited else ''}")
         else:
-            self._act(type=_CLICKS[button, 1], x=x, y=y)
+            self._act(type=CLICKS[button, 1], x=x, y=y)
 
     def _drag(self, button: str, start: Point, end: Point) -> None:
         if button != "left":

@@ -1,6 +1,7 @@
 """The command line as a program sees it: output, exit codes, and errors in one line."""
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -14,8 +15,11 @@ from apps import cli, interrupts
 from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
 from models.random_vlm import build_random
+from schemas.config import load_config
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
+from storage.lake import Lake
+from tasks.iteration_lock import iteration_lock
 from tasks.shared.policies import policy_row
 from tests.unit.apps.conftest import make_place
 
@@ -120,6 +124,26 @@ def test_what_cannot_be_is_refused_before_a_server_starts(
         monkeypatch.setattr(module, lambda *_: pytest.fail("a server would have been started"))
     code, out, err = flywheel(command[0], *command[1:], "--config", place.file)
     assert (code, out) == (2, "") and problem in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("verb", ["run", "collect"])
+def test_a_lake_that_another_run_holds_is_refused_before_the_checks_of_the_config(
+    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    for name in ("require", "call"):
+        monkeypatch.setattr(f"apps.commands.run.{name}", lambda *_: pytest.fail("the lake is held"))
+    with iteration_lock(Lake.open(load_config(place.file, [], {}).lake)):
+        code, out, err = flywheel(verb, "--config", place.file)
+    assert (code, out) == (2, "") and str(os.getpid()) in err and err.count("\n") == 1
+
+
+def test_a_data_set_is_refused_before_a_server_starts(
+    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("apps.calling.call", lambda *_: pytest.fail("a server would have been started"))
+    (tmp_path / "rows.jsonl").write_text('{"task_id": "a"}\n')
+    code, out, err = flywheel("data", "import", tmp_path, "--format", "agentnet", "--config", place.file)
+    assert (code, out) == (2, "") and "rows.jsonl" in err and "traj" in err
 
 
 def test_export_offers_no_policy_that_it_cannot_export(flywheel: Call) -> None:

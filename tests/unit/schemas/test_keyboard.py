@@ -85,7 +85,7 @@ def test_keys_have_the_keysyms_of_x(name: str, theirs: str) -> None:
         ("page down", "pagedown"), ("ctrl Page Up", "ctrl pageup"), ("caps lock", "capslock"), ("ctrl +", "ctrl +"),
         ("ctrl++", "ctrl +"), ("ctrl--", "ctrl -"), ("ctrl -", "ctrl -"), ("+", "+"), ("-", "-"), (" ", "space"),
         ("\t", "tab"), ("\n", "enter"), ("A", "shift a"), ("ctrl F", "ctrl f"), ("shift A", "shift a"), ("F5", "f5"),
-        ("Control+ArrowLeft", "control arrowleft"), ("hyperdrive", "hyperdrive"), ("é", "é"),
+        ("Control+ArrowLeft", "control arrowleft"), ("é", "é"),
         ("ctrl + c", "ctrl c"), ("ctrl+ c", "ctrl c"), ("ctrl +c", "ctrl c"), ("ctrl +\tc", "ctrl c"),
         ("alt + F4", "alt f4"), ("cmd + space", "cmd space"), ("Ctrl + Shift + T", "ctrl shift t"),
         ("ctrl + +", "ctrl +"), ("ctrl+ +", "ctrl +"), ("ctrl + shift + +", "ctrl shift +"), ("ctrl + -", "ctrl -"),
@@ -132,6 +132,8 @@ def test_a_key_that_is_held_is_read_as_any_expression_of_one_key() -> None:
         ([], "a hotkey without a key"),
         ([""], "'' is no key"),
         (["ctrl c"], "'ctrl c' is no key"),
+        (["hyperdrive"], "there is no key 'hyperdrive'"),
+        (["ctrl", "down,down"], "there is no key 'down,down'"),
         (["ctrl", "alt", "shift", "t"], "4 keys at once, and a hotkey has at most 3"),
     ],
 )

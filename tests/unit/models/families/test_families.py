@@ -401,3 +401,79 @@ def test_an_answer_that_ends_a_trajectory_is_written_with_its_words(
 def test_replies_of_newer_families_are_read(name: str, text: str, actions: list[Action]) -> None:
     read = made(name).read(Completion(text), SCREEN)
     assert [one for one in (read.action, *read.further) if one] == actions, read.error
+
+
+OPENCUA = "## Thought:\nlong musing\n\n## Action:\nClick File.\n\n## Code:\n```python\npyautogui.click(x=1, y=1)\n```"
+
+
+def asked_after(family: ModelFamily, reply: str) -> str:
+    """The prompt of the step after a reply, as text."""
+    screen = Observation(b"", *SCREEN, "")
+    read = family.read(Completion(reply), SCREEN)
+    turn = PastStep(read.thought, read.action_text, screen)
+    chat = family.chat(Context("Do it.", (turn,), screen, 0))
+    return "\n".join(part["text"] for one in chat for part in one["content"] if part["type"] == "text")
+
+
+@pytest.mark.parametrize("name", ["opencua", "opencua-qwen2"])
+@pytest.mark.parametrize(
+    "reply",
+    [
+        OPENCUA,
+        OPENCUA.replace("## Code:\n", ""),
+        f"<think>long musing</think>{OPENCUA.partition(chr(10) * 2)[2]}",
+        OPENCUA.partition("\n\n")[2],
+        OPENCUA.replace("```python\n", "").replace("\n```", ""),
+    ],
+)
+def test_opencuas_history_holds_the_sentences_of_its_steps(name: str, reply: str) -> None:
+    """xlang-ai/OpenCUA @1d70f20 evaluation/agentnetbench/agent/opencua.py: STEP_TEMPLATE, ACTION_HISTORY_TEMPLATE."""
+    family = made(name)
+    read = family.read(Completion(reply), SCREEN)
+    assert isinstance(read.action, act.Click) and read.thought == ("long musing" if "musing" in reply else "")
+    assert family.sentence(read.action_text) == "Click File."
+    asked = asked_after(family, reply)
+    assert "\n# Step 1:\n## Action:\nClick File.\n\n" in asked and "musing" not in asked
+
+
+def test_an_observation_of_opencua_is_part_of_the_thought() -> None:
+    read = made("opencua").read(Completion(f"## Observation:\nA menu.\n\n{OPENCUA}"), SCREEN)
+    assert read.thought == "A menu.\n\nlong musing"
+
+
+@pytest.mark.parametrize("name", ["opencua", "scalecua"])
+def test_a_demonstration_has_the_templates_sentence_in_history_and_target(name: str) -> None:
+    family = made(name)
+    written = family.write(act.Click(x=0.5, y=0.25), SCREEN)
+    assert family.sentence(written) == "Click it." and written in family.reply("a", act.Click(x=0.5, y=0.25), SCREEN)
+
+
+def test_qwens_list_of_previous_actions_holds_their_sentences() -> None:
+    """OSWorld's Qwen3-VL agent lists the line that begins with `Action:`."""
+    call = '<tool_call>{"name": "computer_use", "arguments": {"action": "wait"}}</tool_call>'
+    family = made("qwen3-vl")
+    for reply in (f"Action: Wait for it.\n{call}", f"Thought: long musing\nAction: Wait for it.\n{call}"):
+        assert "Previous actions:\nStep 1: Wait for it." in asked_after(family, reply)
+    assert family.read(Completion(f"Thought: a\nAction: b\n{call}"), SCREEN).thought == "a\nAction: b"
+
+
+def test_glms_memory_is_shown_again() -> None:
+    """zai-org/GLM-V examples/gui-agent/glm-45v/agent.md: the memory of the last step, and a phone's whole replies."""
+    desktop = made("glm", "computer")
+    box = "<|begin_of_box|>left_click(start_box='[1,2]')<|end_of_box|>"
+    reply = f'I click.\n{box}\nMemory:\n[{{"code": "42"}}]'
+    assert 'Thought: I click.\nAction: left_click(start_box=\'[1,2]\')\nMemory:\n[{"code": "42"}]\n#' in asked_after(
+        desktop, reply
+    )
+    assert not desktop.read(Completion(reply), SCREEN).unused
+    phone = made("glm", "mobile")
+    reply = 'Memory: The code is 42.\nReason: I wait.\nAction: {"action_type": "wait"}'
+    read = phone.read(Completion(reply), SCREEN)
+    assert phone.reply(read.thought, act.Wait(), SCREEN) == reply
+    assert f"Step 0:\n{reply}\n" in asked_after(phone, reply)
+    assert phone.read(Completion(reply.replace("The code is 42.", "None")), SCREEN).thought == "I wait."
+
+
+def test_holos_own_note_and_thought_are_the_thought() -> None:
+    read = made("holo-2").read(Completion('{"note": "Two menus.", "thought": "The left one.", "x": 1, "y": 2}'), SCREEN)
+    assert read.thought == "Two menus.\nThe left one." and not read.unused

@@ -1,0 +1,169 @@
+"""Arguments of a call that a model wrote: which ones an action expresses, and which ones change what the call means.
+
+An argument for which an action has no field is reported as unused. One that makes the call another action is never
+dropped: a button, a number of clicks or presses, keys that are held. Where our actions can express it they do (a click
+of the right button); else there is no action, and the reason names it. Every family and every import of calls reads
+arguments by these rules.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from models.families.code.calls import MAX_CALLS
+from models.families.code.program import BUTTONS, CLICKS
+from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
+from schemas.keyboard import is_modifier, names_of, together
+
+ENTERS = ("press_enter", "enter")
+"""Arguments of typing that press enter after it."""
+CLEARS = ("delete_existing_text", "clear", "clear_before_typing", "override")
+"""Arguments of typing that empty the field before it."""
+COUNTS = ("clicks", "num_clicks", "click_count")
+"""Arguments of a click for its number of clicks."""
+_BUTTON = ("button", "mouse_button")
+_PRESSES = ("presses", "repeat", "times")
+_HOLDS = ("modifiers", "modifier", "hold_keys", "held_keys")
+"""Arguments for keys that are held during the action."""
+_MAY_HOLD = ("keys", "key", "text")
+"""Arguments of an action at a place for the same, where they name modifiers alone."""
+_SIDES: Mapping[object, str] = {**BUTTONS, "wheel": "middle"}
+_CLICKED = {kind: clicks for clicks, kind in CLICKS.items()}
+
+
+class Arguments:
+    """Arguments of a call; tracks those that nothing reads.
+
+    Args:
+        given: as the model wrote them; one that is null is as one that is not there.
+    """
+
+    def __init__(self, given: Mapping[str, Any]) -> None:
+        self._left = {key: value for key, value in given.items() if value is not None}
+
+    def take(self, *names: str) -> Any:
+        """Returns the first of these arguments that is there, else None."""
+        return next((self._left.pop(name) for name in names if name in self._left), None)
+
+    def text(self, name: str) -> str:
+        """Returns an argument that is a text; raises ValueError for another, or where there is none."""
+        value = self.take(name)
+        if not isinstance(value, str):
+            raise ValueError(f"`{name}` is missing" if value is None else f"`{name}` is no text: {str(value)[:40]}")
+        return value
+
+    def look(self, name: str, *known: str) -> Any:
+        """Returns an argument, or None; it counts as read only if it is a known value, which the action expresses."""
+        return self.take(name) if self._left.get(name) in known else self._left.get(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Lists the names of the arguments that were not read."""
+        return tuple(self._left)
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """Lists the arguments that were not read, each as `name=value`."""
+        return tuple(f"{key[:40]}={_plain(value)[:80]}" for key, value in self._left.items())
+
+
+def meant(action: Action, given: Arguments) -> list[Action]:
+    """Returns the actions that a call means by its other arguments: mostly the one, or another.
+
+    Args:
+        action: by the call's name and its own arguments.
+        given: the arguments that it does not have.
+
+    Raises:
+        ValueError: no action of ours is that.
+    """
+    if isinstance(action, Hotkey):
+        keys = together([*held(given, at_place=False), *names_of(action.key)])
+        return [Hotkey(key=keys)] * presses(given)
+    if (point := point_of(action)) is None:
+        if isinstance(action, Type):
+            refuse_held("type", given, at_place=False)
+        return [action]
+    refuse_held(action.type, given)
+    if isinstance(action, Click | LeftDouble | RightSingle):
+        own = _CLICKED[action.type]
+        button, count = _button(given, own[0]), _count(given)
+        kind = CLICKS.get((button, own[1] if count is None else count))
+        if kind is None or (kind != action.type and not isinstance(action, Click)):
+            raise ValueError(f"no action of ours is a {action.type} of {count or own[1]} clicks of the {button} button")
+        return [_AT_PLACE[kind](x=point[0], y=point[1])]
+    if isinstance(action, Drag | LongPress) and (button := _button(given, "left")) != "left":
+        raise ValueError(f"no action of ours is a {action.type} with the {button} button")
+    return [action]
+
+
+_AT_PLACE = {"click": Click, "left_double": LeftDouble, "right_single": RightSingle}
+
+
+def refuse_held(kind: str, given: Arguments, at_place: bool = True) -> None:
+    """Raises ValueError for an action of this kind during which keys are held."""
+    if keys := held(given, at_place):
+        raise ValueError(f"no action of ours is a {kind} while {' '.join(keys)[:40]} is held")
+
+
+def held(given: Arguments, at_place: bool = True) -> list[str]:
+    """Returns the keys that are held during an action.
+
+    Args:
+        given: the arguments; those for such keys are read.
+        at_place: whether the action has a place, so that keys and texts can only be keys that are held.
+    """
+    keys = list[str]()
+    for name in (*_HOLDS, *(_MAY_HOLD if at_place else ())):
+        named = list(_names(given.look(name)))
+        if named and all(map(is_modifier, named)):
+            given.take(name)
+            keys += named
+        elif name in _HOLDS and named not in ([], ["none"]):
+            raise ValueError(f"no action of ours holds `{name}`: {' '.join(named)[:40]}")
+    return keys
+
+
+def presses(given: Arguments) -> int:
+    """Returns how often a key is pressed; raises ValueError for more than is performed, or less than once."""
+    count = given.take(*_PRESSES)
+    number = _whole(1 if count is None else count)
+    if number is None or not 0 < number <= MAX_CALLS:
+        raise ValueError(f"a key pressed {str(count)[:40]} times")
+    return number
+
+
+def _button(given: Arguments, usual: str) -> str:
+    button = given.take(*_BUTTON)
+    if button is None or button == "":
+        return usual
+    name = button.strip().lower() if isinstance(button, str) else button
+    if isinstance(name, bool) or not isinstance(name, str | int) or name not in _SIDES:
+        raise ValueError(f"there is no button {str(button)[:40]!r}")
+    return _SIDES[name]
+
+
+def _count(given: Arguments) -> int | None:
+    count = given.take(*COUNTS)
+    if count is not None and _whole(count) is None:
+        raise ValueError(f"a click of {str(count)[:40]!r} clicks")
+    return None if count is None else _whole(count)
+
+
+def _whole(value: object) -> int | None:
+    try:
+        number = None if isinstance(value, bool) else float(cast(Any, value))
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return int(number) if number is not None and number.is_integer() else None
+
+
+def _names(value: object) -> Iterator[str]:
+    if isinstance(value, list | tuple):
+        for one in cast(list[object], value):
+            yield from _names(one)
+    elif isinstance(value, str):
+        yield from names_of(value)
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

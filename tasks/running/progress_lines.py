@@ -1,0 +1,87 @@
+"""Print a command's progress where no terminal shows it: what begins, after a few seconds, then a line a minute.
+
+On a terminal bars and status lines show the same, and nothing is printed here.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from schemas.text import lasting
+from tasks.running import console
+from tasks.running.run_status import CURRENT, RunStatus
+
+FIRST_S, EVERY_S = 3.0, 60.0
+"""Seconds until the first line, and between two lines."""
+_POLL_S = 1.0
+_active = threading.Lock()
+
+
+@contextmanager
+def progress_lines(begin: str) -> Iterator[None]:
+    """Print what begins and how far it has come, on standard error, until the block ends.
+
+    Within another such block, and where standard error is a terminal, it prints nothing.
+
+    Args:
+        begin: what begins, or where it goes on.
+    """
+    if console.err().is_terminal or not _active.acquire(blocking=False):
+        yield
+        return
+    over = threading.Event()
+    printer = threading.Thread(target=_print_lines, args=(begin, over), name="progress lines", daemon=True)
+    printer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        printer.join()
+        _active.release()
+
+
+def _print_lines(begin: str, over: threading.Event) -> None:
+    pace, last = Pace(), ""
+    if over.wait(FIRST_S):
+        return
+    console.say_progress(begin)
+    printed = time.monotonic()
+    while not over.wait(min(_POLL_S, EVERY_S)):
+        text = pace.line(CURRENT.read())
+        if text not in ("", last) and time.monotonic() - printed >= EVERY_S:
+            console.say_progress(text)
+            printed, last = time.monotonic(), text
+
+
+class Pace:
+    """Writes how far the work has come, and how long the rest takes at the pace since it was first seen."""
+
+    def __init__(self) -> None:
+        self._work: tuple[object, ...] = ()
+        self._first = (0.0, 0.0)
+
+    def line(self, now: RunStatus) -> str:
+        """Return the line on a status; empty between two stages."""
+        name = now.stage or now.label
+        if not name:
+            return ""
+        work = (now.iteration, now.stage, now.label, now.total)
+        if work != self._work:
+            self._work, self._first = work, (now.heard, now.done)
+        head = "" if now.iteration is None else f"{console.head_of(now.iteration)}  "
+        what = name if now.label in ("", now.stage) or not now.stage else f"{now.stage}, {now.label}"
+        return f"{head}{': '.join(one for one in (what, ', '.join(self._parts(now))) if one)}"
+
+    def _parts(self, now: RunStatus) -> Iterator[str]:
+        if now.total:
+            yield f"{now.done:,.0f} of {now.total:,.0f}"
+        elif now.done:
+            yield f"{now.done:,.0f} so far"
+        spent, made = now.heard - self._first[0], now.done - self._first[1]
+        if now.total and made > 0 and spent > 0:
+            yield f"about {lasting(spent * max(0.0, now.total - now.done) / made)} left"
+        elif now.since:
+            yield f"running for {lasting(max(0.0, now.heard - now.since))}"
+        if now.message:
+            yield now.message
