@@ -44,7 +44,7 @@ LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|“[^”]*”")
 """Code and quotations in prose, which are as their source has them."""
 PRODUCT = ("apps", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout", "schemas")
 PRODUCT += ("storage", "tasks")
-GENERATED = ("docs/measurements.md", "docs/log.md", "docs/decisions/")
+GENERATED = ("docs/measurements.md", "docs/decisions/")
 """Documents that quote what was measured and decided, in the words of their time."""
 
 REFERENCE = ("docs/config.md", "docs/tables.md", "docs/glossary.md", *GENERATED)

@@ -283,11 +283,11 @@ def test_a_program_has_what_stands_beside_it_and_a_tuple_is_no_list_and_its_test
 
 KILLED = """
 import asyncio
-from environments.hybrid.bubblewrap import Limits
-from environments.hybrid.terminal import Terminal
+from environments.hybrid.bubblewrap import SandboxLimits
+from environments.hybrid.terminal import TerminalSession
 
 async def main():
-    terminal = await Terminal.open(Limits(), 60)
+    terminal = await TerminalSession.open(SandboxLimits(), 60)
     await terminal.run("sleep 87654 & setsid sleep 87654 &")
     print("up", flush=True)
     await terminal.run("sleep 87654")
