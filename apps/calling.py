@@ -14,7 +14,7 @@ from typing import Any
 from apps.environment import make_prefect_home
 from apps.interrupts import interrupt
 from schemas.failure import FlywheelError
-from tasks.running.console import caller_says
+from tasks.running.console import caller_reports
 from tasks.running.progress_lines import progress_lines
 
 TWICE = ("Encountered exception", "Finished in state", "Crash detected")
@@ -71,7 +71,7 @@ def _call(module: str, name: str, arguments: Sequence[Any], ahead: Sequence[str]
     for handler in handlers:
         handler.addFilter(once)
     try:
-        with caller_says():
+        with caller_reports():
             if server is None:
                 from apps.server_outage import call_and_report
 

@@ -21,7 +21,7 @@ from tasks.measure import Measured
 from tasks.preflight.unused_keys import refuse_unrepeated
 from tasks.quality.gate import Passed
 from tasks.running.budget import Exhausted
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
 from tasks.watch import Due, answered, answering, watch_lake
@@ -77,7 +77,7 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", 
     if like:
         refuse_unrepeated(overrides)
     if after and (newer := answered(resolved, after)):
-        say(f"retrain: {newer} was trained since this was asked for, after {after}")
+        print_line(f"retrain: {newer} was trained since this was asked for, after {after}")
         return None
     with answering(resolved):
         return retraining.retrain.fn(resolved, like or None)
@@ -104,7 +104,7 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
         policy: champion, or a version.
     """
     found = measuring.evaluate.fn(load_config(config or None, overrides), policy)
-    say(f"{found.policy}: success {found.rates.text}")
+    print_line(f"{found.policy}: success {found.rates.text}")
     return found
 
 

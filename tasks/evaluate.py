@@ -19,7 +19,7 @@ from schemas.tables.task import GuiTask
 from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent
-from tasks.running.console import bar, say
+from tasks.running.console import bar, print_line
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.amounts import SeedsOf, measured_suites, validation_seeds
@@ -167,7 +167,7 @@ def perform(
     with Actor(policy, temperature) as actor:
         roll_out_all(config, planned, lambda _: [actor], noting, bar, "evaluate")
     for one in always_failing(ended):
-        say(one.text)
+        print_line(one.text)
 
 
 def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:

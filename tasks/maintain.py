@@ -2,7 +2,7 @@
 
 from schemas.config import Config
 from tasks.running.boundary import boundary
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.running.run import run_of
 
 
@@ -13,5 +13,5 @@ def maintain_lake(config: Config) -> dict[str, int]:
     before = lake.size_bytes()
     lake.maintain()
     after = lake.size_bytes()
-    say(f"maintain: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after")
+    print_line(f"maintain: {before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB after")
     return {"bytes_before": before, "bytes_after": after}

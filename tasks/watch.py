@@ -19,7 +19,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.running.events import emit
 from tasks.running.pausing import pause_of
 from tasks.running.run import run_of
@@ -78,10 +78,10 @@ def watch_lake(config: Config) -> dict[str, Due]:
     """Emit the first due event and return all of them, by event; none while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake
     if pause := pause_of(lake):
-        say(pause.text)  # a request now would be forgotten
+        print_line(pause.text)  # a request now would be forgotten
         return {}
     if champion_if_any(lake) is None:
-        say("watch: the lake has no champion yet")
+        print_line("watch: the lake has no champion yet")
         return {}
     last = last_trained(lake)
     asked = _to_ask(lake, last)
@@ -92,9 +92,9 @@ def watch_lake(config: Config) -> dict[str, Due]:
         lake.blobs.store.delete(ANSWER)
         lake.blobs.store.put(FILE, asked.model_copy(update={"counts": counts}).model_dump_json().encode())
     for event, one in found.items():
-        say(f"watch: {event}: {one.why}")
+        print_line(f"watch: {event}: {one.why}")
     if not found:
-        say(f"watch: nothing is due since {asked.since or 'the beginning'}")
+        print_line(f"watch: nothing is due since {asked.since or 'the beginning'}")
     return found
 
 
@@ -154,7 +154,7 @@ def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
         return asked
     if not asked.counts or not (answer.over or answer.abandoned):
         return asked
-    say(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
+    print_line(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
     return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)
 
 

@@ -75,7 +75,7 @@ def _show_export(
     for note in form.notes:
         print_line(f"flywheel: {note}", err=True)
     if redactor:
-        _say_redacted(redactor)
+        _report_redacted(redactor)
     if as_json:
         written: dict[str, Any] = {"trajectories": count, "routes": dict(sorted(routes.items()))}
         print_json(
@@ -106,7 +106,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
     return lambda steps, pngs: read_screens(config, lake, steps, pngs)
 
 
-def _say_redacted(redactor: "Redactor") -> None:
+def _report_redacted(redactor: "Redactor") -> None:
     """Prints the redactions and the screenshots without known text on standard error; nothing if there are none."""
     from schemas.text import counted
 

@@ -44,7 +44,7 @@ def parse(
         if as_json:
             print_json_line(found)
         else:
-            print_line(_shown(found))
+            print_line(_as_text(found))
 
 
 def size_of(screen: str) -> tuple[int, int]:
@@ -153,7 +153,7 @@ def _require(family: "ModelFamily", size: tuple[int, int]) -> None:
         raise UsageError(f"`--screen`: {error}.", "No image processor takes such a screen.") from error
 
 
-def _shown(found: dict[str, Any]) -> str:
+def _as_text(found: dict[str, Any]) -> str:
     actions = "; ".join(
         " ".join(f"{key}={value:.4f}" if isinstance(value, float) else f"{key}={value}" for key, value in one.items())
         for one in found["actions"]

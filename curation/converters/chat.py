@@ -248,7 +248,7 @@ def reply_of(text: str, message: Mapping[str, Any]) -> str:
 
 
 def holds_more(message: Mapping[str, Any]) -> bool:
-    """Return whether a message holds a thought or a call beside its content."""
+    """Return whether a message holds a thought or a call next to its content."""
     return bool(thought_of(message) or calls_of(message))
 
 

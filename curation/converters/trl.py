@@ -155,14 +155,14 @@ class Trl(Format):
             except RecordRefused:
                 return False
 
-        said, left = _placed(_messages(row, place), _pictures(row), readable, place)
-        cells = _cells(said, left)
+        chat, left = _placed(_messages(row, place), _pictures(row), readable, place)
+        cells = _cells(chat, left)
 
         def read(number: int) -> Picture:
             return picture(cells[number])
 
         names = [name_of(cell.value) or "" for cell in cells]
-        messages = [one.message for one in said]
+        messages = [one.message for one in chat]
         instruction, steps = steps_of(turns_of(messages, names, read, place), unit, place)
         kept: dict[str, Any] = {}
         if row.flywheel is None:
@@ -213,7 +213,7 @@ class _Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ReadMessage:
     """A message as it was read."""
 
     message: ChatMessage
@@ -222,7 +222,7 @@ class _Said:
     plain: bool = False
     """Whether its content is a text and not parts."""
 
-    def masked(self, off: bool) -> "_Said":
+    def masked(self, off: bool) -> "_ReadMessage":
         """The same as context, if `off`."""
         return replace(self, message=replace(self.message, masked=self.message.masked or off))
 
@@ -264,21 +264,21 @@ def _tagged(text: object) -> int:
     return sum(one is None for one in split(text)) if isinstance(text, str) else 0
 
 
-def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
+def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
     """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
     context."""
     used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
     tags = _tags(used, len(_pictures(row)))
 
-    def said(name: str, messages: list[_TrlMessage] | None) -> list[_Said]:
+    def read_list(name: str, messages: list[_TrlMessage] | None) -> list[_ReadMessage]:
         return [_read(one, f"{name}.{at}", place, tags) for at, one in enumerate(messages or [])]
 
     if row.messages:
-        (*prompt, last) = said("messages", row.messages)
+        (*prompt, last) = read_list("messages", row.messages)
         replied, asked = [last], False
     else:
-        prompt, asked = said("prompt", row.prompt), True
-        replied = said("completion", row.completion) or said("chosen", row.chosen)
+        prompt, asked = read_list("prompt", row.prompt), True
+        replied = read_list("completion", row.completion) or read_list("chosen", row.chosen)
         if not prompt:  # an implicit prompt: what stands before the last reply
             prompt, replied = replied[:-1], replied[-1:]
     every = [*(one.masked(asked) for one in prompt), *replied]
@@ -287,8 +287,8 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_Said]:
 
 
 def _placed(
-    said: list[_Said], pictures: Sequence[_Cell], readable: Callable[[_Cell], bool], place: RecordPlace
-) -> tuple[list[_Said], Sequence[_Cell]]:
+    chat: list[_ReadMessage], pictures: Sequence[_Cell], readable: Callable[[_Cell], bool], place: RecordPlace
+) -> tuple[list[_ReadMessage], Sequence[_Cell]]:
     """Give the row's pictures a place where no placeholder waits for one.
 
     As in TRL, the first user turn whose content is a text gets a placeholder for each. Where parts hold as many
@@ -297,29 +297,29 @@ def _placed(
     Returns:
         The messages, and those of the row's pictures that their placeholders take.
     """
-    held = [one for message in said for one in message.own]
+    held = [one for message in chat for one in message.own]
     own = [one for one in held if one is not None]
     if not pictures or len(held) - len(own) == len(pictures):
-        return said, pictures
+        return chat, pictures
     if own and len(held) == len(pictures):
         again = [name_of(one.value) for one in pictures]
         same = all(one is None or name_of(one.value) == at for one, at in zip(held, again, strict=True))
         if same or not all(map(readable, own)):
-            return [replace(one, own=(None,) * len(one.own)) for one in said], pictures
+            return [replace(one, own=(None,) * len(one.own)) for one in chat], pictures
         if len(own) == len(held) and sorted(map(str, again)) == sorted(str(name_of(one.value)) for one in own):
-            return said, ()
+            return chat, ()
     if len(held) > len(own):
-        return said, pictures
-    users = [at for at, one in enumerate(said) if one.message.role == "user"]
-    users = [at for at in users if said[at].plain] or ([] if own else users)
+        return chat, pictures
+    users = [at for at, one in enumerate(chat) if one.message.role == "user"]
+    users = [at for at in users if chat[at].plain] or ([] if own else users)
     if not users:
-        return said, pictures
+        return chat, pictures
     if not own:
-        check_others([one.message for one in said], place)
-    asked, slots = said[users[0]], (None,) * len(pictures)
+        check_others([one.message for one in chat], place)
+    asked, slots = chat[users[0]], (None,) * len(pictures)
     message = replace(asked.message, parts=[*slots, *asked.message.parts])
     asked = replace(asked, message=message, own=(*slots, *asked.own))
-    return [*said[: users[0]], asked, *said[users[0] + 1 :]], pictures
+    return [*chat[: users[0]], asked, *chat[users[0] + 1 :]], pictures
 
 
 def _pictures(row: _TrlRow) -> list[_Cell]:
@@ -329,10 +329,10 @@ def _pictures(row: _TrlRow) -> list[_Cell]:
     return [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
 
 
-def _cells(said: list[_Said], pictures: Sequence[_Cell]) -> list[_Cell]:
+def _cells(chat: list[_ReadMessage], pictures: Sequence[_Cell]) -> list[_Cell]:
     """The pictures in the order of their placeholders, of which some hold their own; then those that are left."""
     left, cells = deque(pictures), list[_Cell]()
-    for own in (own for one in said for own in one.own):
+    for own in (own for one in chat for own in one.own):
         cells += [own] if own is not None else [left.popleft()] if left else []
     return [*cells, *left]
 
@@ -348,7 +348,7 @@ def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
     return content if isinstance(content, list) else []
 
 
-def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> _Said:
+def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> _ReadMessage:
     """A message.
 
     Args:
@@ -378,7 +378,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
             raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r} is {problem}")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
     masked = is_masked({**given, "content": message.content}, place, field)
-    return _Said(ChatMessage(message.role, parts, field, masked, thought_of(given)), tuple(own), not listed)
+    return _ReadMessage(ChatMessage(message.role, parts, field, masked, thought_of(given)), tuple(own), not listed)
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:

@@ -57,7 +57,7 @@ def format_reply(thought: str, action_text: str) -> str:
     A thought that would be read otherwise, such as one that holds a draft of an action, is written between tags.
     """
     bare = f"Action: {action_text}"
-    forms = (lambda said: f"Thought: {said}\n{bare}", lambda said: f"{between(said)}{bare}")
+    forms = (lambda thought: f"Thought: {thought}\n{bare}", lambda thought: f"{between(thought)}{bare}")
     return readable(thought, bare, forms, lambda answer: read_text(answer, WIDE))
 
 

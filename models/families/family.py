@@ -69,14 +69,14 @@ class ModelFamily:
     checkpoint was given."""
 
     def __init__(self, config: PolicyConfig) -> None:
-        self._refuse_unread(config)
+        self._refuse_unused(config)
         self.template: str = config.template
         self.dialect: str = config.dialect
         self.history_images = config.history_images
         self._history_turns, self._older = config.history_turns, config.older
         self.thinks = config.thoughts
 
-    def _refuse_unread(self, config: PolicyConfig) -> None:
+    def _refuse_unused(self, config: PolicyConfig) -> None:
         """Raises UsageError for an option that this family does not have."""
         name = config.family if config.family != "auto" else type(self).__name__
         if config.history_images != 1 and not self.shows_past:
@@ -127,9 +127,9 @@ class ModelFamily:
         left_out = max(0, len(context.turns) - (self._history_turns or len(context.turns)))
         if not left_out:
             return self.messages(context)
-        said = self._said(context.turns[:left_out])
+        note = self._omission_note(context.turns[:left_out])
         return self.messages(
-            replace(context, instruction=f"{context.instruction}\n{said}", turns=context.turns[left_out:])
+            replace(context, instruction=f"{context.instruction}\n{note}", turns=context.turns[left_out:])
         )
 
     def _marked(self, context: Context) -> Context:
@@ -182,17 +182,17 @@ class ModelFamily:
                     return marked(self.write(plain, _ANY), self.markup, self.tokens)
         return marked(text, self.markup, self.tokens)
 
-    def _said(self, turns: Sequence[PastStep]) -> str:
+    def _omission_note(self, turns: Sequence[PastStep]) -> str:
         """Writes a note about the turns that are left out."""
-        said = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
+        note = f"{counted(len(turns), 'earlier step')} {'is' if len(turns) == 1 else 'are'} not shown"
         if self._older == "summarised":
             read = [
                 self.read(Completion(turn.action_text), (turn.observation.width, turn.observation.height)).action
                 for turn in turns
             ]
             kinds = Counter(action.type if action is not None else "no action" for action in read)
-            said += f": {', '.join(f'{kind} {count}' for kind, count in kinds.most_common())}"
-        return f"({said}.)"
+            note += f": {', '.join(f'{kind} {count}' for kind, count in kinds.most_common())}"
+        return f"({note}.)"
 
     def messages(self, context: Context) -> list[Message]:
         """Builds the chat with exactly these turns."""

@@ -116,11 +116,11 @@ class GlmFamily(ModelFamily):
         written = self.write(action, screen)
         if self.template == "mobile":
             bare = _phone("", written)
-            usual = lambda said: _phone(said, written)  # noqa: E731
+            usual = lambda inner: _phone(inner, written)  # noqa: E731
         else:
             bare = f"<|begin_of_box|>{written}<|end_of_box|>\nMemory:\n[]"
-            usual = lambda said: f"{said}\n{bare}"  # noqa: E731
-        return readable(thought, bare, (usual, lambda said: f"{between(said)}{bare}"), read_glm)
+            usual = lambda inner: f"{inner}\n{bare}"  # noqa: E731
+        return readable(thought, bare, (usual, lambda inner: f"{between(inner)}{bare}"), read_glm)
 
 
 def read_glm(text: str) -> ParsedReply:
@@ -208,8 +208,8 @@ def _thought(text: str) -> str:
 
 def _phone(thought: str, written: str) -> str:
     """Writes a reply on a phone; a thought with a memory has both labels."""
-    said = thought if _KEPT.match(thought) else f"Memory: None\nReason: {thought}"
-    return f"{said}\nAction: {written}"
+    inner = thought if _KEPT.match(thought) else f"Memory: None\nReason: {thought}"
+    return f"{inner}\nAction: {written}"
 
 
 def _remembered(turn: PastStep) -> str:

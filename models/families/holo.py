@@ -87,7 +87,7 @@ def _read(text: str, sides: Sides) -> ParsedReply:
             raise ValueError(f"there is no action for {str(action)[:40]!r}")
         x, y = place_in([given.take(axis) for axis in "xy"], sides)
         actions = meant(Click(x=x, y=y), given)
-        said = "\n".join(one for one in (thought, *own) if one)
-        return ParsedReply(said, shown, (*actions,), unused=given.unused, tagged=True, after=text[end:])
+        inner = "\n".join(one for one in (thought, *own) if one)
+        return ParsedReply(inner, shown, (*actions,), unused=given.unused, tagged=True, after=text[end:])
     except (ValueError, RecursionError) as error:
         return ParsedReply(thought, shown, error=f"{str(error)[:120]} in {shown[:80]!r}")

@@ -94,7 +94,7 @@ class OpenCuaFamily(ModelFamily):
     def reply(self, thought: str, action: Action, screen: Size) -> str:
         """Writes a whole reply of its level."""
         bare = self.write(action, screen)
-        forms = (lambda said: f"## Thought:\n{said}\n\n{bare}", lambda said: f"{between(said)}{bare}")
+        forms = (lambda thought: f"## Thought:\n{thought}\n\n{bare}", lambda thought: f"{between(thought)}{bare}")
         return readable(thought if self.thinks else "", bare, forms, lambda answer: read_code(answer, WIDE))
 
 
@@ -175,8 +175,8 @@ def _thought(text: str) -> str:
     """Returns the text before the sentence, without labels: words before them, the observation and the thought."""
     parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
-    said = (parts[0], named.get("Observation"), named.get("Thought"))
-    return "\n\n".join(one.strip() for one in said if one and one.strip())
+    thought = (parts[0], named.get("Observation"), named.get("Thought"))
+    return "\n\n".join(one.strip() for one in thought if one and one.strip())
 
 
 def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:

@@ -94,7 +94,7 @@ class QwenFamily(ModelFamily):
     def _reply(self, thought: str, written: str) -> str:
         if not thought or self.template == "grounding":
             return written
-        forms = (lambda said: f"{self.label}{said}\n{written}", lambda said: f"{between(said)}{written}")
+        forms = (lambda inner: f"{self.label}{inner}\n{written}", lambda inner: f"{between(inner)}{written}")
         return readable(thought, written, forms, lambda answer: read_calls(answer, WIDE))
 
     def _tools(self, screen: Size) -> str:

@@ -115,7 +115,7 @@ class ScaleCuaFamily(ModelFamily):
         """Writes a whole reply in the form of the template."""
         bare = self.write(action, screen)
         thinks = thought and self.thinks and self.template != "grounding"
-        forms = (lambda said: f"{between(said)}{bare}",)
+        forms = (lambda thought: f"{between(thought)}{bare}",)
         return readable(thought, bare, forms, lambda answer: read_tagged(answer, WIDE)) if thinks else bare
 
     def _prompt(self, thinks: bool) -> str:

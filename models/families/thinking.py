@@ -82,13 +82,13 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
         return ParsedReply(untagged(text), "", error=f"the reply ends inside its thinking: {answer[-80:]!r}")
     if not answer.strip() and thinking:
         return ParsedReply("", "", error=f"nothing follows the thinking: {text[-80:]!r}")
-    said, after = without_opening(found.thought), untagged(_MARKUP.sub("", found.after))
+    inner, after = without_opening(found.thought), untagged(_MARKUP.sub("", found.after))
     if after:
         found = replace(found, unused=(*found.unused, f"text behind the action={after[:80]}"))
     if found.tagged:
-        return replace(found, thought=(thinking + said).strip())
+        return replace(found, thought=(thinking + inner).strip())
     held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
-    return replace(found, thought=said.strip() or (thinking.strip() if held else ""))
+    return replace(found, thought=inner.strip() or (thinking.strip() if held else ""))
 
 
 def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:

@@ -85,7 +85,7 @@ class UiTars2Family(ModelFamily):
 
     @staticmethod
     def _reply(thought: str, written: str) -> str:
-        forms = (lambda said: f"<thinkt>{said}</thinkt>{written}",)
+        forms = (lambda thought: f"<thinkt>{thought}</thinkt>{written}",)
         return readable(thought, written, forms, lambda answer: read_text(answer, WIDE))
 
     def _prompt(self) -> list[Message]:

@@ -104,7 +104,7 @@ def check_import(config: Config, request: Request) -> str:
                     refused.append(problem)
                 progress.advance(shown)
     except UsageError as error:
-        raise UsageError(error.problem + _looks_like(_formats_of(request)), error.hint) from error
+        raise UsageError(error.problem + _format_of(_formats_of(request)), error.hint) from error
     empty = whole.digest() == hashlib.sha256().digest()
     if refused:
         raise _all_of(refused, _formats_of(request) if empty else ())
@@ -163,16 +163,16 @@ def import_data_set(config: Config, request: Request, name: str, iteration: int)
     run = run_of(config)
     done = result_of(run.lake, iteration, "import")
     if done is None:
-        return stage("import")(lambda run, at: _bring(run, at, request, name))(config, iteration)
-    return {**done, **_bring_again(run, request)}
+        return stage("import")(lambda run, at: _import_records(run, at, request, name))(config, iteration)
+    return {**done, **_resume_import(run, request)}
 
 
 def import_decisions(config: Config, request: Request, name: str) -> Metrics:
     """Write people's decisions of a data set whose trajectories are all in the lake, without an iteration."""
-    return {**_described(request, name), **_bring_again(run_of(config), request)}
+    return {**_described(request, name), **_resume_import(run_of(config), request)}
 
 
-def _bring_again(run: Run, request: Request) -> Metrics:
+def _resume_import(run: Run, request: Request) -> Metrics:
     """Write people's decisions on trajectories that are all in the lake, and return the import's numbers."""
     theirs = Home()
     for one in _taken(run.lake, request):
@@ -226,7 +226,7 @@ def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[I
     return of, own
 
 
-def _bring(run: Run, iteration: int, request: Request, name: str) -> Metrics:
+def _import_records(run: Run, iteration: int, request: Request, name: str) -> Metrics:
     of, own = _import_of(run, iteration, request, name)
     tasks = {one.task_id: one for one in (*catalog(run.config), own)}
     numbers = _write(run.lake, request, of, tasks)
@@ -386,7 +386,7 @@ def _formats_of(request: Request) -> list[str]:
     return [name for name in FORMATS.names if _reads(request.model_copy(update={"format": name}))]
 
 
-def _looks_like(formats: Sequence[str]) -> str:
+def _format_of(formats: Sequence[str]) -> str:
     """Return the sentence on formats that read a data set, with a space before it; empty without one."""
     return f" This looks like {' or '.join(formats)}: give `--format {formats[0]}`." if formats else ""
 
@@ -446,6 +446,6 @@ def _all_of(refused: list[RecordRefused], formats: Sequence[str] = ()) -> UsageE
     ]
     file.write_text("".join(map(line_of, rows)), encoding="utf-8")
     more = f" {len(refused) - 1} more records are refused." if len(refused) > 1 else ""
-    more += _looks_like(formats)
-    hint = f"Nothing was imported. Mend the file, or take the record out; all are listed in {file}."
+    more += _format_of(formats)
+    hint = f"Nothing was imported. Repair the file, or take the record out; all are listed in {file}."
     return UsageError(f"{refused[0]}.{more}", hint)

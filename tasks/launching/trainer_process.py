@@ -2,7 +2,7 @@
 
 It writes its messages to a status folder (`learning.status_folder`), wherever it runs. A start that hangs, or that lost
 a process, is ended and repeated from the last whole checkpoint; one that reports an error is not repeated. The output
-of the trainer and its libraries goes to `trainer.log`.
+of the trainer and its libraries goes to `trainer.print_line`.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from schemas.failure import FlywheelError
 from tasks.launching.launchers import LAUNCHERS, Launcher, Start
 from tasks.launching.stored import Stored
 from tasks.launching.watch import Watch
-from tasks.running.console import err, say
+from tasks.running.console import err, print_line
 from tasks.running.run_status import CURRENT
 
 POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
@@ -186,10 +186,10 @@ class TrainerProcess:
         if message.step is not None:
             CURRENT.trained(message.step, message.steps, {"loss": message.loss, **message.measures})
         if message.waiting:
-            say(message.waiting)
+            print_line(message.waiting)
         if message.gpus:
             found = ", ".join(f"{host} ({count} GPUs)" for host, count in message.gpus.items())
-            say(f"{message.processes} processes train on {message.machines} machines: {found}")
+            print_line(f"{message.processes} processes train on {message.machines} machines: {found}")
         if message.damaged is not None:
             err().print(_set_aside(message), style="yellow")
         if message.warning:

@@ -5,7 +5,7 @@ from schemas.metrics import Metrics
 from tasks.evaluate import measure_challenger
 from tasks.promote.promote import challenge, numbers_of
 from tasks.running.boundary import boundary
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.running.events import emit_decision
 from tasks.running.run import run_of
 from tasks.shared.policies import policy_row
@@ -23,5 +23,5 @@ def challenge_champion(config: Config, version: str) -> None:
     """Promote, hold or reject the policy."""
     lake = run_of(config, create=False).lake
     decided = numbers_of(challenge(config, lake, policy_row(lake, version)))
-    say(f"{version}: {decided['say']}")
+    print_line(f"{version}: {decided['say']}")
     emit_decision(lake, decided)

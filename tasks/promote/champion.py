@@ -13,7 +13,7 @@ from schemas.tables.policy import Status
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.events import events
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.shared.lock import locked
 from tasks.shared.policies import policies
 
@@ -52,7 +52,9 @@ def promote_last(lake: Lake) -> Promotion | None:
     if last is None or last.champion not in rows or champions == [last.champion]:
         return None
     if len(champions) > 1:
-        say(f"{' and '.join(champions)} were champions at once; the newest promotion made {last.champion} champion")
+        print_line(
+            f"{' and '.join(champions)} were champions at once; the newest promotion made {last.champion} champion"
+        )
     retired = [rows[name].model_copy(update={"status": "retired"}) for name in champions if name != last.champion]
     lake.upsert("policies", [*retired, rows[last.champion].model_copy(update={"status": "champion"})])
     return last

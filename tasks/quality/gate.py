@@ -15,7 +15,7 @@ from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
 from tasks.quality.overrides import not_overridden
 from tasks.running.boundary import boundary
-from tasks.running.console import say
+from tasks.running.console import print_line
 from tasks.running.events import emit_failure
 from tasks.running.run import Run, run_of
 from tasks.running.stage import result_of, stage
@@ -83,7 +83,7 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
     except GateRefused as error:
         emit_failure(run.lake, asked, "quality", error)
         raise
-    say(f"{label_of(asked)}  quality  {found.say}")
+    print_line(f"{label_of(asked)}  quality  {found.say}")
     return found
 
 

@@ -16,7 +16,7 @@ from prefect.states import Completed
 from schemas.failure import Paused
 from storage.lake import Lake
 from tasks.running.budget import Exhausted, exhausted
-from tasks.running.console import err, now, say_end, say_part
+from tasks.running.console import err, log_end, log_part, now
 from tasks.running.events import PAUSED, emit
 from tasks.running.lake_use import in_use
 from tasks.running.pausing import Pause, pause_of
@@ -53,7 +53,7 @@ def until_paused(run: Run) -> Iterator[End]:
     except Paused as reached:
         if end.pause is None:
             raise
-        say_end(str(reached))
+        log_end(str(reached))
         emit(run.lake, PAUSED, {"say": end.pause.text})
     finally:
         _heeded.reset(before)
@@ -99,7 +99,7 @@ def part(head: str, name: str) -> Iterator[None]:
         name: the part's.
     """
     if not err().is_terminal:
-        say_part(head, name, "begins", last=False)
+        log_part(head, name, "begins", last=False)
     begun = time.perf_counter()
     CURRENT.enter(run_id_under_way(), None, name)
     try:
@@ -107,7 +107,7 @@ def part(head: str, name: str) -> Iterator[None]:
             yield
     finally:
         CURRENT.leave()
-    say_part(head, name, f"{time.perf_counter() - begun:6.1f} s")
+    log_part(head, name, f"{time.perf_counter() - begun:6.1f} s")
 
 
 @contextmanager

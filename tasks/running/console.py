@@ -19,13 +19,12 @@ from rich.text import Text
 
 from schemas.tables.stage import PREPARE, label_of
 from schemas.text import harmless, lasting
-from tasks.running import log
 from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000
 """Line width that no message reaches, in characters."""
-_heard: list[Callable[[str], None]] = []
-_caller_says: ContextVar[bool] = ContextVar("caller_says", default=False)
+_listeners: list[Callable[[str], None]] = []
+_caller_reports: ContextVar[bool] = ContextVar("caller_reports", default=False)
 
 
 class SafeConsole(Console):
@@ -50,7 +49,7 @@ class JsonConsole(SafeConsole):
         with self.capture() as captured:
             super().print(*objects, **options)
         if message := captured.get().strip():
-            self.file.write(log.line("info", message) + "\n")
+            self.file.write(print_line.line("info", message) + "\n")
             self.file.flush()
 
 
@@ -64,7 +63,7 @@ def out() -> Console:
 
 def err() -> Console:
     """Return the console of standard error, for messages while results are made."""
-    return _console(sys.stderr, JsonConsole if log.as_json() else SafeConsole)
+    return _console(sys.stderr, JsonConsole if print_line.as_json() else SafeConsole)
 
 
 def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
@@ -92,54 +91,54 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
         yield
 
 
-def listen(heard: Callable[[str], None]) -> None:
-    """Pass every printed line to `heard` as well from now on, without colours."""
-    _heard.append(heard)
+def listen(listener: Callable[[str], None]) -> None:
+    """Pass every printed line to `listener` as well from now on, without colours."""
+    _listeners.append(listener)
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print one line literally, without markup."""
     err().print(text, markup=False, soft_wrap=True)
-    for heard in _heard:
-        heard(text)
+    for listener in _listeners:
+        listener(text)
 
 
-def say_progress(text: str) -> None:
+def log_progress(text: str) -> None:
     """Print one line on the progress, which `listen` callbacks do not get."""
     err().print(text, markup=False, soft_wrap=True)
 
 
 @contextmanager
-def caller_says() -> Iterator[None]:
-    """Within it, the flow's caller reports an early end itself (`say_end`)."""
-    before = _caller_says.set(True)
+def caller_reports() -> Iterator[None]:
+    """Within it, the flow's caller reports an early end itself (`log_end`)."""
+    before = _caller_reports.set(True)
     try:
         yield
     finally:
-        _caller_says.reset(before)
+        _caller_reports.reset(before)
 
 
-def say_end(text: str) -> None:
+def log_end(text: str) -> None:
     """Print why a flow ends early; only to `listen` callbacks where its caller reports it."""
-    if not _caller_says.get():
-        say(text)
+    if not _caller_reports.get():
+        print_line(text)
         return
-    for heard in _heard:
-        heard(text)
+    for listener in _listeners:
+        listener(text)
 
 
-def say_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
+def log_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
     """Print one line: iteration, stage, seconds, and the stage's headline."""
-    if log.as_json():
+    if print_line.as_json():
         fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": numbers}
-        sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
+        sys.stderr.write(print_line.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
         sys.stderr.flush()
         return
     message = harmless(str(numbers.get("say", "")))
     err().print(_line(head_of(iteration), name, f"{wall_s:6.1f} s  {message}"))
 
 
-def say_part(head: str, name: str, text: str, last: bool = True) -> None:
+def log_part(head: str, name: str, text: str, last: bool = True) -> None:
     """Print one line on a part of a run outside an iteration.
 
     Args:
@@ -149,8 +148,8 @@ def say_part(head: str, name: str, text: str, last: bool = True) -> None:
         last: whether the part is over; `listen` callbacks do not get its begin.
     """
     err().print(_line(head, name, text))
-    for heard in _heard if last else ():
-        heard(f"{head}  {name} {text.strip()}".strip())
+    for listener in _listeners if last else ():
+        listener(f"{head}  {name} {text.strip()}".strip())
 
 
 def head_of(iteration: int) -> str:

@@ -45,12 +45,12 @@ def _print_lines(begin: str, over: threading.Event) -> None:
     pace, last = Pace(), ""
     if over.wait(FIRST_S):
         return
-    console.say_progress(begin)
+    console.log_progress(begin)
     printed = time.monotonic()
     while not over.wait(min(_POLL_S, EVERY_S)):
         text = pace.line(CURRENT.read())
         if text not in ("", last) and time.monotonic() - printed >= EVERY_S:
-            console.say_progress(text)
+            console.log_progress(text)
             printed, last = time.monotonic(), text
 
 

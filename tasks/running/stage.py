@@ -24,7 +24,7 @@ from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
-from tasks.running.console import head_of, now, say_stage
+from tasks.running.console import head_of, log_stage, now
 from tasks.running.events import emit_failure, emit_stage
 from tasks.running.run import Run, run_of
 from tasks.running.run_status import CURRENT
@@ -96,7 +96,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
         result=json.dumps(numbers, sort_keys=True),
     )
     run.lake.append("stages", [row])
-    say_stage(iteration, name, wall_s, result)
+    log_stage(iteration, name, wall_s, result)
     emit_stage(run.lake, iteration, name, wall_s, result)
     return result
 
