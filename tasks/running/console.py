@@ -19,6 +19,7 @@ from rich.text import Text
 
 from schemas.tables.stage import PREPARE, label_of
 from schemas.text import harmless, lasting
+from tasks.running import log
 from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000
@@ -49,7 +50,7 @@ class JsonConsole(SafeConsole):
         with self.capture() as captured:
             super().print(*objects, **options)
         if message := captured.get().strip():
-            self.file.write(print_line.line("info", message) + "\n")
+            self.file.write(log.line("info", message) + "\n")
             self.file.flush()
 
 
@@ -63,7 +64,7 @@ def out() -> Console:
 
 def err() -> Console:
     """Return the console of standard error, for messages while results are made."""
-    return _console(sys.stderr, JsonConsole if print_line.as_json() else SafeConsole)
+    return _console(sys.stderr, JsonConsole if log.as_json() else SafeConsole)
 
 
 def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
@@ -129,9 +130,9 @@ def log_end(text: str) -> None:
 
 def log_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
     """Print one line: iteration, stage, seconds, and the stage's headline."""
-    if print_line.as_json():
+    if log.as_json():
         fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": numbers}
-        sys.stderr.write(print_line.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
+        sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
         sys.stderr.flush()
         return
     message = harmless(str(numbers.get("say", "")))
