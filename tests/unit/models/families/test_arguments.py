@@ -317,7 +317,8 @@ def test_an_argument_that_makes_a_click_another_action_is_done_or_is_an_error(
 @pytest.mark.parametrize("family", ["qwen2.5-vl", "qwen3-vl"])
 @pytest.mark.parametrize("keys", [["ctrl"], ["Shift", "alt"], "command", [["super"]]])
 def test_a_list_of_keys_that_are_held_is_an_error_that_names_them(family: str, keys: object) -> None:
-    for held in ({"modifiers": keys}, {"keys": keys}):
+    for name in ("modifiers", "keys"):
+        held: dict[str, Any] = {name: keys}
         read = pointed(family, **held)
         assert read.action is None and "is held" in (read.error or "")
 

@@ -13,12 +13,13 @@ from models.families.dialects import DIALECTS, THOUSANDTHS, format_action, forma
 from models.families.tools import read_calls
 from schemas import action as act
 from schemas.action import Action, action_of
+from schemas.keyboard import KEYS
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "dialects.json").read_text())
 
 fraction = st.floats(0, 1)
 text = st.text(max_size=40)
-name = st.from_regex(r"[a-z0-9]{1,6}", fullmatch=True)
+name = st.sampled_from([one for one in KEYS if one.isascii() and one.isalnum() and one == one.lower()])
 key = st.lists(name, min_size=1, max_size=3).map(" ".join)
 point = {"x": fraction, "y": fraction}
 pointed = (act.Click, act.LeftDouble, act.RightSingle, act.LongPress)

@@ -1,5 +1,7 @@
 """What of a long trajectory a policy is shown: by rule, said with the instruction, and the same to train as to act."""
 
+from typing import Literal
+
 import pytest
 from pydantic import ValidationError
 
@@ -28,7 +30,9 @@ def text(messages: list[dict]) -> str:
 
 @pytest.mark.parametrize("name", ["ui-tars-1.5", "qwen3-vl", "opencua", "ui-tars-2"])
 @pytest.mark.parametrize("older", ["dropped", "summarised"])
-def test_only_the_last_turns_stay_and_the_instruction_says_what_went_before(name: str, older: str) -> None:
+def test_only_the_last_turns_stay_and_the_instruction_says_what_went_before(
+    name: str, older: Literal["dropped", "summarised"]
+) -> None:
     config = PolicyConfig(family=name, history_images=2, history_turns=3, older=older)
     family = FAMILIES.class_of(name)(config)
     family.fit(type(family).published)
