@@ -27,7 +27,7 @@ test-slow: .venv/ready
 
 # AUDIT=--complete fails unless every package was looked up for known vulnerabilities.
 check: .venv/ready
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports && .venv/bin/python scripts/audit.py $(AUDIT)
+	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports && .venv/bin/python scripts/words.py && .venv/bin/python scripts/audit.py $(AUDIT)
 
 # The documents as a site that opens from the disk: site/index.html.
 docs: .venv/ready
