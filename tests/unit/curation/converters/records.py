@@ -22,10 +22,12 @@ from curation.converters.exchanged import (
 from curation.converters.files import ImportSource, Target
 from curation.converters.format import Format
 from schemas.action import Action, action_of, to_json
+from schemas.keyboard import KEYS
 
 LETTER = st.characters(codec="utf-8", exclude_characters="\0")
 TEXT = st.text(LETTER, max_size=12)
 WORD = st.text("abcxyz019", min_size=1, max_size=6)
+KEY = st.sampled_from([one for one, key in KEYS.items() if one.isascii() and one.isalnum() and key.pyautogui == one])
 PLACE = st.integers(0, 1000).map(lambda thousandth: thousandth / 1000)
 POINT = {"x": PLACE, "y": PLACE}
 
@@ -39,8 +41,8 @@ ACTIONS: st.SearchStrategy[Action] = st.one_of(
     actions("scroll", **POINT, direction=st.sampled_from(["up", "down", "left", "right"])),
     actions("drag", **POINT, to_x=PLACE, to_y=PLACE),
     actions("type", content=TEXT),
-    actions("hotkey", key=st.lists(WORD, min_size=1, max_size=3).map(" ".join)),
-    *(actions(kind, key=WORD) for kind in ("press", "release")),
+    actions("hotkey", key=st.lists(KEY, min_size=1, max_size=3).map(" ".join)),
+    *(actions(kind, key=KEY) for kind in ("press", "release")),
     actions("open_app", app_name=TEXT),
     actions("navigate", content=TEXT),
     *(actions(kind) for kind in ("press_home", "press_back", "press_enter", "navigate_back", "wait", "call_user")),
