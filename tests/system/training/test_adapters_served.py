@@ -112,7 +112,7 @@ def test_a_server_that_cannot_change_the_weights_below_adapters_is_started_anew_
         train(other.model_copy(update={"out": tmp_path / "other", "learning_rate": FAR}))
         child = server.model(tmp_path / "other", "policy-0001", monkeypatch)
         assert mismatch(trained, tmp_path / "child", child, tmp_path / "other") < 0.02
-        assert "is started anew" in (tmp_path / "log").read_text()
+        assert "restarting the server" in (tmp_path / "log").read_text()
         assert server.calls()[-1]["adapter"] == Weights(tmp_path / "other", "policy-0001").name
     finally:
         server.served.close()
