@@ -14,7 +14,7 @@ from schemas.config import Config, config_of
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
 from tests.tier import FULL
@@ -108,9 +108,9 @@ def test_what_was_no_target_is_none_where_it_is_imported(
     other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
     run = Run(other, Lake.open(other.lake), "run")
     request = Request(format=name, path=tmp_path / "out")
-    done = _bring(run, -2, request, f"import:{name}:0123456789abcdef")
+    done = _import_records(run, -2, request, f"import:{name}:0123456789abcdef")
     assert done["decisions"] == 2
-    assert _bring(run, -2, request, f"import:{name}:0123456789abcdef")["decisions"] == 0
+    assert _import_records(run, -2, request, f"import:{name}:0123456789abcdef")["decisions"] == 0
     brought = {
         json.loads(one["extra"])["flywheel"]["trajectory_id"]: one
         for one in run.lake.read("trajectories", where={"iteration": -2}).to_pylist()
@@ -237,7 +237,7 @@ def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
     export_trajectories(config, lake, FORMATS.class_of(name)(), tmp_path / "out", (0, 1), "sft")
     other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
     run = Run(other, Lake.open(other.lake), "run")
-    _bring(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
+    _import_records(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
     brought = run.lake.read("trajectories", where={"iteration": -2}).to_pylist()
     known = {one["trajectory_id"]: json.loads(one["extra"])["flywheel"]["trajectory_id"] for one in brought}
     (verdict, *_) = lake.read("verdicts").to_pylist()
@@ -272,7 +272,7 @@ def test_a_trainer_of_others_reads_the_thoughts_that_people_wrote_and_the_record
     assert any("Recorded 2." in text for text in texts)  # beside it
     other = config_of({**json.loads(config.canonical()), "lake": {"uri": str(tmp_path / "other"), "min_free_mb": 1}})
     run = Run(other, Lake.open(other.lake), "run")
-    _bring(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
+    _import_records(run, -2, Request(format=name, path=tmp_path / "out"), f"import:{name}:0123456789abcdef")
     thoughts = run.lake.read("steps", ["thought"], {"iteration": -2})["thought"].to_pylist()
     assert "Recorded 2." in thoughts and "Mine." not in thoughts
     assert "Mine." in run.lake.read("reviews", ["thought"])["thought"].to_pylist()

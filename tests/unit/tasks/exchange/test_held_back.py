@@ -15,7 +15,7 @@ from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import Verdict
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
@@ -56,7 +56,7 @@ def held(lake: Lake, one: Trajectory, route: str, reason: str) -> None:
 
 def brought(run: Run, form: str, folder: Path) -> dict[str, Verdict]:
     """By the id that it had, what the filter decides on each trajectory that is imported."""
-    _bring(run, ITERATION, Request(format=form, path=folder), f"import:{form}:0123456789abcdef")
+    _import_records(run, ITERATION, Request(format=form, path=folder), f"import:{form}:0123456789abcdef")
     rows = run.lake.rows(Trajectory, {"iteration": ITERATION})
     names = {one.trajectory_id: json.loads(one.extra or "")["flywheel"]["trajectory_id"] for one in rows}
     decided, _ = decide(run.config, run.lake, ITERATION)

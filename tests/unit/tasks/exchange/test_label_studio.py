@@ -13,7 +13,7 @@ from schemas.action import action_of
 from schemas.failure import UsageError
 from schemas.tables.review import Review
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _bring, _bring_again, check_import  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records, _resume_import, check_import  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import numbered, picture, written
@@ -142,7 +142,7 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
     file.write_text(json.dumps(tasks))
     request = Request(format="label-studio", path=file)
     run = Run(place.config, place.lake, "run")
-    first, again = (_bring(run, -2, request, "import:label-studio:0123456789abcdef") for _ in range(2))
+    first, again = (_import_records(run, -2, request, "import:label-studio:0123456789abcdef") for _ in range(2))
     assert (first["trajectories"], first["already"], first["decisions"]) == (0, len(tasks), 2)
     assert again["decisions"] == 0
     name = tasks[0]["data"]["flywheel"]["trajectory"]["trajectory_id"]
@@ -161,7 +161,7 @@ def test_an_export_of_label_studios_own_server_is_taken(tmp_path: Path, monkeypa
     recorded = Path(__file__).with_name("label_studio_1_23_2.json").read_text()
     (tmp_path / "answers.json").write_text(recorded.replace('"LAKE"', f'"{place.lake.lake_id}"'))
     request = Request(format="label-studio", path=tmp_path / "answers.json")
-    done = _bring(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
+    done = _import_records(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
     assert (done["trajectories"], done["already"], done["decisions"]) == (0, 6, 4)
     found = {row["decision"]: row for row in place.lake.read("reviews").to_pylist() if row["decision"] != "correct"}
     assert {name: (row["step"], row["note"]) for name, row in found.items()} == {
@@ -189,9 +189,9 @@ def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_
         file.write_text(json.dumps([task]))
         request = Request(format="label-studio", path=file)
         if number in done:
-            return _bring_again(run, request)
+            return _resume_import(run, request)
         done.add(number)
-        return _bring(run, -2 - number, request, f"import:label-studio:{number:016x}")
+        return _import_records(run, -2 - number, request, f"import:label-studio:{number:016x}")
 
     first, other = point(90, 90), point(10, 10)
     assert [brought(0, first)["decisions"], brought(1, other)["decisions"], brought(1, other)["decisions"]] == [1, 1, 0]
@@ -223,7 +223,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
     answers.write_text(json.dumps([task]))
     request = Request(format="label-studio", path=answers)
     assert check_import.fn(place.config, request).startswith("import:label-studio:")
-    brought = _bring(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
+    brought = _import_records(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
     assert (brought["trajectories"], brought["decisions"]) == (0, 1)
     with pytest.raises(UsageError, match="--images-at`: agentnet does not name"):
         export_trajectories(place.config, place.lake, FORMATS.class_of("agentnet")(), tmp_path / "no", images_at=LOCAL)

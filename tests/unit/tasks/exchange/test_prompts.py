@@ -36,7 +36,7 @@ from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import write
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tasks.shared.policies import Origin, register
 from tests.parts import FAKE
@@ -352,7 +352,7 @@ def test_an_import_of_an_export_keeps_what_it_kept_and_no_tokens(built: Callable
     for name in ("with", "without"):
         config = config_of({**fields, "lake": {"uri": str(tmp_path / f"lake-{name}"), "min_free_mb": 1}})
         lake = Lake.open(config.lake)
-        _bring(Run(config, lake, "run"), -2, Request(format="atif", path=tmp_path / name), "import:atif:0123")
+        _import_records(Run(config, lake, "run"), -2, Request(format="atif", path=tmp_path / name), "import:atif:0123")
         (trajectory,) = lake.rows(Trajectory)
         steps = sorted(lake.rows(Step), key=lambda step: step.step)
         assert [step.token_ids for step in steps] == [None] * 5

@@ -12,7 +12,7 @@ from curation.converters.agentnet import AgentNet
 from schemas.config import Config, config_of
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.train.supervised import weighed_targets
@@ -35,7 +35,7 @@ def run_in(folder: Path) -> Run:
 
 def import_of(run: Run, folder: Path) -> list[dict[str, Any]]:
     """Imports a folder; its steps as a training weighs them."""
-    _bring(run, -2, Request(format="agentnet", path=folder), "import:agentnet:0123456789abcdef")
+    _import_records(run, -2, Request(format="agentnet", path=folder), "import:agentnet:0123456789abcdef")
     decide(run.config, run.lake, -2)
     return weighed(run.config, run.lake)
 
@@ -94,6 +94,6 @@ def test_an_import_of_which_every_step_is_wrong_takes_no_share_of_a_training(fol
     for entry in line["traj"]:
         entry["value"]["last_step_correct"] = False
     file.write_text(json.dumps({**line, "instruction": "Click wrongly."}) + "\n")
-    _bring(run, -3, Request(format="agentnet", path=folder), "import:agentnet:fedcba9876543210")
+    _import_records(run, -3, Request(format="agentnet", path=folder), "import:agentnet:fedcba9876543210")
     decide(run.config, run.lake, -3)
     assert sum(one["weight"] or 0 for one in weighed(run.config, run.lake)) == pytest.approx(1.0)

@@ -15,7 +15,7 @@ from schemas.config import Config, config_of
 from schemas.tables.verdict import Verdict
 from storage.catalog import ask
 from storage.lake import Lake
-from tasks.exchange.importing import Request, _bring  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.judge import judge_again
 from tasks.running.run import Run
@@ -49,7 +49,7 @@ def brought(run: Run, folder: Path, records: Sequence[dict[str, Any]], iteration
         Image.new("RGB", (64, 48), (number, 90, 200)).save(buffer, "PNG")
         (folder / one["traj"][0]["image"]).write_bytes(buffer.getvalue())
     (folder / "theirs.jsonl").write_text("".join(json.dumps(one) + "\n" for one in records))
-    _bring(run, iteration, Request(format="agentnet", path=folder), f"import:agentnet:{-iteration:016d}")
+    _import_records(run, iteration, Request(format="agentnet", path=folder), f"import:agentnet:{-iteration:016d}")
     rows = run.lake.read("trajectories", ["trajectory_id", "extra"], {"iteration": iteration}).to_pylist()
     return {json.loads(row["extra"])["name"]: row["trajectory_id"] for row in rows}
 
@@ -130,6 +130,6 @@ def test_an_import_counts_the_steps_whose_action_it_could_not_read(run: Run, tmp
     call = record("b", "ada")
     call["traj"][0]["value"]["code"] = "computer.tripleClick(x=0.1, y=0.2)"
     brought(run, tmp_path / "in", [record("a", "ada"), call])
-    done = _bring(run, -2, Request(format="agentnet", path=tmp_path / "in"), f"import:agentnet:{2:016d}")
+    done = _import_records(run, -2, Request(format="agentnet", path=tmp_path / "in"), f"import:agentnet:{2:016d}")
     assert done["unreadable"] == 1
     assert done["say"].endswith("; 1 step without an action that could be read (kept as text, with the reason)")
