@@ -105,15 +105,30 @@ def in_python(source: str, module: str) -> Iterator[Finding]:
 
 def sentences(text: str) -> list[str]:
     """Split a Markdown document's prose into sentences; code, tables and headings are left out."""
-    prose = LITERAL_CODE.sub("X", _LINK.sub(r"\1", _BLOCK.sub("\n\n", text)))
-    return [" ".join(one.split()) for one in _ENDS.split(prose) if len(one.split()) > 2]
+    return [one for _, one in _sentences(text)]
+
+
+def _sentences(text: str) -> Iterator[tuple[int, str]]:
+    """Split a document as `sentences` does; yield each with its line.
+
+    Each replacement keeps its length, so that a place in the prose is one in the document.
+    """
+    prose = _BLOCK.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+    prose = _LINK.sub(lambda found: found[1].ljust(len(found[0])), prose)
+    prose = LITERAL_CODE.sub(lambda found: "X" * len(found[0]), prose)
+    begin = 0
+    for end in (*(found.end() for found in _ENDS.finditer(prose)), len(prose)):
+        part, begin = prose[begin:end], end
+        line = text.count("\n", 0, end - len(part.lstrip())) + 1
+        if len(part.split()) > 2:
+            yield line, " ".join(part.split())
 
 
 def in_sentences(text: str) -> Iterator[Finding]:
     """Find sentences that are too long."""
-    for one in sentences(text):
+    for line, one in _sentences(text):
         if (count := len(one.split())) > LONGEST:
-            yield Finding(text[: max(0, text.find(one[:20]))].count("\n") + 1, f"{count} words", one)
+            yield Finding(line, f"{count} words", one)
 
 
 def findings(root: Path) -> Iterator[tuple[str, Finding]]:
