@@ -30,7 +30,7 @@ from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
-from models.serving.replies import REASONING
+from models.families.thinking import REASONING
 from schemas.action import Action
 from schemas.text import counted, storable, strict_json
 

@@ -38,7 +38,7 @@ from curation.converters.files import ImportSource, Target, items_of, line_of, m
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
 from curation.converters.tokens import for_trainers, plain, plain_between
-from models.serving.replies import REASONING
+from models.families.thinking import REASONING
 from schemas.text import Storable
 
 FILE = "ui-tars.jsonl"

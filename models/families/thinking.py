@@ -15,6 +15,9 @@ from itertools import islice
 from models.families.outside import SELECTOR, marked, unmarked
 from models.families.reading import ParsedReply, without_opening
 
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Fields of a message with its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
+`reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
 _NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
 _END = re.compile(
     rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]|<channel\|>|<\|END_THINKING\|>|<\|end_of_thought\|>"

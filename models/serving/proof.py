@@ -20,7 +20,8 @@ from typing import Any
 from PIL import Image
 
 from models.serving.openai import FAILED, Failed, OpenAIClient, Rejected
-from models.serving.replies import THOUGHT, ServedReply, settled
+from models.serving.replies import THOUGHT, ServedReply
+from models.serving.templates import settled
 from schemas.failure import FlywheelError
 
 TEMPERATURES = (1.0, 0.5)

@@ -13,7 +13,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -21,13 +21,9 @@ from typing import Any
 
 from models.families.thinking import CLOSE as END_THINKING
 from models.families.thinking import OPEN as BEGIN_THINKING
-from models.families.thinking import split_thinking
+from models.families.thinking import REASONING
 from models.families.tools import CLOSE, OPEN
-from schemas.text import storable
 
-REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message with its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
-`reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
 THOUGHT, SAID, CALLED, UNREAD = "thought", "said", "called", "unread"
 STREAMED = "pieces"
 """Field of a streamed message that holds its pieces."""
@@ -79,52 +75,6 @@ def reply_of(message: Mapping[str, Any]) -> ServedReply:
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
     unended = STREAMED in message and bool(pieces) and pieces[-1][0] == THOUGHT and _ends_turn(pieces[-1][1])
     return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, unended, _written(before))
-
-
-def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
-    """Returns the choice with its reply corrected by the checkpoint's chat template.
-
-    The text behind an unparsed call is lost, and may hold the end of thinking. If the template mentions thinking, and
-    the reply is not known to have ended it, only the text before the calls is kept. If the prompt opens the thinking,
-    and it is known to have no end, the reply is that text without the opening tag.
-    """
-    reply: ServedReply = choice["reply"]
-    text = reply.text
-    ended = THOUGHT in reply.kinds or split_thinking(reply.before)[1] != reply.before
-    if UNREAD in reply.kinds and not ended and BEGIN_THINKING in _template(checkpoint):
-        text = reply.before
-    elif reply.kinds == {THOUGHT} and reply.unended and _opens_thinking(_template(checkpoint)):
-        text = text.removeprefix(BEGIN_THINKING).removeprefix("\n")
-        reply = replace(reply, text=text, kinds=reply.kinds | {SAID})
-    return choice if text == choice["reply"].text else {**choice, "text": storable(text), "reply": reply}
-
-
-def _template(checkpoint: Path) -> str:
-    """Returns the first chat template in a checkpoint's files; empty where there is none."""
-    found = list[Any]()
-    for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
-        try:
-            text = (checkpoint / name).read_text(encoding="utf-8")
-            given = text if name.endswith("jinja") else json.loads(text).get("chat_template")
-        except (OSError, ValueError, AttributeError):
-            continue
-        found += [one.get("template") for one in given if isinstance(one, dict)] if isinstance(given, list) else [given]
-    return next((one for one in found if isinstance(one, str)), "")
-
-
-@lru_cache(maxsize=4)
-def _opens_thinking(template: str) -> bool:
-    """Checks whether a chat template ends its prompt with the beginning of thinking, by rendering it."""
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    for content in ([{"type": "text", "text": "Hi"}], "Hi"):
-        chat = [{"role": "user", "content": content}]
-        try:
-            rendered = render_jinja_template(conversations=[chat], chat_template=template, add_generation_prompt=True)
-        except Exception:  # a template may raise anything
-            continue
-        return rendered[0][0].rstrip().endswith(BEGIN_THINKING)
-    return False
 
 
 def content_of(message: Mapping[str, Any]) -> ServedReply:
