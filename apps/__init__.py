@@ -1,5 +1,5 @@
 """Implement the user interfaces: the command line, the report, the review desk."""
 
-from schemas.heap import look_seldom
+from common.process import collect_garbage_seldom
 
-look_seldom()
+collect_garbage_seldom()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from apps.environment import settle
 from apps.interrupts import Interrupts, heeded, leave
+from common.text import harmless
 from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
-from schemas.text import harmless
 from tasks.running import log
 
 if TYPE_CHECKING:

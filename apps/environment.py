@@ -9,7 +9,7 @@ import os
 import warnings
 from pathlib import Path
 
-from schemas.project_dir import home
+from common.process import home
 from tasks.running import log
 
 DEFAULTS = {

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from common.text import STEERING, harmless
 from schemas.failure import UsageError
-from schemas.text import STEERING, harmless
 from tasks.running import log
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def print_line(text: str, err: bool = False) -> None:
 
 def sweep_exports(to: Path) -> None:
     """Removes the remains of killed exports to the same place, and reports each."""
-    from schemas.atomic_folder import swept
+    from common.atomic_folder import swept
 
     for one in swept(to):
         print_line(f"flywheel: removed {one}, which an export left that was killed.", err=True)

@@ -18,8 +18,8 @@ import prefect
 from prefect.context import refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
+from common.process import ours
 from environments import watchdog
-from schemas.children import ours
 from schemas.failure import FlywheelError
 from tasks.running.answering import answers, is_there
 from tasks.running.console import err

@@ -72,7 +72,7 @@ def turn(arm: str, config: Config) -> None:
     """Turns the arm's iterations in this process and writes what was measured to the work folder."""
     from apps.environment import make_prefect_home, settle
     from apps.interrupts import heeded, ignore
-    from schemas.project_dir import home
+    from common.process import home
 
     settle()
     make_prefect_home()
@@ -120,7 +120,7 @@ def _under_prefect(config: Config, own: bool) -> None:
     from apps.schedule.connection import answers, use_server
     from apps.schedule.processes import ServiceProcess, end_all
     from apps.server import SERVE
-    from schemas.project_dir import home
+    from common.process import home
 
     kept: list[ServiceProcess] = []
     try:

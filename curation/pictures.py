@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
-from schemas.picture import rgb_of
+from common.picture import rgb_of
 
 CELLS = 16
 """Number of cells in each direction that are compared with their neighbours."""

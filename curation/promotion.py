@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from statistics import NormalDist
 from typing import Literal
 
+from common.text import counted
 from curation.intervals import Paired
 from schemas.tables.promotion import Outcome
-from schemas.text import counted
 
 Undecided = Literal["tolerance", "bounded", "hold"]
 """Treatment of a challenger that the test has not decided on (`promote.undecided`)."""

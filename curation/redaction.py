@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from PIL import ImageDraw
 
+from common.picture import rgb_of
 from curation.converters.exchanged import Correction, Exchanged, ExchangedStep, Picture, Sampled
 from curation.forms import called
 from curation.private import Secrets, placeholder, without
@@ -30,7 +31,6 @@ from schemas.action import (
     to_json,
 )
 from schemas.observation import Element, element_at
-from schemas.picture import rgb_of
 
 PASSWORD = "password field"
 Screens = Mapping[str, Sequence[Element]]

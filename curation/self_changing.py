@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from schemas.picture import rgb_of
+from common.picture import rgb_of
 
 CELLS = 32
 """Number of cells of a screen in each direction; a cell changes on its own or does not."""

@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from common.process import theirs
 from environments import watchdog
-from schemas.children import theirs
 from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20

@@ -14,14 +14,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar, final
 
+from common.picture import is_plain, plain
+from common.text import storable
 from environments.verifier import Verifier
 from schemas.action import TERMINAL, Action, CallUser, Finished, Type
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, FlywheelError, SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
-from schemas.picture import is_plain, plain
 from schemas.tables.task import GuiTask
-from schemas.text import storable
 
 T = TypeVar("T")
 MOST_TYPED = 10_000
@@ -68,7 +68,7 @@ class Sandbox(ABC):
     async def observe(self, elements: bool = False) -> Observation:
         """Captures the screen, at any size, and lists its elements if asked and available.
 
-        The screenshot is a plain PNG (`schemas.picture`), whichever format the environment produced.
+        The screenshot is a plain PNG (`common.picture`), whichever format the environment produced.
 
         Raises:
             SandboxFailure: the box died or hung, or returned no screenshot.

@@ -1,5 +1,5 @@
 """Learn: data, algorithms, engines, planning, parallel, checkpoint, the trainer's process."""
 
-from schemas.heap import look_seldom
+from common.process import collect_garbage_seldom
 
-look_seldom()
+collect_garbage_seldom()

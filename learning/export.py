@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from common.atomic_folder import atomic_folder
 from learning.checkpoint import ObjectStore, read_manifest, read_tensors
 from learning.checkpoint.manifest import Manifest, folder_of
 from learning.engines.fsdp.adapters import add_adapters, is_adapter, merged
@@ -20,7 +21,6 @@ from learning.engines.fsdp.model import SHARD, write_model
 from learning.master_weights import WEIGHTS, master_weights_of
 from models.safe import SAFE, read_whole
 from models.tiny.layout import OWN
-from schemas.atomic_folder import atomic_folder
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError, UsageError
 

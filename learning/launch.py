@@ -16,11 +16,11 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
+from common.process import ours
 from learning.gpus import Held, take
 from learning.job import PARENT, Job
 from learning.reports import send
 from models.tiny.layout import is_tiny, read_config
-from schemas.children import ours
 from schemas.failure import RankLostError, UsageError
 
 ON_CPU = 2

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
-from schemas.text import Storable
+from common.text import Storable
 
 
 def numeric(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Union
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from schemas.text import Storable
+from common.text import Storable
 
 SCHEMA_VERSION = 5
 """Version of all table contracts together.

@@ -44,8 +44,8 @@ PHRASES = {
 LITERAL_CODE = re.compile(r"`[^`]*`")
 LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|“[^”]*”")
 """Code and quotations in prose, which are as their source has them."""
-PRODUCT = ("apps", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout", "schemas")
-PRODUCT += ("storage", "tasks")
+PRODUCT = ("apps", "common", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout")
+PRODUCT += ("schemas", "storage", "tasks")
 GENERATED = ("docs/measurements.md", "docs/decisions/")
 """Documents that quote what was measured and decided, in the words of their time."""
 

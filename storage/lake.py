@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 from deltalake import DeltaTable
 
+from common.process import home
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
-from schemas.project_dir import home
 from schemas.table import SCHEMA_VERSION, Row, Table
 from schemas.tables import TABLES
 from storage import filters, upkeep

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
+from common.text import counted
 from curation.intervals import mean_interval
 from curation.pictures import difference_hash
 from models.policy import EXPLORERS, Policy
@@ -16,7 +17,6 @@ from schemas.metrics import Metrics
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent
 from tasks.running.console import bar, print_line

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from itertools import islice
 
+from common.text import counted
 from curation.gates.registry import gates_of, verdicts_of
 from curation.reflections import reflections_of
 from schemas.config import Config
@@ -11,7 +12,6 @@ from schemas.metrics import Metrics
 from schemas.table import utc_now
 from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import ROUTES, Verdict
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.judge import judge_in_parts
 from tasks.running.cluster import shares_out

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from common.text import counted
 from curation.agreement import Confusion, totals
 from models.judges.registry import required_judge, version_of
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.tables.agreement import Against, Agreement
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+from common.text import counted
 from curation.agreement import Confusion, confusion_of
 from learning.judging.cases import Cases, Example
 from learning.judging.fit import USUAL, Effort, fit
@@ -24,7 +25,6 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.task import GuiTask
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.console import bar, err
 from tasks.shared.claims import NAME

@@ -14,9 +14,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ValidationError
 
+from common.text import counted
 from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
-from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.running.console import print_line

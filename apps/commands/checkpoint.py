@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve, sweep_exports
-from schemas.text import counted
+from common.text import counted
 
 if TYPE_CHECKING:
     from learning.checkpoint.offline import Inspected

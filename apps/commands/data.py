@@ -66,7 +66,7 @@ def _show_export(
     routes: Counter[str], form: "Format", to: Path, chosen: bool, redactor: "Redactor | None", as_json: bool
 ) -> None:
     """Prints the export's counts and notes; `chosen` is whether a route was requested."""
-    from schemas.text import counted
+    from common.text import counted
 
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
@@ -108,7 +108,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
 
 def _report_redacted(redactor: "Redactor") -> None:
     """Prints the redactions and the screenshots without known text on standard error; nothing if there are none."""
-    from schemas.text import counted
+    from common.text import counted
 
     if redactor.texts or redactor.regions:
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(redactor.texts.items()))

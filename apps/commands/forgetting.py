@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from apps.commands.lineage import NAMED, made_from_readers, readers_of
 from apps.lakes import trajectories_beginning
 from apps.report.build import report_folder
+from common.process import home
+from common.text import counted
 from curation.gates.duplicates import DuplicatesGate
 from schemas.failure import UsageError
-from schemas.project_dir import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from schemas.tables.trajectory import Trajectory
-from schemas.text import counted
 from storage.catalog import ask
 from storage.forgetting import GONE, Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apps.lakes import trajectories_beginning
+from common.text import counted, harmless
 from schemas.failure import UsageError
 from schemas.tables.annotation import Annotation
 from schemas.tables.forgotten import Forgotten
@@ -20,7 +21,6 @@ from schemas.tables.review import Review
 from schemas.tables.stage import label_of
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import DECISION, Verdict
-from schemas.text import counted, harmless
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.promote.events import ROLLED_BACK, as_dict, event_of, rolled_back, standing

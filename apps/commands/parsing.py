@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from apps.options import AsJson, print_json_line, print_line
+from common.text import storable, unmarked
 from schemas.failure import UsageError
-from schemas.text import storable, unmarked
 
 if TYPE_CHECKING:
     from models.families.family import ModelFamily

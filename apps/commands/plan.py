@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from apps.lakes import begun_iterations
+from common.process import home
+from common.text import counted, lasting
 from environments.catalog import name_in
 from environments.environment import Environment
 from environments.registry import left_out, usable
@@ -16,9 +18,7 @@ from learning.engines.choice import is_small
 from models.safe import weight_files
 from schemas.config import Config, config_of
 from schemas.config.training import EpochSection
-from schemas.project_dir import home
 from schemas.tables.stage import STAGES
-from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.preflight.preflight import planned
 from tasks.preflight.unused_keys import refuse_unused_keys

@@ -13,8 +13,8 @@ from apps.calling import call
 from apps.commands.status import bar
 from apps.environment import make_prefect_home
 from apps.lakes import open_lake
+from common.atomic_folder import atomic_folder
 from models.tiny.layout import TRAINING
-from schemas.atomic_folder import atomic_folder
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.table import utc_now

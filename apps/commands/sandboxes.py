@@ -38,7 +38,7 @@ def _show_leased(runs: "list[RunStatus]") -> None:
     from rich.table import Table
 
     from apps.lakes import SHORT
-    from schemas.text import counted, lasting
+    from common.text import counted, lasting
     from tasks.running.console import out
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
@@ -126,8 +126,8 @@ def add(
 def _add_worker(name: str, folder: Path | None, python: str | None, as_json: bool) -> None:
     from dataclasses import asdict
 
+    from common.process import home
     from environments.workers.build import MODULES, add, python_in
-    from schemas.project_dir import home
 
     to = folder.expanduser().absolute() if folder else home() / "workers" / name
     added = add(MODULES[name], to, python, (lambda line: None) if as_json else print_line)

@@ -11,12 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from apps.lakes import begun_iterations
+from common.text import counted, lasting
 from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.tables.trajectory import IMPORT
-from schemas.text import counted, lasting
 from storage.lake import Lake
 from tasks.iteration_lock import iteration_lock_owner
 from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back

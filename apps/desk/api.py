@@ -14,10 +14,10 @@ from apps.desk.desk import Desk
 from apps.desk.openings import Asking
 from apps.desk.queue import QueueEntry
 from apps.desk.views import DeskItem, ReviewView, corrections_of, item_of, review_views
+from common.text import Storable
 from schemas.action import Action, to_json
 from schemas.failure import StoreUnreachable
 from schemas.tables.review import Decision
-from schemas.text import Storable
 from storage.lake import Lake
 from tasks.shared.reviews import Draft, reviews_of, submit
 

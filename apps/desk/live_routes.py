@@ -10,8 +10,8 @@ from starlette.concurrency import run_in_threadpool
 from apps.desk.desk import Desk
 from apps.desk.live import ProposalDecision
 from apps.desk.pages import action_fields, page
+from common.text import Storable
 from schemas.action import Action
-from schemas.text import Storable
 
 Seen = Annotated[int, Query(ge=-1)]
 

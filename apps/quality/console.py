@@ -4,7 +4,7 @@ from rich.table import Table
 from rich.text import Text
 
 from apps.quality.gather import ExpectationResult, Quality
-from schemas.text import harmless
+from common.text import harmless
 from tasks.running.console import out
 
 NEWEST = 20

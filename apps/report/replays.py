@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from apps.report.redacted import RedactedView
+from common.picture import rgb_of, size_of, stored_plain
 from schemas.failure import is_environment_failure
-from schemas.picture import rgb_of, size_of, stored_plain
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.task import short_names

@@ -11,9 +11,9 @@ from apps.interrupts import Interrupts
 from apps.sandboxes.app import make_app
 from apps.sandboxes.guard import token_named
 from apps.sandboxes.serving import Serving
+from common.text import counted
 from environments.registry import require
 from schemas.config import Config
-from schemas.text import counted
 from tasks.running.console import out
 
 MOST_BYTES = 1 << 20

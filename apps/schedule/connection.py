@@ -10,8 +10,8 @@ from prefect.client.orchestration import SyncPrefectClient, get_client
 from prefect.context import refresh_global_settings_context
 from prefect.settings import PREFECT_API_URL
 
+from common.process import home
 from schemas.failure import UsageError
-from schemas.project_dir import home
 from tasks.running.answering import answers
 
 NOTE = "up.json"

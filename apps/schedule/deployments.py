@@ -27,10 +27,10 @@ from prefect.utilities.callables import parameter_schema
 from pydantic import ValidationError
 
 import flows
+from common.process import home
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import FlywheelError, UsageError
-from schemas.project_dir import home
 from storage.address import resolve
 from storage.lake import Lake
 from storage.schema_marker import NAME as MARK

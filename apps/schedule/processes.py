@@ -10,8 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from common.process import ours
 from environments import watchdog
-from schemas.children import ours
 from schemas.failure import FlywheelError
 
 PATIENCE_S = 120.0

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apps.environment import make_prefect_home
+from common.process import home
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.project_dir import home
 from tasks.running.console import out
 
 if TYPE_CHECKING:

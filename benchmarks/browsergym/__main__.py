@@ -28,6 +28,7 @@ import numpy as np
 from rich.progress import Progress
 
 from benchmarks.shared.report import Bar, add_options, finish
+from common.process import home
 from environments.chromium.browser import VARIABLE, find_browser
 from environments.chromium.in_page import InPageReward
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
@@ -41,7 +42,6 @@ from models.policy import Context
 from schemas.action import Action
 from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.observation import PastStep
-from schemas.project_dir import home
 from tasks.running.console import bar as progress_bar
 
 SHORT = ("click-test", "click-button", "click-checkboxes", "enter-text", "drag-box", "scroll-text-2")

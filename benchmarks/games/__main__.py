@@ -22,9 +22,9 @@ from PIL import Image
 
 from benchmarks.games.players import Played, Player, again, alike, at_random, play, scripted
 from benchmarks.shared.report import Bar, add_options, finish
+from common.picture import rgb_of
 from environments.games.environment import GamesConfig, GamesEnvironment
 from environments.pool import SandboxPool
-from schemas.picture import rgb_of
 from schemas.tables.trajectory import SPLIT_STARTS
 
 FIRST = SPLIT_STARTS["test"]

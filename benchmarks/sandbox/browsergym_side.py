@@ -12,11 +12,11 @@ from typing import Any
 
 from benchmarks.sandbox.clicks import Tally
 from benchmarks.sandbox.processes import cpu_seconds
+from common.process import home
 from environments.chromium.browser import find_browser
 from environments.miniwob.sandbox import html_folder
 from environments.workers.build import python_in
 from schemas.failure import FlywheelError
-from schemas.project_dir import home
 
 HERE = Path(__file__).parent
 FOREIGN = HERE.parents[1] / "environments" / "workers" / "foreign"

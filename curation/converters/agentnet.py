@@ -10,6 +10,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from common.text import Storable
 from curation.converters.chat import is_masked, masks_of
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
@@ -30,7 +31,6 @@ from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
-from schemas.text import Storable
 
 FILE = "agentnet.jsonl"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from common.text import counted, storable, strict_json
 from curation.converters.exchanged import (
     Exchanged,
     ExchangedStep,
@@ -32,7 +33,6 @@ from models.families.dialects import DIALECTS, format_action, format_reply, pars
 from models.families.prompt import SAMPLES, system_text
 from models.families.thinking import REASONING
 from schemas.action import Action
-from schemas.text import counted, storable, strict_json
 
 SHOWN = 5
 """Screens that a row of a step shows, as in all of UI-TARS's experiments."""

@@ -14,11 +14,11 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
+from common.text import NO_TEXT, Storable, counted, storable
 from schemas.action import Action, from_json, to_json
 from schemas.failure import Boundary
 from schemas.tables.review import Decision
 from schemas.tables.trajectory import IMPORT, Route, Termination
-from schemas.text import NO_TEXT, Storable, counted, storable
 
 OWN = "flywheel"
 """Key of this project's metadata in records of other formats."""

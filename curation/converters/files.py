@@ -1,7 +1,7 @@
 """Files of other people's data sets: read with every name and byte as untrusted, written as a new folder.
 
 A picture's name in a record is data: it may not be an absolute path, and its target, after links, must lie below the
-folders of pictures. Pictures become plain PNGs (`schemas.picture`); nothing else is changed.
+folders of pictures. Pictures become plain PNGs (`common.picture`); nothing else is changed.
 """
 
 import base64
@@ -17,11 +17,11 @@ from typing import Any, TypeVar, cast
 from PIL import Image, UnidentifiedImageError
 from pydantic import BaseModel, ValidationError
 
+from common.picture import plain
+from common.text import storable, strict_json
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused, flaw_of
 from schemas.failure import UsageError
-from schemas.picture import plain
 from schemas.problem import problem_of
-from schemas.text import storable, strict_json
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from common.text import Storable
 from curation.converters.chat import ChatRow, joined, key_of, record_of
 from curation.converters.exchanged import (
     OWN,
@@ -35,7 +36,6 @@ from curation.converters.units import fraction_of
 from models.families.dialects import format_action, parse_reply
 from schemas.action import Action, action_of, from_json, numeric, point_of, to_json
 from schemas.problem import named_problem
-from schemas.text import Storable
 
 UNREAD = Picture(b"", 1, 1)
 """Placeholder for pictures of the importing lake, which has them."""

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, Json, ValidationError
 
+from common.text import Storable, strict_json
 from curation.converters.chat import ChatRow, joined, key_of, record_of
 from curation.converters.exchanged import (
     OWN,
@@ -39,7 +40,6 @@ from curation.converters.tokens import for_trainers
 from schemas.action import Action, from_json, to_json
 from schemas.failure import UsageError
 from schemas.problem import named_problem
-from schemas.text import Storable, strict_json
 
 MIXED = "mixed"
 """Folder of trajectories whose screens have several sizes."""

@@ -6,9 +6,9 @@ from typing import Any
 
 from PIL import ImageStat
 
+from common.picture import rgb_of
 from curation.converters.exchanged import Picture
 from curation.converters.files import items_of
-from schemas.picture import rgb_of
 
 
 class Stats:

@@ -13,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from common.text import strict_json
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused
 from curation.converters.files import MOST_BYTES, ImportSource, Target, picture_of
-from schemas.text import strict_json
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from common.text import storable, strict_json
 from curation.converters.exchanged import (
     MOST_SEED,
     OWN,
@@ -26,7 +27,6 @@ from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import IMPORT, Route, Termination, Trajectory
-from schemas.text import storable, strict_json
 
 NAME = "name"
 """Key in a stored trajectory's `extra` for its name in the source."""

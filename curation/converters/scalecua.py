@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from common.text import Storable, counted
 from curation.converters.chat import MARKS, ChatRow, joined, key_of, masks_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import (
@@ -37,7 +38,6 @@ from models.families.code.calls import NoAction
 from models.families.code.program import FAILED, OutOfScreen
 from models.families.thinking import split_thinking
 from schemas.action import Action, Finished
-from schemas.text import Storable, counted
 
 FILE, META = "scalecua.jsonl", "meta.json"
 IMAGE = MARKS[0]

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 from pydantic_core import from_json
 
+from common.text import storable
 from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
@@ -43,7 +44,6 @@ from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from curation.converters.tokens import for_trainers, plain
-from schemas.text import storable
 
 FILE, COMPLETIONS = "trl.parquet", "trl-completions.parquet"
 MESSAGES = pa.list_(

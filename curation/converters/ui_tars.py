@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from common.text import Storable
 from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
@@ -39,7 +40,6 @@ from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
 from curation.converters.tokens import for_trainers, plain, plain_between
 from models.families.thinking import REASONING
-from schemas.text import Storable
 
 FILE = "ui-tars.jsonl"
 SCREEN = "<|vision_start|><|image_pad|><|vision_end|>"

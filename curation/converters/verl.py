@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, Json
 
+from common.text import Storable
 from curation.converters.chat import (
     CHAT_DIALECTS,
     CHAT_UNITS,
@@ -40,7 +41,6 @@ from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from curation.converters.tokens import for_trainers, plain, plain_between
-from schemas.text import Storable
 
 FILE = "verl.parquet"
 SCREEN = MARKS[0]

@@ -6,12 +6,12 @@ Neither proves a reward hack: rejected trajectories wait in quarantine until a p
 import json
 from collections.abc import Sequence
 
+from common.text import counted
 from curation.gates.gate import Gate, GateContext, GateResult, succeeded
 from schemas.action import TERMINAL
 from schemas.config.section import Count, Section, Share
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
-from schemas.text import counted
 
 
 class EvidenceOptions(Section):

@@ -4,8 +4,8 @@ from functools import lru_cache
 
 from PIL import Image
 
+from common.picture import rgb_of
 from schemas.observation import Element
-from schemas.picture import rgb_of
 
 COLOURS = {
     "red": (220, 40, 40),

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 from PIL import Image, ImageDraw, ImageFont
 
+from common.picture import rgb_of
 from curation.perception.screen import Perceived, RecognisedScreen
 from schemas.observation import Element
-from schemas.picture import rgb_of
 
 MOST = 8
 LABEL = (9, 11)

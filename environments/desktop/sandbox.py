@@ -9,13 +9,13 @@ from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.events import events_of
 from environments.desktop.goal import DesktopGoal, File, State, Window, unmet
 from environments.desktop.tasks.task import Command, DesktopInstance, DesktopTask, in_home
+from environments.placeholder import filled_in_order
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from schemas.observation import Observation, Outcome
-from schemas.placeholder import filled_in_order
 from schemas.tables.task import GuiTask
 
 if TYPE_CHECKING:

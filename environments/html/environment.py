@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from common.text import counted
 from environments.chromium.browser import Browser
 from environments.chromium.document import DocumentEnvironment
 from environments.chromium.environment import ChromiumConfig
@@ -11,7 +12,6 @@ from environments.sandbox import Sandbox
 from schemas.config.section import Count
 from schemas.failure import FlywheelError
 from schemas.tables.task import TaskEntry
-from schemas.text import counted
 
 
 class HtmlConfig(ChromiumConfig):

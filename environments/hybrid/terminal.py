@@ -19,10 +19,10 @@ import shlex
 import signal
 from dataclasses import dataclass
 
+from common.text import harmless
 from environments.hybrid.bubblewrap import START_S, WORK, Bubblewrap, SandboxLimits, ready
 from environments.hybrid.supervisor import SUPERVISOR
 from schemas.failure import ActionFailure, SandboxFailure, TrajectoryFailure
-from schemas.text import harmless
 
 LONGEST = 32_768
 """Characters of a command."""

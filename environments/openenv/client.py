@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
 
-from schemas.text import restored
+from common.text import restored
 
 SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
@@ -59,7 +59,7 @@ class StepResponse:
 
 
 def as_written(action: Any) -> Any:
-    """Restores the texts of an action of a model that was shown broken tokens (`schemas.text`)."""
+    """Restores the texts of an action of a model that was shown broken tokens (`common.text`)."""
     if not isinstance(action, dict):
         return action
     return {name: restored(value) if isinstance(value, str) else value for name, value in cast(Fields, action).items()}

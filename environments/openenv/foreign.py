@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import field_validator, model_validator
 
+from common.text import counted
 from environments.environment import Environment
 from environments.openenv.mapping import unknown_names
 from environments.openenv.sandbox import OpenEnvReward, OpenEnvSandbox
@@ -17,7 +18,6 @@ from schemas.failure import FlywheelError, SandboxFailure, TrajectoryFailure, al
 from schemas.observation import Observation
 from schemas.tables.task import GuiTask, TaskEntry
 from schemas.tables.trajectory import SPLIT_STARTS, SeedSplit, split_of
-from schemas.text import counted
 
 
 class ForeignTask(TaskEntry):

@@ -12,10 +12,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from common.picture import upright_rgb_of
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, ServerLost, ServerRefused, StepResponse
 from schemas.action import TYPES
-from schemas.picture import upright_rgb_of
 
 ID = "flywheel/Gui-v0"
 TYPED = tuple(TYPES)

@@ -8,10 +8,10 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from common.picture import is_plain, plain
+from common.picture import png_of as png_of_rgb
 from schemas import action as act
 from schemas.keyboard import names_of
-from schemas.picture import is_plain, plain
-from schemas.picture import png_of as png_of_rgb
 
 LARGEST = 16_384
 """Pixels of a side that a screen may have."""
@@ -52,7 +52,7 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
 
 
 def png_of(content: bytes) -> tuple[bytes, int, int]:
-    """Converts the bytes of a picture to a plain PNG (`schemas.picture`), with its width and height in pixels.
+    """Converts the bytes of a picture to a plain PNG (`common.picture`), with its width and height in pixels.
 
     A plain PNG is checked by its checksums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
 

@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 from PIL import Image
 
+from common.picture import upright_rgb_of
+from common.text import broken
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import INVALID, Fields, ServerLost, ServerRefused, StepResponse, as_written
 from schemas.failure import UsageError
-from schemas.picture import upright_rgb_of
-from schemas.text import broken
 
 Shown = list[dict[str, Any]]
 REPLY = 128

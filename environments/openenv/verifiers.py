@@ -11,9 +11,9 @@ from typing import Any
 
 import verifiers.v1 as vf  # pyright: ignore[reportMissingImports]
 
+from common.text import broken
 from environments.openenv.client import INVALID, ServerRefused, StepResponse, WireClient, as_written
 from schemas.action import TYPES
-from schemas.text import broken
 
 FIELDS = "; ".join(
     f"{name}: {', '.join(field for field in kind.model_fields if field != 'type')}" for name, kind in TYPES.items()

@@ -15,10 +15,10 @@ from typing import Any
 
 from PIL import Image
 
+from common.picture import upright_rgb_of
+from common.text import broken
 from environments.openenv.client import INVALID, Fields, ServerLost, ServerRefused, StepResponse, WireClient, as_written
 from schemas.action import TYPES
-from schemas.picture import upright_rgb_of
-from schemas.text import broken
 
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")

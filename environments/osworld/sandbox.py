@@ -3,6 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from common.process import theirs
 from environments.openenv.mapping import decode, png_of
 from environments.osworld.client import MachineUnable, VmClient
 from environments.osworld.code import code_of
@@ -13,7 +14,6 @@ from environments.osworld.tasks import Metric, VmTask
 from environments.sandbox import Sandbox
 from environments.verifier import Verifier
 from schemas.action import Action, CallUser, Finished
-from schemas.children import theirs
 from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Observation, Outcome
 from schemas.tables.task import GuiTask

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import httpx
 
+from common.process import home
+from common.text import counted
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
 from environments.host import Host
@@ -18,9 +20,7 @@ from schemas.check import Probe
 from schemas.config import Config
 from schemas.config.section import Count
 from schemas.failure import FlywheelError, UsageError, all_of
-from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
-from schemas.text import counted
 
 ASK_S = 5.0
 """Seconds that an application at another address may take to answer the check that it is reachable."""

@@ -16,11 +16,11 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, JsonValue, StringConstraints, ValidationError
 
+from environments.placeholder import NotFilled, blank, filled, filled_code
 from environments.webapp.changes import Edit, Want, changes, edited, score
 from environments.webapp.script import ScriptMove
 from schemas.config.section import Count, Section
 from schemas.failure import UsageError
-from schemas.placeholder import NotFilled, blank, filled, filled_code
 from schemas.problem import named_problem
 from schemas.tables.task import TaskEntry
 from schemas.world import State

@@ -16,10 +16,10 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from common.text import counted
 from environments.alone import alone
 from environments.programs import asked, run
 from schemas.failure import FULL, FlywheelError, UsageError
-from schemas.text import counted
 
 LIMIT_S = 1800.0
 """One program of a build."""

@@ -10,6 +10,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
+from common.process import home
 from environments.chromium.browser import find_browser
 from environments.host import Host
 from environments.miniwob.sandbox import html_folder
@@ -21,7 +22,6 @@ from schemas.check import Probe
 from schemas.config.section import Count, Positive, Whole
 from schemas.failure import FlywheelError
 from schemas.observation import Observation
-from schemas.project_dir import home
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")

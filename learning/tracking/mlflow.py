@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from common.process import home
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
 from schemas.failure import FlywheelError
-from schemas.project_dir import home
 
 TAG = "flywheel.training"
 MOST = 1000

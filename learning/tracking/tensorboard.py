@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from common.process import home
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
-from schemas.project_dir import home
 
 
 class TensorBoardOptions(Section):

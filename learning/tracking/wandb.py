@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from common.process import home
 from learning.tracking.tracker import Point, Tracker
 from schemas.config.section import Section
 from schemas.failure import FlywheelError
-from schemas.project_dir import home
 
 SERVER = "https://api.wandb.ai"
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
+from common.text import counted
 from models.completion import Completion
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply, with_reading
 from models.families.outside import SELECTOR, marked, marked_action, names_in, unmarked
@@ -27,7 +28,6 @@ from schemas.action import Action
 from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
-from schemas.text import counted
 
 QWEN25 = ImageLimits(28, 3136, 12845056)
 """Limits of the published Qwen2.5-VL checkpoints (their preprocessor_config.json)."""

@@ -19,9 +19,9 @@ from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from common.text import TOKEN_FORMS, ZERO_WIDTH
 from schemas.action import Action
 from schemas.config.sections import PolicyConfig
-from schemas.text import TOKEN_FORMS, ZERO_WIDTH
 
 if TYPE_CHECKING:
     from models.families.prompt import Message

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from PIL import Image
 
-from schemas.picture import png_of, rgb_of, size_of, stored_plain
+from common.picture import png_of, rgb_of, size_of, stored_plain
 
 Size = tuple[int, int]
 """Width and height, in pixels."""

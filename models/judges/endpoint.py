@@ -8,11 +8,11 @@ from typing import Any, cast
 
 from pydantic import Field
 
+from common.picture import stored_plain
+from common.text import storable
 from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section
-from schemas.picture import stored_plain
-from schemas.text import storable
 
 RULES = (
     "You judge whether a graphical interface was used as instructed. You get the instruction, everything the agent "

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
+from common.picture import stored_plain
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
@@ -13,7 +14,6 @@ from models.policy import Context
 from models.proposers.proposer import Proposer, ProposerResources
 from models.serving.openai import Endpoint, NoAnswer, OpenAIClient
 from schemas.config.section import Count, Positive, Section, Whole
-from schemas.picture import stored_plain
 
 ASKED = "Those were tried on this screen, and led nowhere. Do something else that the instruction asks for."
 

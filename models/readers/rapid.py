@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
+from common.picture import rgb_of
 from models.readers.reader import ScreenReader
 from schemas.failure import FlywheelError
 from schemas.observation import Element
-from schemas.picture import rgb_of
 
 MODULES = ("rapidocr", "onnxruntime")
 SIDE = 736

@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 
+from common.text import broken, restored, storable
 from models.serving.meter import charge
 from models.serving.replies import ServedReply, content_of, reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
-from schemas.text import broken, restored, storable
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
 """Statuses of transient failures."""
@@ -123,7 +123,7 @@ class OpenAIClient:
         """Returns the first choice of a chat completion whose messages hold untrusted text.
 
         Everything in the messages with the form of a special token is broken, for any vocabulary, and the answer's text
-        is restored (`schemas.text`). Thinking is left out. Fields and errors are those of `complete`.
+        is restored (`common.text`). Thinking is left out. Fields and errors are those of `complete`.
         """
         asked = {**body, "messages": [_broken(one) for one in body.get("messages") or ()]}
         choice = self._completed(asked, (), content_of)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import httpx
 
+from common.process import theirs
 from models.serving import watchdog
-from schemas.children import theirs
 from schemas.config.serving import ServerConfig
 from schemas.failure import FlywheelError
 

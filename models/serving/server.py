@@ -13,6 +13,8 @@ from typing import Any
 
 import httpx
 
+from common.process import home
+from common.text import storable
 from models.completion import Completion
 from models.families.outside import sent, tokens_of
 from models.families.prompt import Message
@@ -28,8 +30,6 @@ from models.weights import Weights
 from schemas.config.sections import PolicyConfig
 from schemas.config.serving import ServerConfig
 from schemas.failure import UsageError
-from schemas.project_dir import home
-from schemas.text import storable
 
 
 class ServerModel(LanguageModel):

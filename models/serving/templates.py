@@ -9,10 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from common.text import storable
 from models.families.thinking import OPEN as BEGIN_THINKING
 from models.families.thinking import split_thinking
 from models.serving.replies import SAID, THOUGHT, UNREAD, ServedReply
-from schemas.text import storable
 
 
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:

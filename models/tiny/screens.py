@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from common.picture import rgb_of
 from models.tiny.build import DEVIATION, MEAN
 from models.tiny.network import Grid
-from schemas.picture import rgb_of
 
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""

@@ -8,12 +8,13 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from common.atomic_folder import atomic_folder
+from common.text import counted
 from curation.converters.exchanged import Correction, Exchanged, Picture, StepAssessment
 from curation.converters.files import Target
 from curation.converters.format import Format
 from curation.converters.rows import exchanged_of
 from curation.redaction import Redactor
-from schemas.atomic_folder import atomic_folder
 from schemas.config import Config
 from schemas.failure import LakeError, UsageError
 from schemas.observation import Element, elements_of
@@ -22,7 +23,6 @@ from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Route, Trajectory
 from schemas.tables.verdict import ROUTES
-from schemas.text import counted
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.exchange.prompts import Prompts

@@ -18,6 +18,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
+from common.process import home
+from common.text import counted
 from curation.converters.exchanged import OWN, Exchanged, ImportedReview, RecordPlace, RecordRefused
 from curation.converters.files import ImportSource, line_of
 from curation.converters.format import FORMATS
@@ -30,12 +32,10 @@ from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.metrics import Metrics
-from schemas.project_dir import home
 from schemas.table import utc_now
 from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of

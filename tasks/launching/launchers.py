@@ -18,8 +18,8 @@ from typing import IO
 import psutil
 from typing_extensions import override
 
+from common.process import ours, theirs
 from learning.job import PARENT, Job
-from schemas.children import ours, theirs
 from schemas.config.operations import Launch, filled
 
 HERE = "localhost"

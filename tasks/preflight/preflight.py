@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from common.process import home
+from common.text import counted
 from curation.gates.registry import gates_of
 from environments.catalog import catalog
 from environments.registry import environments_of, left_out, usable, verifier_of
@@ -23,10 +25,8 @@ from models.thinkers.thinker import THINKERS
 from schemas.check import CheckReport, Probe
 from schemas.config import Config
 from schemas.failure import CheckpointError, LakeError, UsageError
-from schemas.project_dir import home
 from schemas.registry import options_of
 from schemas.tables.task import GuiTask
-from schemas.text import counted
 from storage.address import require_bucket
 from storage.address import resolve as resolve_address
 from storage.explained import explained

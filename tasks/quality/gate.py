@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 
+from common.text import counted
 from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
 from schemas.metrics import Metrics
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of, turn
-from schemas.text import counted
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results

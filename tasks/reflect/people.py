@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Literal
 
+from common.text import counted
 from curation.annotation import TrajectoryRoute, annotations_of
 from rollout.replies import corrected
 from rollout.trajectory import PlannedTrajectory
@@ -21,7 +22,6 @@ from schemas.config import Config
 from schemas.table import utc_now
 from schemas.tables.pair import Pair
 from schemas.tables.task import GuiTask
-from schemas.text import counted
 from storage.catalog import answers
 from storage.lake import Lake
 from tasks.filter import decide

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict
 
+from common.text import counted
 from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused
-from schemas.text import counted
 from storage.catalog import answers
 from storage.lake import Lake
 

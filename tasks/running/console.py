@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.segment import Segment
 from rich.text import Text
 
+from common.text import harmless, lasting
 from schemas.tables.stage import PREPARE, label_of
-from schemas.text import harmless, lasting
 from tasks.running import log
 from tasks.running.run_status import CURRENT
 

@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from common.text import Storable
 from schemas.failure import LakeError, Paused
 from schemas.table import utc_now
-from schemas.text import Storable
 from storage.lake import Lake
 
 FILE = "control/pause.json"

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from schemas.text import lasting
+from common.text import lasting
 from tasks.running import console
 from tasks.running.run_status import CURRENT, RunStatus
 

@@ -15,9 +15,9 @@ from uuid import uuid4
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
+from common.process import home
 from models.serving.served import close_servers
 from schemas.config import Config
-from schemas.project_dir import home
 from storage.lake import Lake
 from tasks.running.lake_use import in_use
 from tasks.running.run_status import published

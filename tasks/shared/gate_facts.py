@@ -5,11 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any
 
+from common.picture import rgb_of
 from curation.gates.facts import Accepted, TaskFacts
 from curation.gates.gate import GateContext
 from curation.pictures import Detail, bits_of, detail, edges
 from curation.self_changing import Pair, Still, self_changing_cells
-from schemas.picture import rgb_of
 from schemas.tables.step import Step
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from schemas.tables.trajectory import Trajectory

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from common.process import home
 from schemas.config import Config
-from schemas.project_dir import home
 from storage.address import resolve
 from storage.lake import Lake
 from storage.objects import inside

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from pydantic import ValidationError
 
+from common.text import CONTROL
 from curation.converters.exchanged import ImportedReview
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
@@ -25,7 +26,6 @@ from schemas.tables.review import Decision, Review, review_id
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
-from schemas.text import CONTROL
 from storage.lake import Lake
 from tasks.shared.trajectories import trajectory_of
 

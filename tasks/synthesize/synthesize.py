@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from common.text import counted
 from curation.synthesis.acceptance import AcceptanceDecision, decide, identity, solvable
 from curation.synthesis.goal import to_data
 from curation.synthesis.leaks import held_out
@@ -25,7 +26,6 @@ from schemas.table import utc_now
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS
-from schemas.text import counted
 from schemas.world import Setup, canonical
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
+from common.text import counted
 from curation.annotation import TrajectoryRoute
 from curation.thoughts import usable_steps
 from models.thinkers.thinker import THINKERS, Thinker, ThinkerResources
@@ -20,7 +21,6 @@ from schemas.metrics import Metrics
 from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
 from schemas.tables.trajectory import Trajectory
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.running.cluster import divided, part_task, share_out, shares_out
 from tasks.running.console import bar

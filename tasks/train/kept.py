@@ -1,8 +1,8 @@
 """Refuse to make a policy from forgotten data: a training that read it ends without a policy."""
 
+from common.text import counted
 from schemas.config import Config
 from schemas.failure import FlywheelError
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe
 from tasks.shared.training_ledger import read_by

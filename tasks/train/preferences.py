@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from common.text import counted
 from curation.pairs import PartingStep, pairs_of
 from learning.data.preferences import Preference, write_preferences
 from models.families.dialects import parse_reply
@@ -16,7 +17,6 @@ from schemas.action import from_json
 from schemas.config import Config
 from schemas.config.judging import JudgeConfig
 from schemas.tables.pair import Pair
-from schemas.text import counted
 from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe, TrainingMaterial, pngs_of

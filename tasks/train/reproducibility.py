@@ -4,11 +4,11 @@ import hashlib
 import json
 from collections.abc import Mapping
 
+from common.text import counted
 from learning.data.sample import read_screenshots
 from learning.job import Job
 from schemas.failure import FlywheelError
 from schemas.tables.forgotten import Forgotten
-from schemas.text import counted
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe
 from tasks.shared.policies import policy_row

@@ -8,7 +8,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 
-from schemas.children import SAFE_PATH, ours, theirs
+from common.process import SAFE_PATH, ours, theirs
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running.cluster import _path_hook, without_folder

@@ -20,6 +20,7 @@ OURS = (
     "environments",
     "storage",
     "schemas",
+    "common",
     "benchmarks",
 )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, print_line, resolve
-from schemas.text import counted
+from common.text import counted
 
 if TYPE_CHECKING:
     from schemas.config import Config

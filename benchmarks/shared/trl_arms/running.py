@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.shared.trl_arms.workload import Workload
-from schemas.project_dir import home
+from common.process import home
 
 TRL = "trl==1.16.0"
 THREADS = 2

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from common.text import Storable
 from curation.converters.exchanged import Metadata
 from curation.converters.files import fields_of
-from schemas.text import Storable
 
 OURS, COMPUTER_1 = "flywheel", "computer-1"
 """Names of agents."""

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
+from common.text import storable
 from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, codes_of, kind_of, shrunk, whole
 from curation.converters.atif.document import COMPUTER_1, OURS, AtifStep, CallResult, ToolCall, parts_of, text_of
 from curation.converters.code import pointer_after, read_code
@@ -23,7 +24,6 @@ from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
 from schemas.action import TYPES, Action, Finished, action_of, numeric
 from schemas.problem import named_problem
-from schemas.text import storable
 
 FIRST = tuple(f"screenshot_init.{end}" for end in ("webp", "png", "jpg"))
 """The screen of computer-1's first action; its documents do not name it."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from environments.hybrid.web import NOTHING, Web
+from environments.placeholder import filled_in_order
 from schemas.action import Action
-from schemas.placeholder import filled_in_order
 from schemas.tables.task import TaskEntry
 
 Level = Literal["easy", "medium", "hard"]

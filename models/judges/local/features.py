@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from common.picture import rgb_of
 from models.judges.judge import JudgeCase
-from schemas.picture import rgb_of
 
 CROP = (32, 80)
 """Rows and columns of the crop around a point, in pixels of the screen."""

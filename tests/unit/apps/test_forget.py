@@ -11,8 +11,8 @@ import pytest
 
 from apps.commands.forgetting import forget_trajectories, show_forgotten
 from apps.commands.lineage import lineage_of, show_lineage
+from common.process import home
 from schemas.failure import UsageError
-from schemas.project_dir import home
 from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 from PIL import Image
 
+from common.picture import png_of
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from environments.pool import SandboxPool
@@ -20,7 +21,6 @@ from rollout.trajectory import PlannedTrajectory
 from schemas.action import Action
 from schemas.config.sections import EnvironmentConfig
 from schemas.observation import Observation, Outcome
-from schemas.picture import png_of
 from schemas.tables.task import TaskEntry
 from schemas.tables.trajectory import Trajectory
 from tests.parts import FAKE

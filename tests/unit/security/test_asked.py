@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 import models.serving.openai
+from common.text import broken, restored
 from curation.synthesis import endpoint as synthesis
 from models.judges.endpoint import EndpointJudge
 from models.judges.endpoint import JudgeEndpointOptions as JudgeOptions
@@ -24,7 +25,6 @@ from models.thinkers.asked import EndpointThinker
 from models.thinkers.thinker import THINKERS, ThinkerCase
 from schemas.action import Type
 from schemas.observation import Observation, PastStep
-from schemas.text import broken, restored
 from tests.unit.curation.synthesis.parts import MATERIAL, WORLD
 from tests.unit.models.proposers.test_proposer import PageExplorer, Stubborn
 from tests.unit.models.thinkers.test_thinkers import none

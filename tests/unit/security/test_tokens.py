@@ -17,6 +17,7 @@ from tokenizers.models import BPE
 from tokenizers.normalizers import NFKC
 from tokenizers.pre_tokenizers import ByteLevel
 
+from common.text import ZERO_WIDTH
 from curation.converters.exchanged import About, Exchanged, ExchangedStep
 from curation.converters.files import Target
 from curation.converters.format import FORMATS
@@ -44,7 +45,6 @@ from schemas.config.sections import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 from schemas.observation import PastStep
 from schemas.sample import Past, Question, TrainSample
-from schemas.text import ZERO_WIDTH
 from tests.unit.curation.converters.records import picture as made_picture
 from tests.unit.models.families.published import ASKED, PLAIN, SPECIAL, TRAINED_FROM, screen, write_directory
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context

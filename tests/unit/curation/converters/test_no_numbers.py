@@ -10,12 +10,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from common.text import strict_json
 from curation.converters.exchanged import About, Exchanged, ExchangedStep, Sampled
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, rows_of
 from schemas.action import Click
 from schemas.table import utc_now
-from schemas.text import strict_json
 from tests.unit.curation.converters.records import picture, taken, written
 
 HELD = {"reward": math.nan, "deep": [{"far": -math.inf}], "fine": 0.5}

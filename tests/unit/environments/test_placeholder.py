@@ -2,7 +2,7 @@
 
 import pytest
 
-from schemas.placeholder import NotFilled, filled_in_order
+from environments.placeholder import NotFilled, filled_in_order
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from common.text import unmarked
 from schemas.config.sections import read_toml
 from schemas.failure import UsageError
-from schemas.text import unmarked
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])

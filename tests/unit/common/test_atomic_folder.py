@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.atomic_folder import BEGIN, LOCK, atomic_folder, swept
+from common.atomic_folder import BEGIN, LOCK, atomic_folder, swept
 
-WRITES = "from schemas.atomic_folder import atomic_folder; from pathlib import Path; import sys\n"
+WRITES = "from common.atomic_folder import atomic_folder; from pathlib import Path; import sys\n"
 WRITES += "with atomic_folder(Path(sys.argv[1])) as whole: whole.mkdir(); print('here', flush=True); sys.stdin.read()"
 
 

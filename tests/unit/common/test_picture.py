@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
+from common.picture import SIGNATURE, is_plain, plain, rgb_of, upright_rgb_of
 from curation.converters.exchanged import RecordPlace
 from curation.converters.files import picture_of
 from environments.openenv.mapping import picture_of as openenv_picture_of
@@ -22,7 +23,6 @@ from models.families.screen import ImageLimits, picture, picture_png
 from models.random_vlm import build_random
 from models.tiny.screens import pixels_of
 from schemas.config.sections import PolicyConfig
-from schemas.picture import SIGNATURE, is_plain, plain, rgb_of, upright_rgb_of
 
 WIDE, HIGH = 60, 40
 LIMITS = ImageLimits(28, 28 * 28 * 4, 28 * 28 * 6)

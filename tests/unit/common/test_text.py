@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from common.text import counted, lasting, storable
 from models.families.dialects import parse_reply
 from schemas.action import Type, from_json, to_json
 from schemas.config.sections import LakeConfig
 from schemas.tables.step import Step
-from schemas.text import counted, lasting, storable
 from storage.lake import Lake
 from tests.unit.storage.conftest import DEFAULTS
 

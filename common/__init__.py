@@ -1,0 +1,1 @@
+"""Helpers of every package: text, pictures, folders, the process. They know no contract."""
