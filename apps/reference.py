@@ -4,8 +4,8 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from apps.commented import about
 from environments.registry import ENVIRONMENTS
-from schemas.config.commented import about
 from schemas.config.sections import Config
 from schemas.table import SCHEMA_VERSION, Table
 from schemas.tables import TABLES

@@ -24,7 +24,7 @@ from curation.synthesis.player import Player, PlayerLost
 from curation.synthesis.search import TRIES, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.site.environment import SiteConfig, SiteEnvironment
-from schemas.config.synthesis import SynthesisConfig
+from schemas.config.curating import SynthesisConfig
 from schemas.world import score
 
 PROPOSALS = 20

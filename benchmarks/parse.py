@@ -19,7 +19,7 @@ from models.completion import Completion
 from models.families.family import ModelFamily
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 
 SCREEN = (1920, 1080)
 REPLIES, SHORT = 1_000_000, 20_000

@@ -32,7 +32,7 @@ from models.precision import compute_dtype
 from models.tiny.build import build_tiny
 from models.tiny.generator import TinyModel
 from models.tiny.network import TinyNet
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.observation import Observation, PastStep
 

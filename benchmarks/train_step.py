@@ -21,14 +21,13 @@ import torch
 
 from benchmarks.shared.mixed_samples import NAMES, mixed_job, mixed_samples
 from benchmarks.shared.report import Bar, finish, options
-from learning.data.sample import Screenshots
+from learning.data.sample import Screenshots, TrainSample
 from learning.engines.fsdp.chats import Chats
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from models.random_vlm import build_random
 from schemas.config.training import TrainConfig
-from schemas.sample import TrainSample
 
 RANKS = 4
 BATCH = 16

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from curation.intervals import wilson
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.tables.agreement import Against, Agreement
 
 FAILURES = 0.2

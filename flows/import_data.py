@@ -3,7 +3,7 @@
 from prefect import flow
 
 from schemas.config import Config
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from tasks.annotate import annotate_steps
 from tasks.exchange.importing import (
     Request,

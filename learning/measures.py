@@ -16,7 +16,7 @@ from learning.algorithms.objective import Objective
 from learning.data.rollouts import Rollout
 from learning.engines.engine import Batch, Engine, Outputs
 from models.families.registry import reply_limit
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 
 COUNTED = ("tokens", "operations", "thought", "thoughts", "reply", "replies", "cut", "drawn")
 """Sums that a rank keeps of its documents."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from models.completion import Completion
 from models.families.prompt import Message
+from schemas.config.policy import PolicyConfig
 from schemas.config.section import Section
-from schemas.config.sections import PolicyConfig
 from schemas.registry import Registry
 
 

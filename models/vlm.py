@@ -13,7 +13,7 @@ from models.families.screen import Size
 from models.language_model import BACKENDS
 from models.policy import Context, Policy
 from models.tiny.layout import is_tiny, read_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.registry import options_of
 
 

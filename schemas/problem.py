@@ -1,11 +1,13 @@
-"""Describes pydantic's validation errors without pydantic's own terms."""
+"""Describe refused values and keys as a user writes them, without pydantic's own terms."""
 
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from difflib import get_close_matches
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 _TERMS = re.compile(
     r"^(Value error, |Input |(Tuple|List|Dictionary|String|Set) (?=should))"
@@ -68,3 +70,80 @@ def in_words(found: Mapping[str, Any]) -> str:
         case _:
             plain = _TERMS.sub("", found["msg"])
             return plain[:1].lower() + plain[1:]
+
+
+CLOSE = 0.65
+"""Minimum similarity, of 1, of a key that is suggested."""
+ELSEWHERE = {"lr": ("learning_rate",), "path": ("base", "uri", "folder"), "model": ("base",)}
+"""Keys of other programs, and their names here."""
+
+
+COUNTED = re.compile(r"(?:n|num|number_of)_(.+)|(.+)_(?:count|number)")
+"""Pattern of other programs' keys for a number, whose key here is the plural: `browser_count` is `browsers`."""
+
+
+def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
+    """Finds the section at `where` in another one; None where there is no section of fixed keys."""
+    found: Any = section
+    for key in where:
+        found = _inside(found, key)
+    return _as_section(found)
+
+
+def keys_of(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
+    """Lists the keys of the section at `where` in another one; none where there is no section of fixed keys."""
+    found = section_at(section, where)
+    return list(found.model_fields) if found else []
+
+
+def nearest(key: str, known: Sequence[str]) -> str | None:
+    """Finds the known key that was probably meant; None where none is like it."""
+    if meant := [one for one in ELSEWHERE.get(key, ()) if one in known]:
+        return meant[0]
+    if (counted := COUNTED.fullmatch(key)) and (plural := f"{(counted[1] or counted[2]).rstrip('s')}s") in known:
+        return plural
+    return next(iter(get_close_matches(key, known, n=1, cutoff=CLOSE)), None)
+
+
+def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
+    """Lists the keys of pydantic's location `where`, without its names for the kinds that a value may have."""
+    found: Any = section
+    keys: list[str] = []
+    for key in where:
+        if _kinds(found):
+            break
+        keys.append(str(key))
+        found = _inside(found, key)
+    return keys
+
+
+def _inside(annotation: Any, key: str | int) -> Any:
+    """Finds the type of a key inside an annotated type; None if unknown."""
+    if (section := _as_section(annotation)) is not None:
+        return section.model_fields[str(key)].annotation if key in section.model_fields else None
+    annotation = _plain(annotation)
+    inner = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return inner[1]
+    return inner[0] if get_origin(annotation) in (list, tuple) and inner else None
+
+
+def _kinds(annotation: Any) -> bool:
+    """Checks whether a value may be of several kinds, apart from None."""
+    return get_origin(_plain(annotation)) in (Union, UnionType)
+
+
+def _as_section(annotation: Any) -> type[BaseModel] | None:
+    plain = _plain(annotation)
+    return plain if isinstance(plain, type) and issubclass(plain, BaseModel) else None
+
+
+def _plain(annotation: Any) -> Any:
+    """Strips the metadata of an annotation, and None where that is the only other kind."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return _plain(inner[0])
+    if origin in (Union, UnionType):
+        kinds = [one for one in inner if one is not type(None)]
+        return _plain(kinds[0]) if len(kinds) == 1 else annotation
+    return annotation

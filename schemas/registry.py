@@ -13,8 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from schemas.failure import FlywheelError, UsageError
-from schemas.keys import keys_of, nearest, place
-from schemas.problem import in_words
+from schemas.problem import in_words, keys_of, nearest, place
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)

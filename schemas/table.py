@@ -7,11 +7,11 @@ the row is nullable in Arrow and no other field is.
 import threading
 import types
 import typing
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
-from typing import Annotated, Any, Literal, Union
+from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
@@ -37,6 +37,10 @@ IntList = Annotated[list[int], pa.list_(pa.int32())]
 FloatList = Annotated[list[float], pa.list_(pa.float32())]
 
 Severity = Literal["critical", "warning"]
+
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+Metrics: TypeAlias = Mapping[str, Json]
+"""Values of a stage or a training by open names, kept as JSON; a stage's `say` is its headline for people."""
 
 
 class Row(BaseModel):

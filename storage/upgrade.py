@@ -9,7 +9,7 @@ new columns. Versions that policies pin stay as they are; their missing columns 
 import json
 from collections.abc import Callable
 
-from schemas.config.old import modern
+from schemas.config.load import modern
 from schemas.config.sections import LakeConfig
 from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES

@@ -4,8 +4,7 @@ from collections import Counter
 
 from curation.annotation import annotations_of
 from curation.perception.perceive import Chosen
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from tasks.perceive import perception_of
 from tasks.running.run import Run
 from tasks.running.stage import stage

@@ -4,7 +4,7 @@ from curation.curriculum import apportion, mix
 from environments.catalog import catalog
 from environments.registry import left_out
 from schemas.config import Config
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.curriculum import CurriculumChoice
 from storage.catalog import answers
 from tasks.running.iterations import IN_GROUPS

@@ -13,7 +13,7 @@ from rollout.failures import Ended, always_failing
 from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask

@@ -8,8 +8,7 @@ from common.text import counted
 from curation.gates.registry import gates_of, verdicts_of
 from curation.reflections import reflections_of
 from schemas.config import Config
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.reflection import Reflection
 from schemas.tables.verdict import ROUTES, Verdict
 from storage.lake import Lake

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import NAMESPACE_URL, UUID, uuid5
 
-from schemas.config.openlineage import OpenLineageConfig
+from schemas.config.operations import OpenLineageConfig
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.running.console import err

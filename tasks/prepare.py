@@ -18,7 +18,7 @@ from rollout.interrupt import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, FlywheelError, SandboxFailure, all_of
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.stage import PREPARE
 from schemas.tables.task import GuiTask
 from storage.lake import Lake

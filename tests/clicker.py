@@ -20,8 +20,8 @@ from models.tiny.generator import read_tokenizer, token_id
 from models.tiny.tokens import END
 from schemas.action import Action, Click, Type, Wait
 from schemas.config import Config, config_of
+from schemas.config.policy import PolicyConfig
 from schemas.config.section import Section
-from schemas.config.sections import PolicyConfig
 from schemas.observation import Observation
 from schemas.registry import options_of
 

@@ -181,8 +181,8 @@ def _keys(found: TrainingPlan, model: Path) -> list[str]:
 
 
 def _write(file: Path, config: Path | None, keys: list[str]) -> None:
+    from apps.commented import commented
     from learning.engines.choice import without_ignored
-    from schemas.config.commented import commented
     from schemas.config.load import load_config
 
     made = load_config(config, keys)

@@ -17,7 +17,7 @@ def init(
     as_json: AsJson = False,
 ) -> None:
     """Write flywheel.toml, which every command in its folder reads: all keys, each with its meaning."""
-    from schemas.config.commented import commented
+    from apps.commented import commented
     from schemas.config.load import load_config
     from schemas.config.profiles import LAPTOP, OWN
 

@@ -13,7 +13,7 @@ from environments.registry import left_out
 from rollout.failures import FailedTask
 from schemas.config import Config
 from schemas.failure import GateRefused, LakeError
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.iteration_lock import require_free

@@ -24,7 +24,7 @@ from benchmarks.learning.__main__ import NAMES
 from environments.registry import environments_of
 from models.random_vlm import build_random
 from schemas.config import load_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 from schemas.tables.task import TaskEntry
 

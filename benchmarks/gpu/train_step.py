@@ -18,13 +18,13 @@ from benchmarks.gpu._device import SIZES as MODELS
 from benchmarks.gpu._device import chosen, device_name
 from benchmarks.shared.mixed_samples import NAMES, SIZES, mixed_job, mixed_samples
 from benchmarks.shared.report import Bar, finish
+from learning.data.sample import TrainSample
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.engine import FsdpEngine
 from learning.job import Job
 from learning.learner import Learner
 from models.random_vlm import build_random
 from schemas.config.training import TrainConfig
-from schemas.sample import TrainSample
 
 SCREENS = {"cuda": ((640, 480), (1024, 640), (1280, 800)), "cpu": SIZES}
 BATCH = {"cuda": 16, "cpu": 4}

@@ -21,7 +21,7 @@ from models.policy import Context, Policy
 from models.random_vlm import build_random
 from models.vlm import VlmPolicy
 from schemas.config import load_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation
 from tasks.shared.weights import checkpoint_folder
 

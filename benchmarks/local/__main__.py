@@ -22,7 +22,7 @@ from models.completion import Completion
 from models.policy import Context
 from models.random_vlm import build_random
 from models.vlm import VlmPolicy
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
 
 SCREEN = (640, 448)

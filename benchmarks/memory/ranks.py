@@ -27,7 +27,7 @@ from learning.engines.fsdp.model import load_model, shard
 from learning.job import Job, read_job
 from learning.learner import Learner
 from learning.planning.memory import MemoryRecipe, predict
-from schemas.config.memory import MemoryConfig
+from schemas.config.training import MemoryConfig
 
 STEPS = 2
 """Of one batch; the second has moments from its beginning."""

@@ -35,7 +35,7 @@ from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
 from models.families.thinking import split_thinking
 from schemas.action import Action, action_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import FlywheelError
 from schemas.keyboard import names_of, together, together_in
 

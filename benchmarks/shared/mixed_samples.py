@@ -8,12 +8,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from learning.data.sample import write_samples, write_screenshots
+from learning.data.sample import Past, TrainSample, write_samples, write_screenshots
 from learning.job import Job
 from schemas.action import Click, to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.sample import Past, TrainSample
 
 SIZES = ((96, 64), (192, 160), (320, 256))
 NAMES = ("ok", "cancel", "submit", "next", "search", "open")

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from curation.gates.gate import Gate, GateContext, GateResult
-from schemas.config.judging import FilterConfig
+from schemas.config.curating import FilterConfig
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
 from schemas.tables.step import Step

@@ -4,7 +4,7 @@ from typing import Any
 
 from curation.synthesis.maker import TaskMaker, maker_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
-from schemas.config.synthesis import SynthesisConfig
+from schemas.config.curating import SynthesisConfig
 from schemas.failure import UsageError
 
 REWARD = "reward"

@@ -24,7 +24,7 @@ from learning.data.rollouts import Rollout
 from models.families.family import ModelFamily
 from models.families.registry import reply_limit
 from schemas.action import from_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from learning.data.rollouts import Rollout
+from learning.data.sample import PLACE, Past, Question, TrainSample
 from models.completion import Completion
 from models.families.family import ModelFamily, Size
 from models.families.outside import marked, marked_action
@@ -17,7 +18,6 @@ from models.policy import Context
 from schemas.action import Action, Click, from_json, to_json
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
-from schemas.sample import PLACE, Past, Question, TrainSample
 
 Document = TrainSample | Rollout
 ANY: Size = (1000, 1000)

@@ -25,7 +25,7 @@ from models.families.thinking import opened, read_reply
 from models.policy import Context
 from models.tiny.tokens import GRID
 from schemas.action import Action
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 

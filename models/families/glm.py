@@ -34,7 +34,7 @@ from schemas.action import (
     action_of,
 )
 from schemas.action import Type as TypeText
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation, PastStep
 from schemas.problem import named_problem

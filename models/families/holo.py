@@ -12,7 +12,7 @@ from models.families.screen import Size
 from models.families.template import filled
 from models.policy import Context
 from schemas.action import Action, Click
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 

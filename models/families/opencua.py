@@ -21,7 +21,7 @@ from models.families.thinking import between, readable
 from models.policy import Context
 from models.thoughts import templated_thought
 from schemas.action import Action, CallUser, Drag, Finished, Press, Release, Wait, point_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from common.text import TOKEN_FORMS, ZERO_WIDTH
 from schemas.action import Action
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 
 if TYPE_CHECKING:
     from models.families.prompt import Message

@@ -14,7 +14,7 @@ from models.families.thinking import between, readable
 from models.families.tools import read_calls, write_calls
 from models.policy import Context
 from schemas.action import Action
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 

@@ -10,7 +10,7 @@ from models.families.family import ModelFamily
 from models.families.outside import tokens_of
 from models.families.processor import read_limits
 from models.tiny.layout import is_tiny, read_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.registry import Registry
 

@@ -41,7 +41,7 @@ from schemas.action import (
     Type,
     Wait,
 )
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.keyboard import pyautogui_name, pyautogui_names
 from schemas.observation import Observation

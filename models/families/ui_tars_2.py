@@ -16,7 +16,7 @@ from models.families.template import template
 from models.families.thinking import readable
 from models.policy import Context
 from schemas.action import Action, PressBack, PressEnter, PressHome
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Observation
 

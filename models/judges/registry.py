@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from models.judges.judge import Judge, JudgeCase, Judgement
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.config.section import Section
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of

@@ -19,7 +19,7 @@ from models.safe import read_whole
 from models.sampling import choose
 from models.serving.prefill import Prefill
 from models.serving.seen import SeenScreens
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 
 

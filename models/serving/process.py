@@ -12,7 +12,7 @@ import httpx
 
 from common.process import theirs
 from models.serving import watchdog
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
 POLL_S = 0.2

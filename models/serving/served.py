@@ -37,7 +37,7 @@ from models.serving.process import ServerProcess
 from models.serving.proof import Readable, Sampling, prove, require_sampling
 from models.serving.updater import UPDATERS, Control, Updater, UpdateUnsupported
 from models.weights import OURS, Weights, adapter_of, fingerprint
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
 FIRST = 8

@@ -27,8 +27,7 @@ from models.serving.replies import decoded
 from models.serving.served import ModelServer, endpoint_of, served_by
 from models.serving.updater import UPDATERS
 from models.weights import Weights
-from schemas.config.sections import PolicyConfig
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import PolicyConfig, ServerConfig
 from schemas.failure import UsageError
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from models.tiny.tokens import END, IMAGE, PAD, START, UNKNOWN, build_tokenizer, coordinate_tokens
-from schemas.config.sections import TEXT_HEAD, VISION_HEAD, PolicyConfig
+from schemas.config.policy import TEXT_HEAD, VISION_HEAD, PolicyConfig
 
 MEAN, DEVIATION = 1.0, 0.2
 """Pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""

@@ -22,7 +22,7 @@ from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import HIDDEN, pack, visible
 from models.tiny.screens import canvas_of, grid_of, patches_of, pixels_of
 from models.tiny.tokens import END, IMAGE, PAD, START
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError
 
 

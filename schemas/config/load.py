@@ -2,17 +2,19 @@
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from schemas.config.refusal import explain, refuse_renamed
+from schemas.config.profiles import read_toml
 from schemas.config.section import is_section
-from schemas.config.sections import Config, read_toml
+from schemas.config.sections import Config
 from schemas.failure import UsageError
-from schemas.keys import keys_of
+from schemas.problem import in_words, keys_of, nearest, place
 
 PREFIX = "FLYWHEEL__"
 RENAMED: dict[str, str] = {
@@ -100,3 +102,96 @@ def _value(text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError:
         return text
+
+
+MOST_NAMED = 12
+"""Maximum keys of a section that are named where none is like an unknown one."""
+
+
+def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
+    """Raises UsageError for old keys, with their new names.
+
+    Args:
+        fields: a config as it was written.
+        renamed: old dotted key to new dotted key, or to a sentence on the replacement.
+    """
+    found = {old: new for old, new in renamed.items() if _holds(fields, old.split("."))}
+    if found:
+        lines = (f"`{old}` is now {new if ' ' in new else f'`{new}`'}" for old, new in found.items())
+        raise UsageError(f"Config: {'; '.join(lines)}.", "Write the new key in place of the old one.")
+
+
+def explain(error: ValidationError, root: type[BaseModel]) -> str:
+    """Lists every refused key of `root` with its reason; an unknown one with the nearest that is known."""
+    lines: list[str] = []
+    places = [(place(root, item["loc"]), item) for item in error.errors()]
+    for at, (where, item) in enumerate(places):
+        key, given = f"`{'.'.join(where)}`", item.get("input")
+        if item["type"] == "extra_forbidden":
+            known = keys_of(root, where[:-1])
+            near = nearest(where[-1], known)
+            meant = [near] if near else named(root, where[-1])
+            there = f"; known: {', '.join(known)}." if len(known) <= MOST_NAMED else "; docs/config.md has all."
+            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
+        elif item["type"] == "tuple_type":
+            one = (
+                given if isinstance(given, int | float) else next(iter(given), "") if is_section(given) else str(given)
+            )
+            such = shlex.quote(f"{'.'.join(where)}=[{json.dumps(one)}]")
+            lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
+        elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
+            reasons = [in_words(other) for there, other in places if there == where]
+            said = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
+            got = "" if is_section(given) else f" (got {given!r})"
+            lines.append(f"{key}: {said}{got}.")
+    return "Config: " + " ".join(lines)
+
+
+def named(section: type[BaseModel], key: str, *where: str) -> list[str]:
+    """Lists the dotted keys of this name in the sections of `section`, whose own dotted key is `where`."""
+    inner = [(name, field.annotation) for name, field in section.model_fields.items()]
+    found = [".".join([*where, name]) for name, _ in inner if name == key]
+    for name, kind in inner:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += named(kind, key, *where, name)
+    return found
+
+
+def _holds(fields: Any, keys: list[str]) -> bool:
+    for key in keys:
+        if not is_section(fields) or key not in fields:
+            return False
+        fields = fields[key]
+    return True
+
+
+def modern(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Converts a resolved config of an earlier schema version to today's keys; one of today stays as it is."""
+    config = deepcopy(dict(fields))
+    if (old := config.pop("environment", None)) is not None:
+        config["environments"] = {old["kind"]: _environment(old)}
+    if "rules" in (gates := config.get("filter", {}).get("gates", ())):
+        config["filter"] = _filter(config["filter"], gates)
+    judge = config.get("judge", {})
+    if "url" in judge:
+        endpoint = {name: judge.pop(name) for name in ("url", "model", "timeout_s")}
+        judge["options"] = endpoint if judge["kind"] == "endpoint" else {}
+    return config
+
+
+def _environment(old: Mapping[str, Any]) -> dict[str, Any]:
+    limits = {"start_timeout_s": old["step_timeout_s"], "step_timeout_s": old["step_timeout_s"]}
+    if old["kind"] == "fake":
+        return {**limits, "sandboxes": old["browsers"] * old["pages"]}
+    return {**limits, **{key: old[key] for key in ("browser", "browsers", "pages")}}
+
+
+def _filter(old: Mapping[str, Any], gates: Sequence[str]) -> dict[str, Any]:
+    """Replaces the gate `rules` of version 2 by the three gates with its effect."""
+    at = gates.index("rules")
+    options = dict(old.get("options", {}))
+    rules = options.pop("rules", {})
+    for name, key in (("loops", "max_repeats"), ("thoughts", "max_phrases")):
+        if key in rules:
+            options[name] = {key: rules[key]}
+    return {**old, "gates": [*gates[:at], "actions", "thoughts", "loops", *gates[at + 1 :]], "options": options}

@@ -1,11 +1,12 @@
-"""The sections of a flywheel in operation: budget, cluster, machines, traces."""
+"""The sections of a flywheel in operation: budget, cluster, machines, traces, lineage, triggers, trackers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.section import Count, Positive, Section, Whole
+from schemas.config.section import Count, Positive, Section, Share, Whole
 from schemas.failure import UsageError
+from schemas.registry import seam
 
 Launch = Literal["local", "torchrun", "command"]
 
@@ -106,3 +107,48 @@ class TracesConfig(Section):
     """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/ ]+")] = "http://localhost:4318/v1/traces"
     """Endpoint of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
+
+
+class OpenLineageConfig(Section):
+    """Events in OpenLineage's form, at the begin and end of every stage and retraining."""
+
+    to: Annotated[str, Field(pattern=r"^(https?://.+|[^:]*)$")] = ""
+    """A file that a line of JSON is added to for each event, or the `http://` or `https://` address that they are
+    posted to, such as `http://marquez:5000/api/v1/lineage`; nothing is sent if empty."""
+    namespace: str = "flywheel"
+    """Namespace of the jobs. Data sets are named by their place: `s3://BUCKET` and `PREFIX/tables/steps`, or `file` and
+    the path."""
+    key_variable: str = "OPENLINEAGE_API_KEY"
+    """The environment variable that holds the key of the address; none is sent if it is not set."""
+    timeout_s: Positive = 5.0
+    """An event whose delivery takes longer is lost, and so are those of the minute that follows; the loss is reported
+    once. No run waits for it, but for so long at its very end."""
+
+
+class TriggersConfig(Section):
+    """Thresholds for a retraining that a Prefect server begins by itself, counted since the last training. The
+    deployment `watch` checks them; `flywheel schedule on watch` switches it on."""
+
+    steps: Whole = 2000
+    """New accepted steps; 0 for never."""
+    decisions: Whole = 20
+    """New decisions of people; 0 for never."""
+    success_drop: Share = 0.1
+    """Drop of the policy's success in its newest iteration below the one before, over the same tasks and beyond chance
+    (95 %); 0 for never."""
+
+
+class TrackingConfig(Section):
+    """Trackers of trainings; the lake has the same numbers always, in the table `training_steps` (docs/tracking.md)."""
+
+    trackers: tuple[str, ...] = ()
+    """`tensorboard`, `wandb`, `mlflow` (an extra of the same name each), or `my_package.my_tracker:MyTracker`. Keys and
+    passwords come from the environment."""
+    options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
+    """Each tracker's own keys, under its name: `tracking.options.wandb.project`."""
+
+    @model_validator(mode="after")
+    def _of_their_trackers(self) -> "TrackingConfig":
+        if self.model_fields_set:
+            seam("learning.tracking.tracker:TRACKERS").options(self.trackers, self.options)
+        return self

@@ -4,7 +4,9 @@ A project's own `flywheel.toml` (`flywheel init` writes it) comes before the lap
 code, in `configs/`, in a checkout and in a wheel alike.
 """
 
+import tomllib
 from pathlib import Path
+from typing import Any
 
 from schemas.failure import UsageError
 
@@ -36,3 +38,18 @@ def config_file(named: str | Path | None = None) -> Path:
         f"There is no config file {path}.",
         f"Name one with --config, or a profile ({there}); `flywheel init` writes one.",
     )
+
+
+def read_toml(path: Path | None) -> dict[str, Any]:
+    """Reads the fields of a config file, or of the profile that it names.
+
+    Raises:
+        UsageError: there is none, or it is not TOML in UTF-8.
+    """
+    path = config_file(path)
+    try:
+        return tomllib.loads(path.read_text("utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from error

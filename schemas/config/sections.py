@@ -1,32 +1,32 @@
 """The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
 
-import os
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, SerializeAsAny, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
-from schemas.config.addresses import refuse_credentials
-from schemas.config.annotate import AnnotateConfig
-from schemas.config.judging import FilterConfig, JudgeConfig
-from schemas.config.openlineage import OpenLineageConfig
-from schemas.config.operations import BudgetConfig, ClusterConfig, TracesConfig
-from schemas.config.profiles import config_file
-from schemas.config.reflect import ReflectConfig
-from schemas.config.section import Count, Positive, Section, Share, Whole, is_section
-from schemas.config.serving import ServerConfig
-from schemas.config.synthesis import SynthesisConfig
-from schemas.config.think import ThinkConfig
-from schemas.config.tracking import TrackingConfig
+from schemas.config.curating import (
+    AnnotateConfig,
+    FilterConfig,
+    JudgeConfig,
+    ReflectConfig,
+    SynthesisConfig,
+    ThinkConfig,
+)
+from schemas.config.operations import (
+    BudgetConfig,
+    ClusterConfig,
+    OpenLineageConfig,
+    TracesConfig,
+    TrackingConfig,
+    TriggersConfig,
+)
+from schemas.config.policy import PolicyConfig
+from schemas.config.profiles import read_toml
+from schemas.config.section import Count, Positive, Section, Share, Whole, is_section, refuse_credentials
 from schemas.config.training import TrainConfig
-from schemas.config.triggers import TriggersConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, seam
-
-TEXT_HEAD, VISION_HEAD = 32, 64
-"""Widths of an attention head of the small policy's text stack and of its vision tower; there few, since
-the softmax over patches costs more than it brings."""
 
 
 class LakeConfig(Section):
@@ -164,100 +164,6 @@ class CollectConfig(Section):
                 f"policy_share {self.policy_share:g} and relay_share {self.relay_share:g} are more than 1 together; "
                 "lower one of them"
             )
-        return self
-
-
-class PolicyConfig(Section):
-    """The vision-language policy."""
-
-    base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
-    """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
-    dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
-    """Text form of actions (docs/families.md); `box_v1` means the family's own form where it has no such."""
-    history_images: Count = 1
-    """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
-    history_turns: Count | None = None
-    """Number of last replies in its prompt; the instruction gives the number of earlier ones. All if not set."""
-    older: Literal["dropped", "summarised"] = "dropped"
-    """With `history_turns`, the treatment of older replies. `summarised`: the instruction also counts their actions, by
-    kind of action."""
-    max_new_tokens: Count | None = None
-    """Maximum tokens of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply
-    of another model that ends there is no action of the policy."""
-    thoughts: bool = True
-    """Whether it is asked to think before it acts. Without, the prompt asks for the action alone, and so do the samples
-    of supervised training, which hold no thought then; `think.keep_without` trains one policy for both."""
-    family: str = "auto"
-    """Prompt format and action format of the model: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or
-    a dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
-    policy has its own."""
-    template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
-    """The family's prompt that is used: for a desktop or a browser, for a phone, to point at one element, or for a
-    screen with a shell and files behind it (docs/hybrid.md)."""
-    backend: str = "auto"
-    """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
-    a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else the fastest of the others."""
-    options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Keys of a backend of your own."""
-    precision: Literal["full", "int8"] = "full"
-    """Precision in which the policy acts and is measured: `full` as it was saved, `int8` with its linear layers rounded
-    (dynamic quantisation on the CPU). Training is not touched; a server decides for itself."""
-    device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device on which another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the
-    CPU."""
-    batch: Count = 8
-    """Chats that another model than the small policy goes on with at once where no server runs it: more take memory."""
-    seen_screens_mb: Whole = 1024
-    """Memory for the vision tower's outputs of the last screens, which the next steps show again; 0: none. A screen of
-    1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
-    prefix_mb: Whole = 2048
-    """Memory for keys and values of the last prompts, so that a step computes only the tokens after the longest
-    beginning that its prompt shares with one of them; 0: none. 4,000 tokens take some 230 MB in Qwen2.5-VL of 7 billion
-    weights, so a batch of 8 fits; with more trajectories at once little is found but the beginning of all prompts."""
-    server: ServerConfig = ServerConfig()
-    hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
-    """Width of the small policy's text stack: whole attention heads of 32."""
-    layers: Count = 2
-    """Layers of its text stack."""
-    vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
-    """Width of its vision tower: whole attention heads of 64."""
-    vision_layers: Count = 2
-    """Layers of its vision tower."""
-    patch: Count = 16
-    """Side of a patch, in pixels."""
-    merge: Count = 2
-    """Patches along each side of a token: so many by so many patches are one token."""
-
-    @property
-    def acts_on_server(self) -> bool:
-        """Whether a server runs the model."""
-        return self.backend == "server" or (self.backend == "auto" and self.server.named)
-
-    @property
-    def asked(self) -> dict[str, Any]:
-        """Returns the keys that shape a checkpoint's prompt for an action, as a trajectory records them."""
-        named = {"template", "dialect", "history_images", "history_turns", "older", "thoughts"}
-        return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
-
-    @model_validator(mode="after")
-    def _remembers(self) -> "PolicyConfig":
-        if self.history_turns is not None and self.history_turns < self.history_images - 1:
-            raise ValueError(
-                f"policy.history_turns is {self.history_turns}, fewer than the past screens of policy.history_images, "
-                f"{self.history_images}: raise it to {self.history_images - 1}"
-            )
-        if self.older != "dropped" and self.history_turns is None:
-            raise ValueError(f"policy.older is {self.older}, and no reply is left out: set policy.history_turns")
-        return self
-
-    @model_validator(mode="after")
-    def _one_backend(self) -> "PolicyConfig":
-        if self.backend == "server" and not self.server.named:
-            raise ValueError("policy.backend is server: set policy.server.url or policy.server.command")
-        if self.backend in ("tiny", "transformers") and self.server.named:
-            raise ValueError(f"policy.backend is {self.backend}: take policy.server away, or set it to server")
-        if self.options and ":" not in self.backend:
-            raise ValueError(f"policy.options has keys of a backend of your own, and policy.backend is {self.backend}")
         return self
 
 
@@ -444,18 +350,3 @@ class Config(Section):
     def canonical(self) -> str:
         """Writes the resolved config as JSON."""
         return self.model_dump_json()
-
-
-def read_toml(path: Path | None) -> dict[str, Any]:
-    """Reads the fields of a config file, or of the profile that it names.
-
-    Raises:
-        UsageError: there is none, or it is not TOML in UTF-8.
-    """
-    path = config_file(path)
-    try:
-        return tomllib.loads(path.read_text("utf-8-sig"))
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path} is not TOML: {error}.", "Correct that line.") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 at byte {error.start}.", "Save it as UTF-8.") from error

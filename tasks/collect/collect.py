@@ -7,8 +7,7 @@ from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
 from rollout.runner import missing
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.verdict import Verdict
 from storage.lake import Lake
 from tasks.collect.parts import collect_in_parts, roll_out

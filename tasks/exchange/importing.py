@@ -31,8 +31,7 @@ from environments.catalog import catalog, whole_catalog
 from models.readers.reader import reader_class
 from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask

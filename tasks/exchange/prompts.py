@@ -22,7 +22,7 @@ from models.families.registry import family_of
 from models.families.same_prompt import PromptTokens
 from models.language_model import BACKENDS
 from models.vlm import backend_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.step import Step

@@ -17,9 +17,8 @@ from learning.algorithms.method import DataSource, Method, method_of
 from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig, SynthesisConfig
 from schemas.config.sections import CurriculumConfig
-from schemas.config.synthesis import SynthesisConfig
 from schemas.config.training import EpochSection, GroupConfig, TrainConfig
 from schemas.failure import UsageError
 

@@ -1,7 +1,7 @@
 """Measure a policy that no iteration made like a candidate, and let it challenge the champion."""
 
 from schemas.config import Config
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from tasks.evaluate import measure_challenger
 from tasks.promote.promote import challenge, numbers_of
 from tasks.running.boundary import boundary

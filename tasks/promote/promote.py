@@ -2,7 +2,7 @@
 
 from curation.promotion import PromotionDecision, without_test
 from schemas.config import Config
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake

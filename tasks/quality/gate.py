@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from common.text import counted
 from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of, turn

@@ -14,8 +14,7 @@ from curation.reflection import (
     finding_of,
     pair_of,
 )
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import drop_unfinished

@@ -18,8 +18,7 @@ from prefect.client.schemas.objects import State
 from models.serving.meter import charged, charged_since
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, StoreStillUnreachable
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.openlineage import emitted

@@ -1,7 +1,7 @@
 """Count the agreement of judges with verifiers and people, by iteration, and decide on probation."""
 
 from curation.agreement import Confusion, agreement_of, probation
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.table import utc_now
 from schemas.tables.agreement import Against, Agreement
 from storage.catalog import answers

@@ -11,7 +11,7 @@ from learning.algorithms.method import Schedule
 from learning.data.sample import SCREENSHOT_COLUMNS, read_screenshots, write_screenshot_batches
 from schemas.config import Config
 from schemas.failure import LakeError
-from schemas.metrics import Json, Metrics
+from schemas.table import Json, Metrics
 from schemas.tables.policy import Kind
 from storage.lake import Lake
 

@@ -21,8 +21,7 @@ from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker
 from environments.catalog import whole_catalog
 from models.policy import Policy
-from schemas.metrics import Metrics
-from schemas.table import utc_now
+from schemas.table import Metrics, utc_now
 from schemas.tables.proposal import Proposal
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS

@@ -17,7 +17,7 @@ from curation.thoughts import usable_steps
 from models.thinkers.thinker import THINKERS, Thinker, ThinkerResources
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
 from schemas.tables.trajectory import Trajectory

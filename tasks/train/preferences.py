@@ -15,7 +15,7 @@ from models.judges.pairwise import Comparison
 from models.judges.registry import case_of, required_judge, screens_of
 from schemas.action import from_json
 from schemas.config import Config
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.tables.pair import Pair
 from storage.catalog import answers, ask
 from storage.lake import Lake

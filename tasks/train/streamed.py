@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel, ConfigDict
 
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 
 
 class Streamed(BaseModel):

@@ -12,7 +12,7 @@ from learning.job import Job, TrainerReport
 from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
-from schemas.metrics import Metrics
+from schemas.table import Metrics
 from storage.lake import Lake
 from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar

@@ -13,7 +13,7 @@ import pytest
 
 from flows.collect import collect
 from schemas.config import Config
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.config.operations import ClusterConfig
 from schemas.config.sections import CollectConfig, LakeConfig
 from schemas.failure import UsageError

@@ -14,16 +14,15 @@ from PIL import Image, ImageDraw
 from learning.algorithms.method import method_of
 from learning.data.documents import Document, chat_of, visible_screens
 from learning.data.preferences import Preference, write_preferences
-from learning.data.sample import Screenshots, write_samples, write_screenshots
+from learning.data.sample import Past, Screenshots, TrainSample, write_samples, write_screenshots
 from learning.job import Job
 from models.families.processor import read_processor
 from models.families.registry import family_of
 from models.families.screen import picture
 from models.random_vlm import build_random
 from schemas.action import Click, to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.sample import Past, TrainSample
 
 NAMES = ("submit", "cancel", "next page", "search the shop", "open the settings")
 EQUAL, MIXED = (224, 160), ((160, 224), (320, 256), (640, 480))

@@ -28,7 +28,7 @@ from models.families.registry import family_of
 from models.families.same_prompt import PromptTokens
 from models.families.screen import picture
 from models.tiny.layout import read_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError
 
 _NO_TEXT = ("image_token_id", "video_token_id", "vision_start_token_id")

@@ -15,6 +15,7 @@ import torch
 from tokenizers import Tokenizer
 
 from learning.data.documents import marked_sample, question_text
+from learning.data.sample import TrainSample
 from learning.engines.tiny.forward import Aims, ForwardBatch
 from learning.planning.balance import BalanceCost, padded
 from models.families.dialects import format_reply
@@ -26,9 +27,8 @@ from models.tiny.packing import MULTIPLE, pack
 from models.tiny.screens import PixelCache, Pixels, canvas_of, grid_of, patches_of
 from models.tiny.tokens import BINS, END, PAD, START, coordinate_tokens
 from schemas.action import Action, Click, Type, from_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.sample import TrainSample
 
 PER_TOKEN = BalanceCost(linear=1, quadratic=0)
 SCREEN = (1000, 1000)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from learning.checkpoint import State
 from learning.data.documents import ANY, Document, thought_of
-from learning.data.sample import read_screenshots
+from learning.data.sample import TrainSample, read_screenshots
 from learning.engines.engine import Batch, Engine, Outputs, SampleRef
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.body import TinyBody
@@ -26,7 +26,6 @@ from models.safe import SINGLE, write_index
 from models.tiny.generator import read_tokenizer
 from models.tiny.network import TinyNet
 from schemas.action import from_json
-from schemas.sample import TrainSample
 
 TOGETHER = 16
 """Replies of one forward pass: more only takes memory."""

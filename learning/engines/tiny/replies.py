@@ -22,7 +22,7 @@ from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import pack
 from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
 from models.tiny.tokens import END, PAD
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 
 
 class ReplyEncoder:

@@ -17,7 +17,7 @@ from models.families.dialects import parse_reply
 from models.random_vlm import build_random
 from schemas.action import from_json
 from schemas.config import Config, config_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
 from storage.lake import Lake
 from tasks.shared.material import PolicyRecipe

@@ -31,7 +31,7 @@ from models.families.same_prompt import prompt_tokens
 from models.serving.local import TransformersModel
 from models.tiny.generator import TinyModel
 from models.tiny.layout import is_tiny, read_config
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation
 
 DEFAULT = "default"

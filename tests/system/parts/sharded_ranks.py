@@ -16,7 +16,7 @@ from learning.job import Job, read_job
 from learning.learner import Learner
 from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import MicroBatch, plan_step
-from schemas.config.memory import ExpertsConfig, MemoryConfig
+from schemas.config.training import ExpertsConfig, MemoryConfig
 
 SHAPES = ((1, 1, 1, 1), (4,), (2, 2), (2, 1, 1))
 """Every way to part four ranks into groups."""

@@ -19,8 +19,7 @@ from learning.writing import result_of
 from models.serving.served import ModelServer
 from models.serving.server import ServerModel
 from models.weights import ADAPTER, Weights
-from schemas.config.sections import PolicyConfig
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import PolicyConfig, ServerConfig
 from schemas.config.training import LoraConfig
 from tests.unit.learning.replies import job, rolled_out
 

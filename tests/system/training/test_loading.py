@@ -8,8 +8,7 @@ from safetensors.torch import load_file
 
 from learning.engines.fsdp.model import load_model
 from models.random_vlm import KINDS, Kind
-from schemas.config.memory import MemoryConfig
-from schemas.config.training import LoraConfig
+from schemas.config.training import LoraConfig, MemoryConfig
 from tests.system.parts.ranks import run
 from tests.tier import FULL
 from tests.unit.learning.chats import job

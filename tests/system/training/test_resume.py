@@ -16,8 +16,7 @@ from safetensors.torch import load_file
 
 from learning.identity import steps_folder
 from learning.job import Job
-from schemas.config.memory import ExpertsConfig, MemoryConfig
-from schemas.config.training import LoraConfig, PpoConfig
+from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, PpoConfig
 from tests.tier import FULL, IN_FULL
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.replies import job as reply_job

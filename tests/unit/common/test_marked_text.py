@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from common.text import unmarked
-from schemas.config.sections import read_toml
+from schemas.config.profiles import read_toml
 from schemas.failure import UsageError
 
 

@@ -22,7 +22,7 @@ from models.families.family import QWEN25
 from models.families.screen import ImageLimits, picture, picture_png
 from models.random_vlm import build_random
 from models.tiny.screens import pixels_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 
 WIDE, HIGH = 60, 40
 LIMITS = ImageLimits(28, 28 * 28 * 4, 28 * 28 * 6)

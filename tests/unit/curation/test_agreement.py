@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from curation.agreement import Confusion, agreement_of, confusion_of, probation, totals
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.tables.agreement import Against, Agreement
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,12 +3,11 @@
 import random
 from pathlib import Path
 
-from learning.data.sample import write_samples, write_screenshots
+from learning.data.sample import Past, TrainSample, write_samples, write_screenshots
 from learning.job import Job
 from models.random_vlm import build_random
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.sample import Past, TrainSample
 from tests.unit.learning.samples import WORDS, samples
 
 POLICY = PolicyConfig(history_images=2, max_new_tokens=6)

@@ -7,13 +7,12 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from learning.data.sample import write_samples, write_screenshots
+from learning.data.sample import Past, Question, TrainSample, write_samples, write_screenshots
 from learning.job import Job
 from models.tiny.build import build_tiny
 from schemas.action import Click, Type, to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import TrainConfig
-from schemas.sample import Past, Question, TrainSample
 
 WORDS = ("ok", "cancel", "submit", "next")
 WIDTH, HEIGHT = 96, 64

@@ -18,7 +18,7 @@ from models.judges.judge import JudgeCase
 from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of, stacked
 from models.judges.local.judge import CONFIG, LocalJudge, LocalOptions
 from models.judges.registry import judge_of
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.failure import FlywheelError, UsageError
 
 

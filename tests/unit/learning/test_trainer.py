@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from learning.data.sample import read_samples, read_screenshots, write_samples
+from learning.data.sample import TrainSample, read_samples, read_screenshots, write_samples
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.forward import outputs_of
 from learning.identity import steps_folder
@@ -25,7 +25,6 @@ from models.vlm import VlmPolicy
 from schemas.action import Click, from_json
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
-from schemas.sample import TrainSample
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, job, parent, samples
 
 

@@ -16,7 +16,7 @@ from models.tiny.generator import TinyModel, prompt_text
 from models.tiny.network import Grid, TinyNet
 from models.tiny.packing import pack, visible
 from models.vlm import VlmPolicy
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError
 from schemas.observation import Observation, PastStep
 

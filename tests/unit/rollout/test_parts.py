@@ -13,7 +13,7 @@ from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
 from schemas.action import from_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from tests.parts import FAKE
 

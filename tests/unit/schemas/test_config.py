@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from schemas.config import config_of, load_config
+from schemas.config.load import refuse_renamed
 from schemas.config.profiles import config_file
-from schemas.config.refusal import refuse_renamed
 from schemas.config.training import GroupConfig
 from schemas.failure import EXIT_USAGE, UsageError
 

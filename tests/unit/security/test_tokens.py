@@ -22,7 +22,7 @@ from curation.converters.exchanged import About, Exchanged, ExchangedStep
 from curation.converters.files import Target
 from curation.converters.format import FORMATS
 from learning.data.rollouts import Rollout
-from learning.data.sample import Screenshots, write_screenshots
+from learning.data.sample import Past, Question, Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.replies import ReplyEncoder
 from models.completion import Completion
@@ -41,10 +41,9 @@ from models.tiny.tokens import END, SPECIALS
 from models.vlm import VlmPolicy
 from schemas import action as act
 from schemas.action import to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 from schemas.observation import PastStep
-from schemas.sample import Past, Question, TrainSample
 from tests.unit.curation.converters.records import picture as made_picture
 from tests.unit.models.families.published import ASKED, PLAIN, SPECIAL, TRAINED_FROM, screen, write_directory
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context

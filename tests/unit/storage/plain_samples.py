@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from curation.selection import shortest_way
+from learning.data.sample import Past, Question, TrainSample
 from schemas.action import Click, from_json
-from schemas.sample import Past, Question, TrainSample
 
 Rows = Sequence[Mapping[str, Any]]
 GROUNDING_SHARE = 0.15

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from learning.data.sample import order_of, read_samples
+from learning.data.sample import TrainSample, order_of, read_samples
 from schemas.action import Click, Wait, to_json
-from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.train.mixture import MixturePart, drawn, perception_part, write_mixture

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 
-from learning.data.sample import order_of, read_samples, read_screenshots
+from learning.data.sample import TrainSample, order_of, read_samples, read_screenshots
 from learning.data.sampler import Sampler
 from models.families.family import TinyFamily
 from schemas.action import Click, Wait, to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import LakeError
-from schemas.sample import TrainSample
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.material import write_pictures

@@ -18,7 +18,7 @@ import tasks.think.think
 from models.judges.judge import Judge, JudgeCase, Judgement
 from models.serving.meter import charge, charged, charged_since
 from schemas.config import Config
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.config.operations import ClusterConfig
 from schemas.config.section import Section
 from schemas.table import utc_now

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from schemas.config import Config
-from schemas.config.triggers import TriggersConfig
+from schemas.config.operations import TriggersConfig
 from storage.lake import Lake
 from tasks import watch
 from tasks.running.pausing import pause, resume

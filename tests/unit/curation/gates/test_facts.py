@@ -11,7 +11,7 @@ from curation.gates.gate import GateContext
 from curation.gates.people import PeopleGate, PeopleOptions, drawn
 from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import Detail
-from schemas.config.judging import FilterConfig
+from schemas.config.curating import FilterConfig
 from schemas.tables.step import Step
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
 

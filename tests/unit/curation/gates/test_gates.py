@@ -11,7 +11,7 @@ from curation.gates.gate import Gate, GateContext, GateResult
 from curation.gates.registry import gates_of, verdicts_of
 from curation.gates.thoughts import repeats_itself
 from schemas.config import config_of
-from schemas.config.judging import FilterConfig
+from schemas.config.curating import FilterConfig
 from schemas.config.section import Count, Section
 from schemas.failure import UsageError
 from schemas.tables.step import Step

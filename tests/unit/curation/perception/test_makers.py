@@ -20,9 +20,9 @@ from curation.perception.question import questions
 from curation.perception.screen import RecognisedScreen, at
 from environments.fake.sandbox import COLOURS
 from environments.pool import SandboxPool
+from learning.data.sample import PLACE
 from schemas.action import Action, Click, Type
 from schemas.observation import Element, Observation, elements_json
-from schemas.sample import PLACE
 from schemas.tables.step import Step
 from tests.parts import FAKE
 

@@ -16,8 +16,8 @@ from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
 from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker, reward_maker_of
 from models.serving.openai import OpenAIClient
+from schemas.config.curating import SynthesisConfig
 from schemas.config.section import Section
-from schemas.config.synthesis import SynthesisConfig
 from schemas.failure import UsageError
 from schemas.world import FieldCheck, World, score
 from tests.parts import miniwob

@@ -23,7 +23,7 @@ from learning.data.documents import chat_of
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
 from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep

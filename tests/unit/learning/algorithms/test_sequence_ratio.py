@@ -11,7 +11,7 @@ from learning.algorithms.grpo import GroupObjective
 from learning.data.rollouts import Rollout
 from learning.engines.engine import Batch, Outputs
 from learning.job import Job
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.config.training import GroupConfig, TrainConfig
 
 COUNTS = (3, 1, 4, 2)

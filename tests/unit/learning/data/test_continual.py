@@ -11,7 +11,7 @@ from PIL import Image
 
 from curation.annotation import inverse_annotation, transition_annotation
 from learning.data.documents import chat_of
-from learning.data.sample import Screenshots, read_samples, write_samples, write_screenshots
+from learning.data.sample import Screenshots, TrainSample, read_samples, write_samples, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from learning.engines.tiny.batches import Batcher
 from models.families.dialects import parse_reply
@@ -22,7 +22,6 @@ from models.tiny.generator import prompt_text, read_tokenizer
 from models.tiny.network import TinyNet
 from schemas.action import Click, to_json
 from schemas.observation import Element, Observation
-from schemas.sample import TrainSample
 from schemas.tables.step import Step
 from tests.unit.learning.chats import POLICY as WIDE
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples

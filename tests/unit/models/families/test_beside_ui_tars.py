@@ -13,7 +13,7 @@ from benchmarks.shared.beside_ui_tars import EQUAL, INSIDE, ONLY_HERE, REASONS, 
 from models.completion import Completion
 from models.families.registry import FAMILIES
 from models.families.template import template
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
 from tests.tier import IN_FULL
 from tests.unit.models.families.test_families import ACTIONS

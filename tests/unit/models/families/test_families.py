@@ -21,7 +21,7 @@ from models.policy import Context
 from models.vlm import VlmPolicy
 from schemas import action as act
 from schemas.action import Action, action_of
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, PastStep
 from tests.tier import FULL

@@ -14,7 +14,7 @@ from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
 from models.families.template import template as prompt
 from models.policy import Context
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import PastStep
 from tests.unit.models.families.published import (
     ASKED,

@@ -6,13 +6,13 @@ import pytest
 from pydantic import ValidationError
 
 from learning.data.documents import chat_of
+from learning.data.sample import Past, TrainSample
 from models.families.family import ModelFamily
 from models.families.registry import FAMILIES
 from models.policy import Context
 from schemas.action import Click, Type, to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
-from schemas.sample import Past, TrainSample
 
 SCREEN = Observation(b"", 1000, 500, "")
 ACTIONS = [Click(x=0.1 * at, y=0.5) if at % 3 else Type(content=f"text {at}") for at in range(7)]

@@ -9,7 +9,7 @@ from models.families.prompt import messages_of, screens_of
 from models.families.screen import ImageLimits
 from models.policy import Context
 from schemas.action import Wait
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import Observation, PastStep
 
 

@@ -12,7 +12,7 @@ from models.families.processor import read_limits, read_processor
 from models.families.registry import family_of, name_of
 from models.families.screen import ImageLimits, limits_of
 from models.random_vlm import build_random
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from tests.unit.models.families.test_families import checkpoint
 

@@ -13,7 +13,7 @@ from models.families.same_prompt import prompt_tokens, require_same_prompt
 from models.language_model import LanguageModel
 from models.vlm import VlmPolicy
 from schemas.action import Wait
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import FlywheelError
 from tests.unit.models.families.published import context, write_directory
 

@@ -18,7 +18,7 @@ from models.families.processor import read_limits, read_processor
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits, limits_of, picture, picture_png
 from schemas.action import Click
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from tests.unit.models.families.published import write_directory
 

@@ -15,7 +15,7 @@ from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.judges.pairwise import Comparison
 from models.judges.registry import judge_of, version_of
 from schemas.config import config_of
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.config.section import Section
 from schemas.failure import FlywheelError, UsageError
 

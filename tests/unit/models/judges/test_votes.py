@@ -8,7 +8,7 @@ from models.judges.fake import FakeJudge
 from models.judges.judge import Judge, JudgeCase, JudgeFailure, Judgement
 from models.judges.pairwise import Comparison, both_orders
 from models.judges.registry import judge_of, version_of
-from schemas.config.judging import JudgeConfig
+from schemas.config.curating import JudgeConfig
 from schemas.config.section import Section
 from schemas.failure import UsageError
 

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from models.serving.process import ServerProcess, require_program
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 from tests.processes import left
 
@@ -68,7 +68,7 @@ def test_a_server_that_cannot_list_models_and_is_well_is_ready(config: ServerCon
 def test_nothing_is_left_when_who_started_it_is_killed_outright(config: ServerConfig, tmp_path: Path) -> None:
     program = (
         "import sys, time; from pathlib import Path; from models.serving.process import ServerProcess\n"
-        "from schemas.config.serving import ServerConfig\n"
+        "from schemas.config.policy import ServerConfig\n"
         "server = ServerProcess(ServerConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]))\n"
         "server.start(Path('/x')); print(server._process.pid, flush=True); time.sleep(600)\n"
     )

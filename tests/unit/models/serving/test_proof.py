@@ -16,7 +16,7 @@ from transformers.cli.serving.chat_completion import ChatCompletionHandler
 from models.serving.openai import OpenAIClient, Rejected
 from models.serving.proof import FIXED, NEUTRAL, Sampling, prove, require_sampling, stock, whole
 from models.serving.served import endpoint_of
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
 LOGITS = {"a": 2.0, "b": 1.0, "c": -1.0}

@@ -24,8 +24,7 @@ from models.serving.replies import reply_of
 from models.serving.served import endpoint_of
 from models.serving.server import ServerModel, _completion
 from schemas.action import Click, Finished, Scroll, Type
-from schemas.config.sections import PolicyConfig
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import PolicyConfig, ServerConfig
 from schemas.failure import FlywheelError
 
 SCREEN = (1000, 1000)

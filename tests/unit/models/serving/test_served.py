@@ -16,8 +16,7 @@ from models.serving.proof import HOT
 from models.serving.served import ModelServer
 from models.serving.server import ServerModel
 from models.weights import Weights
-from schemas.config.sections import PolicyConfig
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import PolicyConfig, ServerConfig
 from schemas.failure import FlywheelError, UsageError
 
 URL = "http://model.test/v1"

@@ -33,8 +33,7 @@ from rollout.session import roll_out
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.action import Click
 from schemas.config import config_of
-from schemas.config.sections import PolicyConfig
-from schemas.config.serving import ServerConfig
+from schemas.config.policy import PolicyConfig, ServerConfig
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from tests.parts import FAKE
 from tests.unit.models.test_vlm import CONFIG, TEXTS, context

@@ -17,8 +17,8 @@ from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
 from models.vlm import VlmPolicy
 from schemas.action import Action, Click, Type
 from schemas.config import config_of
+from schemas.config.policy import PolicyConfig
 from schemas.config.section import Section
-from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 from schemas.observation import Element, Observation, PastStep
 

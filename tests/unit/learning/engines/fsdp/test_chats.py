@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from learning.data.sample import Screenshots, write_screenshots
+from learning.data.sample import Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chats
 from models.completion import Completion
 from models.families.processor import read_processor
@@ -17,7 +17,6 @@ from models.random_vlm import KINDS, build_random
 from schemas.action import Click, from_json
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
-from schemas.sample import TrainSample
 from tests.unit.learning.chats import POLICY, varied
 from tests.unit.learning.samples import HEIGHT, WIDTH
 

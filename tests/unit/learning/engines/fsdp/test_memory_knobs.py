@@ -15,8 +15,7 @@ from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
-from schemas.config.memory import ExpertsConfig, MemoryConfig
-from schemas.config.training import LoraConfig, TrainConfig
+from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import UsageError
 from tests.unit.learning import samples
 from tests.unit.learning.chats import job

@@ -12,8 +12,7 @@ from learning.engines.fsdp.moments import LEAST, AdamW8bit, block_of, code_book,
 from learning.engines.fsdp.shards import whole
 from learning.learner import Learner
 from learning.trainer import train
-from schemas.config.memory import MemoryConfig
-from schemas.config.training import LoraConfig
+from schemas.config.training import LoraConfig, MemoryConfig
 from tests.unit.learning.chats import job
 
 EIGHT = MemoryConfig(moments="8bit")

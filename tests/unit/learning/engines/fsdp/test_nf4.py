@@ -19,8 +19,7 @@ from learning.engines.fsdp.shards import whole
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
-from schemas.config.memory import MemoryConfig
-from schemas.config.training import LoraConfig, TrainConfig
+from schemas.config.training import LoraConfig, MemoryConfig, TrainConfig
 from schemas.failure import UsageError
 from tests.unit.learning.chats import job
 from tests.unit.learning.engines.fsdp.test_memory_knobs import gradient

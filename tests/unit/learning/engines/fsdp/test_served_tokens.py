@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from learning.data.rollouts import Rollout
-from learning.data.sample import Screenshots, write_screenshots
+from learning.data.sample import Past, Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chat, Chats
 from models.completion import Completion
 from models.families.family import ModelFamily
@@ -22,9 +22,8 @@ from models.families.registry import family_of
 from models.policy import Context
 from models.serving.server import wire_message
 from schemas.action import to_json
-from schemas.config.sections import PolicyConfig
+from schemas.config.policy import PolicyConfig
 from schemas.observation import PastStep
-from schemas.sample import Past, TrainSample
 from tests.unit.models.families.published import (
     ASKED,
     INSTRUCTION,

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from learning.data.sample import TrainSample
 from learning.engines.tiny.batches import Batcher
 from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from models.tiny.generator import prompt_text, read_tokenizer
@@ -14,7 +15,6 @@ from models.tiny.packing import pack, visible
 from models.tiny.screens import pixels_of
 from models.tiny.tokens import BINS
 from schemas.config.training import TrainConfig
-from schemas.sample import TrainSample
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
 

@@ -5,8 +5,8 @@ import tomllib
 
 import pytest
 
+from apps.commented import commented
 from schemas.config import Config, config_of, load_config
-from schemas.config.commented import commented
 
 
 def uncommented(text: str) -> str:
