@@ -10,9 +10,8 @@ from typing import Any
 
 from prefect.events import emit_event
 
-from schemas.tables.stage import PREPARE, label_of
 from storage.lake import Lake
-from tasks.running.run_page import is_open, log
+from tasks.running.run_page import is_open
 
 LAKE = "flywheel.lake"
 ITERATION_COMPLETED = "flywheel.iteration.completed"
@@ -48,8 +47,6 @@ def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
 
 def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: Mapping[str, Any]) -> None:
     """Emit the end of a stage: accepted data after the filter, the decision after a promotion, else its name."""
-    at = "start" if iteration == PREPARE else label_of(iteration)
-    log(f"{at}  {stage} {seconds:.1f} s  {numbers.get('say', '')}")
     about = {"iteration": iteration, "seconds": round(seconds, 1), "say": str(numbers.get("say", ""))[:500]}
     if stage == "filter":
         routes = dict(numbers.get("routes", {}))

@@ -8,8 +8,13 @@ stage records the seconds since the run last left a stage's work (or chose its i
 """
 
 import json
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
 from typing import Any
 
 from prefect.cache_policies import NO_CACHE
@@ -26,6 +31,7 @@ from tasks.running.boundary import Boundary
 from tasks.running.console import head_of, log_stage, now
 from tasks.running.events import emit_failure, emit_stage
 from tasks.running.run import Run, run_of
+from tasks.running.run_page import log
 from tasks.running.run_status import CURRENT
 from tasks.running.traces import note, span
 
@@ -36,6 +42,24 @@ CHARGED = "charged"
 where there are none."""
 StageWork = Callable[[Run, int], Metrics]
 StageTask = Boundary[[Config, int], Metrics]
+
+
+@dataclass(slots=True)
+class StageRun:
+    """One run of a stage, as its observers see it."""
+
+    run: Run
+    iteration: int
+    name: StageName
+    started_at: datetime = field(default_factory=utc_now)
+    result: Metrics = field(default_factory=dict)
+    """The stage's numbers; empty until its work is done."""
+    wall_s: float = 0.0
+    """Seconds of its work; 0 until it is done."""
+
+
+StageObserver = Callable[[StageRun], AbstractContextManager[None]]
+"""Follows one stage: makes a context manager around its work, which lets the errors of the work through."""
 
 
 def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
@@ -67,37 +91,110 @@ def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
 
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics:
-    started, begun, waited, before = utc_now(), time.perf_counter(), run.clock.waited(), charged()
-    about = {"iteration": iteration, "stage": name, "run_id": run.run_id, "lake": run.lake.lake_id}
-    with span(f"stage {name}", about) as traced, now(head_of(iteration), name, lambda: last_time(run.lake, name)):
-        CURRENT.enter(run.run_id, iteration, name)
+    stage, begun, waited, before = StageRun(run, iteration, name), time.perf_counter(), run.clock.waited(), charged()
+    with observed(stage, AFTER_RECORD):
         try:
-            with emitted(run, name, f"iteration {iteration}") as made:
-                result = work(run, iteration)
-                made += [str(result["policy"])] if name in ("ct", "train") and "policy" in result else []
-        except Exception as error:
-            emit_failure(run.lake, iteration, name, error)
-            raise
+            with observed(stage, DURING_WORK):
+                stage.result = work(run, iteration)
         finally:
             run.clock.leave()
-            CURRENT.leave()
-        note(traced, result)
-    wall_s = time.perf_counter() - begun
-    numbers = result if waited is None else {**result, ORCHESTRATION: waited}
-    if tokens := charged_since(before):
-        numbers = {**numbers, CHARGED: dict(tokens)}
-    row = Stage(
-        iteration=iteration,
-        stage=name,
-        run_id=run.run_id,
-        started_at=started,
-        wall_s=wall_s,
-        result=json.dumps(numbers, sort_keys=True),
-    )
-    run.lake.append("stages", [row])
-    log_stage(iteration, name, wall_s, result)
-    emit_stage(run.lake, iteration, name, wall_s, result)
-    return result
+        stage.wall_s = time.perf_counter() - begun
+        numbers = stage.result if waited is None else {**stage.result, ORCHESTRATION: waited}
+        if tokens := charged_since(before):
+            numbers = {**numbers, CHARGED: dict(tokens)}
+        row = Stage(
+            iteration=iteration,
+            stage=name,
+            run_id=run.run_id,
+            started_at=stage.started_at,
+            wall_s=stage.wall_s,
+            result=json.dumps(numbers, sort_keys=True),
+        )
+        run.lake.append("stages", [row])
+    return stage.result
+
+
+@contextmanager
+def observed(stage: StageRun, observers: Sequence[StageObserver]) -> Iterator[None]:
+    """Let observers follow the enclosed work. One that fails is logged; the work and the others continue."""
+    with ExitStack() as stack:
+        for observer in observers:
+            try:
+                following = observer(stage)
+                following.__enter__()
+            except Exception:
+                _log_failed(observer)
+            else:
+                stack.push(partial(_leave, observer, following))
+        yield
+
+
+def _leave(observer: StageObserver, following: AbstractContextManager[None], *raised: Any) -> bool:
+    try:
+        following.__exit__(*raised)
+    except Exception as error:
+        if error is not raised[1]:
+            _log_failed(observer)
+    return False
+
+
+def _log_failed(observer: StageObserver) -> None:
+    logging.getLogger(__name__).warning("The observer %r failed.", observer, exc_info=True)
+
+
+@contextmanager
+def _on_console(stage: StageRun) -> Iterator[None]:
+    with now(head_of(stage.iteration), stage.name, lambda: last_time(stage.run.lake, stage.name)):
+        yield
+    log_stage(stage.iteration, stage.name, stage.wall_s, stage.result)
+
+
+@contextmanager
+def _on_run_page(stage: StageRun) -> Iterator[None]:
+    yield
+    log(f"{head_of(stage.iteration)}  {stage.name} {stage.wall_s:.1f} s  {stage.result.get('say', '')}")
+
+
+@contextmanager
+def _as_event(stage: StageRun) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        emit_failure(stage.run.lake, stage.iteration, stage.name, error)
+        raise
+    emit_stage(stage.run.lake, stage.iteration, stage.name, stage.wall_s, stage.result)
+
+
+@contextmanager
+def _as_span(stage: StageRun) -> Iterator[None]:
+    run = stage.run
+    about = {"iteration": stage.iteration, "stage": stage.name, "run_id": run.run_id, "lake": run.lake.lake_id}
+    with span(f"stage {stage.name}", about) as traced:
+        yield
+        note(traced, stage.result)
+
+
+@contextmanager
+def _as_status(stage: StageRun) -> Iterator[None]:
+    CURRENT.enter(stage.run.run_id, stage.iteration, stage.name)
+    try:
+        yield
+    finally:
+        CURRENT.leave()
+
+
+@contextmanager
+def _as_lineage(stage: StageRun) -> Iterator[None]:
+    with emitted(stage.run, stage.name, f"iteration {stage.iteration}") as made:
+        yield
+        if stage.name in ("ct", "train") and "policy" in stage.result:
+            made.append(str(stage.result["policy"]))
+
+
+AFTER_RECORD: tuple[StageObserver, ...] = (_as_event, _on_run_page, _on_console)
+"""Observers that report the end after its row is in the lake, the last one first."""
+DURING_WORK: tuple[StageObserver, ...] = (_as_span, _as_status, _as_lineage)
+"""Observers of the work itself."""
 
 
 def last_time(lake: Lake, name: str) -> float | None:
