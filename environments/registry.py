@@ -34,14 +34,14 @@ VERIFIERS: Registry[Verifier] = Registry(
     {
         "miniwob": "environments.chromium.in_page:InPageReward",
         "html": "environments.chromium.in_page:InPageReward",
-        "fake": "environments.fake.sandbox:FakeVerifier",
+        "fake": "environments.fake.environment:FakeVerifier",
         "state": "environments.state:StateReward",
         "webapp": "environments.webapp.sandbox:WebAppReward",
-        "hybrid": "environments.hybrid.reward:HybridReward",
+        "hybrid": "environments.hybrid.scripted:HybridReward",
         "openenv": "environments.openenv.sandbox:OpenEnvReward",
-        "games": "environments.games.sandbox:GameScore",
+        "games": "environments.games.environment:GameScore",
         "desktop": "environments.desktop.sandbox:DesktopReward",
-        "osworld": "environments.osworld.sandbox:OsworldReward",
+        "osworld": "environments.osworld.environment:OsworldReward",
     },
 )
 

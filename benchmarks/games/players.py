@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from environments.games.sandbox import GameSandbox, GameState
+from environments.games.environment import GameSandbox, GameState
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer
 from models.families.dialects import format_action

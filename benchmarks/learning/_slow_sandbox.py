@@ -9,8 +9,7 @@ import asyncio
 import random
 from collections import Counter
 
-from environments.fake.environment import FakeConfig, FakeEnvironment
-from environments.fake.sandbox import FakeSandbox
+from environments.fake.environment import FakeConfig, FakeEnvironment, FakeSandbox
 from environments.host import Host, NoHost
 from schemas.action import Action
 from schemas.config.section import Positive

@@ -24,7 +24,7 @@ from environments.pool import SandboxPool
 from environments.webapp.build import build, record_of
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment
 from environments.webapp.sandbox import WebAppReward, WebAppSandbox
-from environments.webapp.script import NotThere, action_for
+from environments.webapp.tasks import NotThere, action_for
 
 REWARD = WebAppReward()
 

@@ -1,4 +1,7 @@
-"""Implement a sandbox in a page of a browser, with actions performed as real input."""
+"""Implement a sandbox in a page of a browser, with actions performed as real input.
+
+Translate keys to Chromium's key events.
+"""
 
 import asyncio
 from abc import abstractmethod
@@ -6,14 +9,48 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from environments.chromium.browser import Browser
-from environments.chromium.keys import event_of, key_writing, modifier_of
 from environments.chromium.page import Page, PageKind
 from environments.keys import key_of, keys_of
 from environments.sandbox import Sandbox
 from schemas import action as act
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import ActionFailure, SandboxFailure
-from schemas.keyboard import Key
+from schemas.keyboard import BLANKS, KEYS, Key
+
+MODIFIERS = {"Alt": 1, "Control": 2, "Meta": 4, "Shift": 8}
+"""Bits of `Input.dispatchKeyEvent`, by the DOM's names."""
+_TEXTS = {"Enter": "\r"}
+
+
+def event_of(key: Key, kind: str, modifiers: int) -> dict[str, Any]:
+    """The parameters of `Input.dispatchKeyEvent` for a key that goes down or up.
+
+    Args:
+        key: the key.
+        kind: `keyDown` or `keyUp`.
+        modifiers: the bits of the held modifiers. With shift a key writes its other character; with any other modifier
+            it writes nothing.
+    """
+    shown = key.shifted if key.shifted and modifiers & MODIFIERS["Shift"] else key.key
+    fields: dict[str, Any] = {"type": kind, "key": shown, "code": key.code, "modifiers": modifiers}
+    fields |= {"windowsVirtualKeyCode": key.number, "location": key.location, "isKeypad": key.location == 3}
+    text = _TEXTS.get(shown, shown if len(shown) == 1 else "")
+    if kind == "keyDown" and text and not modifiers & ~MODIFIERS["Shift"]:
+        fields["text"] = text
+    elif kind == "keyDown":
+        fields["type"] = "rawKeyDown"
+    return fields
+
+
+def key_writing(character: str) -> Key:
+    """The key that writes this character."""
+    return KEYS.get(BLANKS.get(character, character)) or Key(character, "", character, "", 0, 0)
+
+
+def modifier_of(key: Key) -> int:
+    """The modifier bit of a key; 0 for a key that is no modifier."""
+    return MODIFIERS.get(key.key, 0)
+
 
 DRAG_MOVES = 4
 """Moves of a drag to its end. One more follows there: without it a native drag enters its target but is not dropped."""

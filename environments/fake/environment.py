@@ -1,14 +1,168 @@
-"""Define the fake environment: fast tasks for tests, without a browser."""
+"""Define the fake environment: fast tasks for tests, without a browser.
 
+Draw a pure Python GUI for tests: coloured buttons, no browser, the same pixels for the same seed.
+
+`click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
+`click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed
+word and a button, and `dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple
+of three. `note` asks for two words in a field and has no verifier: it never ends by itself, and a judge scores it.
+"""
+
+import io
+import random
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
+from PIL import Image, ImageDraw
+
 from environments.environment import Environment
-from environments.fake.sandbox import COLOURS, FakeSandbox
 from environments.host import Host, NoHost
+from environments.sandbox import Sandbox
+from environments.verifier import Verifier
+from schemas import action as act
 from schemas.config.section import Count
 from schemas.config.sections import EnvironmentConfig
-from schemas.tables.task import JUDGED, TaskEntry
+from schemas.failure import ActionFailure, SandboxFailure
+from schemas.observation import Element, Observation, Outcome
+from schemas.tables.task import JUDGED, GuiTask, TaskEntry
+
+WIDTH, HEIGHT = 160, 210
+DEADLY = 3
+"""`fake/dies` dies on seeds divisible by this."""
+COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "orange": (240, 150, 30)}
+_WORDS = ("ada", "grace", "joan", "mary", "edith")
+_BUTTON = (48, 24)
+_FIELD = (20, 60, 140, 78)
+_CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
+"""Buttons on the screen and the number of them to click; one of two for other templates."""
+
+Box = tuple[int, int, int, int]
+
+
+@dataclass(slots=True)
+class _Scene:
+    """The state of the screen."""
+
+    instruction: str
+    order: list[str]
+    """The buttons to click, in order."""
+    buttons: dict[str, Box]
+    word: str | None = None
+    """The goal text of the text field, if there is one."""
+    typed: str = ""
+    focused: bool = False
+    clicked: list[str] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=lambda: Outcome(done=False, reward=0.0))
+
+
+class FakeSandbox(Sandbox):
+    """One fake task; deterministic in its seed and the actions."""
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._task = task
+        self._seed = seed
+        self._scene = _scene(task.template, seed)
+
+    @property
+    def scored(self) -> Outcome:
+        """The outcome of the clicks so far."""
+        return self._scene.outcome
+
+    async def _observe(self, elements: bool) -> Observation:
+        scene = self._scene
+        found = _elements(scene) if elements else ()
+        return Observation(_draw(scene), WIDTH, HEIGHT, scene.instruction, found)
+
+    async def _perform(self, action: act.Action) -> None:
+        if self._task.template == "dies" and self._seed % DEADLY == 0:
+            raise SandboxFailure("the fake box died, as it was made to")
+        if isinstance(action, act.Click):
+            _click(self._scene, action.x * WIDTH, action.y * HEIGHT)
+        elif isinstance(action, act.Type):
+            self._scene.typed += action.content if self._scene.focused else ""
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag):
+            raise ActionFailure(f"the fake environment cannot perform {action.type}")
+
+    async def _stop(self) -> None:
+        return
+
+
+class FakeVerifier(Verifier):
+    """Scores the clicks; the first wrong one ends the task."""
+
+    each_step = True
+    reads = FakeSandbox
+
+    async def outcome(self, sandbox: FakeSandbox) -> Outcome:
+        """The reward so far."""
+        return sandbox.scored
+
+
+def _scene(template: str, seed: int) -> _Scene:
+    chance = random.Random(f"{template} {seed}")
+    colour = template.removeprefix("click-")
+    count, clicks = (1, 1) if colour in COLOURS else _CLICKS.get(template, (2, 1))
+    names = [colour] if colour in COLOURS else chance.sample(sorted(COLOURS), count)
+    buttons = dict(zip(names, _places(chance, count), strict=True))
+    if clicks > 1:
+        text = ", then the ".join(f'"{name}" button' for name in names)
+        return _Scene(f"Click the {text}.", names, buttons)
+    if template == "enter-text":
+        word = chance.choice(_WORDS)
+        return _Scene(f'Type "{word}" and click the "{names[0]}" button.', names[:1], buttons, word)
+    if template == "note":
+        words = " ".join(chance.sample(_WORDS, 2))
+        return _Scene(f'Write a note that says "{words}".', [], {}, words)
+    return _Scene(f'Click the "{names[0]}" button.', names[:1], buttons)
+
+
+def _places(chance: random.Random, count: int) -> list[Box]:
+    wide, high = _BUTTON
+    rows = chance.sample(range(90, HEIGHT - high, high + 8), count)
+    lefts = [chance.randrange(4, WIDTH - wide - 4) for _ in rows]
+    return [(left, top, left + wide, top + high) for left, top in zip(lefts, rows, strict=True)]
+
+
+def _inside(box: Box, x: float, y: float) -> bool:
+    return box[0] <= x <= box[2] and box[1] <= y <= box[3]
+
+
+def _click(scene: _Scene, x: float, y: float) -> None:
+    scene.focused = scene.word is not None and _inside(_FIELD, x, y)
+    for name, box in scene.buttons.items():
+        if not scene.outcome.done and _inside(box, x, y):
+            scene.clicked.append(name)
+            right = scene.clicked == scene.order[: len(scene.clicked)] and scene.typed.strip() == (scene.word or "")
+            if not right or len(scene.clicked) == len(scene.order):
+                scene.outcome = Outcome(done=True, reward=1.0 if right else -1.0)
+
+
+def _draw(scene: _Scene) -> bytes:
+    image = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    pen = ImageDraw.Draw(image)
+    pen.rectangle((0, 0, WIDTH, 50), fill=(255, 255, 0))
+    pen.multiline_text((3, 3), scene.instruction.replace('" ', '"\n'), fill="black")
+    if scene.word is not None:
+        pen.rectangle(_FIELD, outline="black", width=2 if scene.focused else 1)
+        pen.text((_FIELD[0] + 4, _FIELD[1] + 4), scene.typed, fill="black")
+    for name, box in scene.buttons.items():
+        pen.rectangle(box, fill=COLOURS[name], outline="black", width=3 if name in scene.clicked else 1)
+        pen.text((box[0] + 6, box[1] + 6), name, fill="white")
+    stream = io.BytesIO()
+    image.save(stream, "png", compress_level=1)
+    return stream.getvalue()
+
+
+def _elements(scene: _Scene) -> tuple[Element, ...]:
+    found = [Element(name, "button", _fractions(box), True) for name, box in scene.buttons.items()]
+    if scene.word is not None:
+        found.append(Element("", "text field", _fractions(_FIELD), True, scene.typed))
+    return tuple(found)
+
+
+def _fractions(box: Box) -> tuple[float, float, float, float]:
+    return (box[0] / WIDTH, box[1] / HEIGHT, box[2] / WIDTH, box[3] / HEIGHT)
 
 
 class FakeConfig(EnvironmentConfig):
@@ -27,7 +181,7 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """See `environments.fake.sandbox`."""
+        """See `environments.fake.environment`."""
         return _entries()
 
     @property

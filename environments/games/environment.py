@@ -1,14 +1,113 @@
-"""Run games as an environment: pages with a score, the built-in ones and the user's own."""
+"""Run games as an environment: pages with a score, the built-in ones and the user's own.
 
+Run a game in a page: a seed and a level start it; its own JavaScript gives its score, level and end.
+"""
+
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
 
 from environments.chromium.browser import Browser
-from environments.chromium.document import DocumentEnvironment
+from environments.chromium.document import SCRIPT, DocumentEnvironment, DocumentSandbox
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.chromium.page import PageKind
 from environments.games.game import GameTask, built_in
-from environments.games.sandbox import GameSandbox, GameScore
+from environments.verifier import Verifier
+from schemas.action import Action
 from schemas.check import Probe
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import SandboxFailure, TrajectoryFailure
+from schemas.observation import Outcome
+from schemas.tables.task import GuiTask
+
+_ACTIONS: TypeAdapter[Action] = TypeAdapter(Action)
+
+
+@dataclass(frozen=True, slots=True)
+class GameState:
+    """The state that a game reports."""
+
+    over: bool
+    score: float
+    """Score in the game's own points."""
+    level: Any
+    """The current level, as the game names it; None if it has none."""
+
+
+class GameSandbox(DocumentSandbox):
+    """One game.
+
+    Args:
+        browser: the browser that opens it.
+        config: time limits.
+        games: by template.
+    """
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, games: Mapping[str, GameTask]) -> None:
+        super().__init__(browser, config)
+        self._games = games
+        self._game: GameTask | None = None
+        self.reading = GameState(over=False, score=0.0, level=None)
+
+    @property
+    def game(self) -> GameTask:
+        """The game that was started in it."""
+        if self._game is None:
+            raise SandboxFailure("the sandbox is not started")
+        return self._game
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of the game's size, whose relative addresses start from its folder."""
+        folder = self.game.file.parent.as_uri()
+        return PageKind(self.game.width, self.game.height, f"{folder}/", _script())
+
+    @property
+    def reward(self) -> float:
+        """The score so far in parts of the reference, in [0, 1]."""
+        return min(1.0, max(0.0, self.reading.score / self.game.reference))
+
+    async def hint(self) -> Action | None:
+        """A scripted player's next action; None if the game has no such player or nothing is to be done."""
+        answer = await self._read_reward(self._page.evaluate("world.__page.hint()"))
+        return None if answer is None else _ACTIONS.validate_python(answer)
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._game = game = self._games[task.template]
+        self.width, self.height = game.width, game.height
+        self.action_ms, self.wait_ms = game.action_ms, game.wait_ms
+        start = f"world.__page.play({seed}, {game.level}, {json.dumps(game.reads.model_dump())}, notes)"
+        answer, verdict = await self._opened_at(game.file, seed, start)
+        self._instruction = answer or task.instruction
+        self.verdict = self._judged(verdict)
+
+    def _judged(self, answer: Any) -> tuple[bool, Any]:
+        over, score, level = answer
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            raise TrajectoryFailure("verifier", f"{self._file.name}: score, {self.game.reads.score}, is {score!r}")
+        self.reading = GameState(over, float(score), level)
+        return over, self.reward
+
+
+class GameScore(Verifier):
+    """Rewards the score as a fraction of the reference. An unfinished game's score counts, too."""
+
+    each_step = True
+    reads = GameSandbox
+
+    async def outcome(self, sandbox: GameSandbox) -> Outcome:
+        """The outcome from the game's report after the last action."""
+        return Outcome(done=sandbox.reading.over, reward=sandbox.reward, stands=True)
+
+
+@cache
+def _script() -> str:
+    return SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class GamesConfig(ChromiumConfig):

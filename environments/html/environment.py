@@ -1,17 +1,52 @@
-"""Run the user's own HTML pages as an environment: a file is a task, which sets itself up and verifies itself."""
+"""Run the user's own HTML pages as an environment: a file is a task, which sets itself up and verifies itself.
+
+Run a user's page in a sandbox: the page sets itself up from a seed and reports its reward.
+"""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from common.text import counted
 from environments.chromium.browser import Browser
-from environments.chromium.document import DocumentEnvironment
+from environments.chromium.document import SCRIPT, DocumentEnvironment, DocumentSandbox
 from environments.chromium.environment import ChromiumConfig
-from environments.html.sandbox import HtmlSandbox
+from environments.chromium.page import PageKind
 from environments.sandbox import Sandbox
 from schemas.config.section import Count
+from schemas.config.sections import EnvironmentConfig
 from schemas.failure import FlywheelError
-from schemas.tables.task import TaskEntry
+from schemas.tables.task import GuiTask, TaskEntry
+
+
+class HtmlSandbox(DocumentSandbox):
+    """One page of a folder.
+
+    Args:
+        browser: the browser that opens it.
+        config: time limits.
+        folder: absolute folder of the pages; a task is the file of its template's name.
+        size: width and height of the screen in pixels.
+    """
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, folder: Path, size: tuple[int, int]) -> None:
+        super().__init__(browser, config)
+        self._folder = folder
+        self.width, self.height = size
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of this size, whose relative addresses start from the folder."""
+        return PageKind(self.width, self.height, f"{self._folder.as_uri()}/", _script())
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        file = self._folder / f"{task.template}.html"
+        self._instruction, self.verdict = await self._opened_at(file, seed, f"world.__page.start({seed}, notes)")
+
+
+@cache
+def _script() -> str:
+    return SCRIPT + Path(__file__).with_name("page.js").read_text()
 
 
 class HtmlConfig(ChromiumConfig):

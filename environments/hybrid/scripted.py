@@ -1,11 +1,31 @@
-"""Play the script of a hybrid task's instance, which shows that the task can be solved."""
+"""Play the script of a hybrid task's instance, which shows that the task can be solved.
 
-from environments.hybrid.reward import HybridReward
+Reward a hybrid task: 1 as soon as its whole goal holds, 0 once the policy has ended before that.
+"""
+
+from typing import ClassVar
+
 from environments.hybrid.sandbox import HybridSandbox
+from environments.hybrid.snapshot import misses
 from environments.hybrid.tasks.task import ClickOn
+from environments.verifier import Verifier
 from schemas.action import Click, Finished
 from schemas.failure import TrajectoryFailure
 from schemas.observation import Outcome
+
+
+class HybridReward(Verifier):
+    """Scores the files, the uploads and the answer; never a claim of the policy or a page about a reward."""
+
+    each_step = True
+    reads: ClassVar[type] = HybridSandbox
+
+    async def outcome(self, sandbox: HybridSandbox) -> Outcome:
+        """Scores the current state of the sandbox."""
+        instance = sandbox.instance
+        reached = not any(True for _ in misses(instance.goal, instance.contents, await sandbox.snapshot()))
+        return Outcome(done=reached or sandbox.concluded is not None, reward=float(reached))
+
 
 REWARD = HybridReward()
 

@@ -1,5 +1,5 @@
 """Compare the state of a sandbox with a task's goal. No program runs here: its answers come from a sandbox of its own
-(`environments.hybrid.trial`)."""
+(`environments.hybrid.sandbox`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

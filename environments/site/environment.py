@@ -1,23 +1,276 @@
-"""Run the site as an environment: linked pages in which tasks are made, verified by their final state."""
+"""Run the site as an environment: linked pages in which tasks are made, verified by their final state.
 
+Walk through the site's pages without a sandbox, for a player that searches for the items of a task.
+
+Run the site in a sandbox, in two skins: pages of a real browser, and pages drawn in this process for tests.
+
+`environments.site.app` decides the content of a page and the effect of a click for both. The browser's page holds no
+state but the text of its fields and reports clicks and text after every action. So a state can be set, and a verifier
+never reads a claim of the page about its reward.
+"""
+
+import html
+import io
+import json
 from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Literal
 
+from PIL import Image, ImageDraw, ImageFont
 from pydantic import Field
 
 from environments.chromium.browser import Browser
 from environments.chromium.environment import ChromiumConfig, ChromiumEnvironment
+from environments.chromium.page import PageKind
+from environments.chromium.sandbox import BrowserSandbox
 from environments.host import Host, NoHost
 from environments.sandbox import Sandbox
-from environments.site.sandbox import ChromiumSiteSandbox, DrawnSiteSandbox, SiteSandbox
-from environments.site.tasks import ENTRIES
-from environments.site.walk import SiteLayout
-from environments.site.world import site_of, world_of
+from environments.site.app import PEOPLE, Rows, Widget, changed, visible_rows
+from environments.site.tasks import ENTRIES, instance
+from environments.site.world import TYPES, site_of, world_of
+from environments.state import StatefulSandbox
+from schemas import action as act
 from schemas.check import Probe
 from schemas.config.section import Whole
-from schemas.tables.task import TaskEntry
-from schemas.walk import Layout
-from schemas.world import Site, World
+from schemas.config.sections import EnvironmentConfig
+from schemas.failure import ActionFailure
+from schemas.observation import Element, Observation
+from schemas.tables.task import GuiTask, TaskEntry
+from schemas.walk import Layout, Listing, PageItem, PageWalk
+from schemas.world import Setup, Site, State, World
+
+WIDTH = HEIGHT = 320
+HERE = Path(__file__).parent
+_ROW, _FIELD = 16, 120
+
+
+class SiteSandbox(StatefulSandbox):
+    """The common parts of both skins."""
+
+    site: Site
+    _state: State
+    _instruction = ""
+    _seed = 0
+
+    @property
+    def state(self) -> State:
+        """The state now."""
+        return self._state
+
+    @property
+    def over(self) -> bool:
+        """Whether the answer was handed in."""
+        return bool(self._state["submitted"])
+
+    @property
+    def rows(self) -> Rows:
+        """The current content of the page."""
+        return visible_rows(self.site, self._state, self._seed)
+
+    def _set(self, task: GuiTask, seed: int) -> None:
+        """Brings task and seed to their initial state."""
+        if task.setup is not None:
+            self._instruction, self.setup = task.instruction, Setup.model_validate_json(task.setup)
+        else:
+            self._instruction, self.setup = instance(task.template, self.site, seed)
+        self._seed = seed
+        self._state = dict(self.setup.initial)
+
+
+class ChromiumSiteSandbox(BrowserSandbox, SiteSandbox):
+    """The site in a page of a browser."""
+
+    width, height = WIDTH, HEIGHT
+
+    def __init__(self, browser: Browser, config: EnvironmentConfig, site: Site) -> None:
+        super().__init__(browser, config)
+        self.site = site
+
+    @property
+    def kind(self) -> PageKind:
+        """Pages of the site."""
+        return _page_kind()
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._set(task, seed)
+        await self._open((HERE / "site.html").as_uri(), f"world.__site.show({json.dumps(_html(self.rows))})")
+
+    async def _observe(self, elements: bool) -> Observation:
+        png = await self._page.screenshot()
+        found = await self._page.evaluate("world.__site.elements()") if elements else ()
+        return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
+
+    async def _react(self, action: act.Action) -> None:
+        """Takes in the page's events, and shows another page if they changed more than a field's text."""
+        moved = False
+        for done in await self._page.evaluate("world.__site.events()"):
+            before, self._state = self._state, changed(self._state, tuple(map(str, done)))
+            moved = moved or (done[0] != "input" and self._state != before)
+        if moved:
+            await self._page.evaluate(f"world.__site.show({json.dumps(_html(self.rows))})")
+
+
+class DrawnSiteSandbox(SiteSandbox):
+    """The site drawn with PIL: no browser, for tests; no scrolling, and no keys but text."""
+
+    def __init__(self, config: EnvironmentConfig, site: Site) -> None:
+        super().__init__(config)
+        self.site = site
+        self._focused: tuple[str, ...] = ()
+
+    async def _start(self, task: GuiTask, seed: int) -> None:
+        self._set(task, seed)
+
+    async def _observe(self, elements: bool) -> Observation:
+        placed = _placed(self.rows)
+        found = tuple(_listed(widget, box) for widget, box in placed) if elements else ()
+        return Observation(_drawn(placed), WIDTH, HEIGHT, self._instruction, found)
+
+    async def _perform(self, action: act.Action) -> None:
+        if isinstance(action, act.Click):
+            x, y = action.x * WIDTH, action.y * HEIGHT
+            hit = next((one for one, (left, top, right, bottom) in _placed(self.rows)
+                        if one.do and left <= x <= right and top <= y <= bottom), None)  # fmt: skip
+            self._focused = hit.do if hit and hit.kind == "text field" else ()
+            if hit and hit.kind != "text field":
+                self._state = changed(self._state, hit.do)
+        elif isinstance(action, act.Type) and self._focused:
+            field = self._focused[1]
+            self._state = changed(self._state, ("input", field, f"{self._state[field]}{action.content}"))
+        elif not isinstance(action, act.Wait | act.Scroll | act.Drag | act.Hotkey | act.Type):
+            raise ActionFailure(f"the drawn site cannot perform {action.type}")
+
+    async def _stop(self) -> None:
+        return
+
+
+@cache
+def _page_kind() -> PageKind:
+    return PageKind(WIDTH, HEIGHT, (HERE / "site.css").as_uri(), "")
+
+
+def _html(rows: Rows) -> str:
+    return "".join(f"<div>{' '.join(_tag(widget) for widget in row)}</div>" for row in rows)
+
+
+def _tag(one: Widget) -> str:
+    name, do = html.escape(one.name), html.escape(json.dumps(one.do))
+    match one.kind:
+        case "heading":
+            return f"<h1>{name}</h1>"
+        case "text":
+            return f"<span>{name}</span>"
+        case "link":
+            return f'<a href="#" data-do="{do}">{name}</a>'
+        case "button":
+            return f'<button data-do="{do}">{name}</button>'
+        case _:
+            return f'<input data-do="{do}" value="{html.escape(one.value)}" title="{name}" autocomplete="off">'
+
+
+Box = tuple[int, int, int, int]
+
+
+def _placed(rows: Rows) -> list[tuple[Widget, Box]]:
+    """Each widget with its box in pixels, rows from the top, the last one at the bottom."""
+    font, placed = ImageFont.load_default(10), list[tuple[Widget, Box]]()
+    for at, row in enumerate(rows):
+        top, left = (HEIGHT - _ROW if at == len(rows) - 1 else 2 + at * _ROW), 4
+        for one in row:
+            wide = _FIELD if one.kind == "text field" else round(font.getlength(one.name)) + 6
+            placed.append((one, (left, top, left + wide, top + _ROW - 3)))
+            left += wide + 6
+    return placed
+
+
+def _drawn(placed: list[tuple[Widget, Box]]) -> bytes:
+    image = Image.new("RGB", (WIDTH, HEIGHT), "white")
+    pen, font = ImageDraw.Draw(image), ImageFont.load_default(10)
+    for one, box in placed:
+        if one.kind in ("button", "text field"):
+            pen.rectangle(box, outline="black", fill="lightgray" if one.kind == "button" else "white")
+        colour = "blue" if one.kind == "link" else "black"
+        pen.text((box[0] + 3, box[1] + 1), one.value if one.kind == "text field" else one.name, fill=colour, font=font)
+    png = io.BytesIO()
+    image.save(png, "png", compress_level=1)
+    return png.getvalue()
+
+
+def _listed(one: Widget, box: Box) -> Element:
+    kind = "text" if one.kind == "heading" else one.kind
+    left, top, right, bottom = (edge / WIDTH for edge in box)
+    return Element(one.name, kind, (left, top, right, bottom), bool(one.do), one.value)
+
+
+def _element(name: str, kind: str, box: list[float], live: bool, value: str) -> Element:
+    left, top, right, bottom = box
+    return Element(name, kind, (left, top, right, bottom), live, value)
+
+
+class SiteLayout(Layout):
+    """The layout of a site.
+
+    Args:
+        site: whose pages they are.
+    """
+
+    listings = {  # noqa: RUF012  (nothing changes it)
+        **{f"{name}s": Listing("product", {"type": name}) for name in TYPES},
+        **{name: Listing(kind) for kind, name in PEOPLE.items()},
+    }
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    def walk(self, initial: State, seed: int) -> PageWalk:
+        """A new visit."""
+        return SiteWalk(self._site, initial, seed)
+
+
+class SiteWalk(PageWalk):
+    """A visit to the site.
+
+    Args:
+        site: whose pages they are.
+        initial: the state it starts from.
+        seed: of the trajectory, which orders rows and lists.
+    """
+
+    def __init__(self, site: Site, initial: State, seed: int) -> None:
+        self._site, self._seed, self.state = site, seed, dict(initial)
+        self._focused, self._selected = "", False
+        self._widgets = self._visible()
+
+    def items(self) -> Sequence[PageItem]:
+        """The items of the open page."""
+        return [PageItem(one.kind, one.name, one.value) for one in self._widgets]
+
+    def click(self, at: int) -> None:
+        """Clicks an item."""
+        one = self._widgets[at]
+        self._focused, self._selected = (one.do[1], False) if one.kind == "text field" else ("", False)
+        if one.do and one.kind != "text field":
+            self._become(changed(self.state, one.do))
+
+    def clear(self) -> None:
+        """Selects all text of the focused field."""
+        self._selected = bool(self._focused)
+
+    def type(self, text: str) -> None:
+        """Types into the focused field."""
+        if self._focused:
+            kept = "" if self._selected else self.state[self._focused]
+            self._become(changed(self.state, ("input", self._focused, f"{kept}{text}")))
+            self._selected = False
+
+    def _become(self, state: State) -> None:
+        if state != self.state:
+            self.state = state
+            self._widgets = self._visible()
+
+    def _visible(self) -> list[Widget]:
+        return [one for row in visible_rows(self._site, self.state, self._seed) for one in row]
 
 
 class SiteConfig(ChromiumConfig):

@@ -4,26 +4,115 @@ A task has an instruction; the changes that it wants and allows; a script of mov
 (`golden`) and some that nearly do (`near`). A name in braces is drawn by a seed: `{mail.subject}`; a text that is only
 one such name keeps the type of its value. An unknown name is refused; `{{` and `}}` are literal braces. In a `reward`,
 which is code, braces with other names are kept.
+
+Turn the moves of a task's script, which name elements, into actions by the page's element list.
+
+A script proves that a task can be done by clicks and keys; no policy sees it.
 """
 
+import math
 import random
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import Field, JsonValue, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
+from schemas.placeholder import blank, filled
 
 from environments.placeholder import NotFilled, blank, filled, filled_code
 from environments.webapp.changes import Edit, Want, changes, edited, score
-from environments.webapp.script import ScriptMove
+from schemas import action as act
 from schemas.config.section import Count, Section
 from schemas.failure import UsageError
+from schemas.observation import Element
 from schemas.problem import named_problem
 from schemas.tables.task import TaskEntry
 from schemas.world import State
+
+ACTIONS = ("click", "double", "right", "type", "key", "scroll", "wait")
+
+
+class ScriptMove(BaseModel):
+    """One move: `click`, `double` and `right` name an element, `type` is text, `key` a key, `scroll` a direction."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    click: str | None = None
+    double: str | None = None
+    right: str | None = None
+    type: str | None = None
+    key: str | None = None
+    scroll: str | None = None
+    wait: bool | None = None
+    kind: str = ""
+    """Kind of the element."""
+    near: str = ""
+    """Name of an element: of several matches, the one closest to it is meant."""
+    nth: int = 0
+    """Index among several matches, from the top left; -1 is the last."""
+    at: tuple[float, float] = (0.5, 0.5)
+    """Point in the element, in fractions of its box."""
+
+    @model_validator(mode="after")
+    def _one_action(self) -> "ScriptMove":
+        if len([name for name in ACTIONS if getattr(self, name) is not None]) != 1:
+            raise ValueError(f"a move is one of {', '.join(ACTIONS)}")
+        return self
+
+    @property
+    def target(self) -> str | None:
+        """The name of the element that it is done to."""
+        return next((name for name in (self.click, self.double, self.right) if name is not None), None)
+
+
+class NotThere(LookupError):
+    """The screen does not show the element of a move."""
+
+
+def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
+    """The action that a move is on a screen; raises NotThere."""
+    if move.type is not None:
+        return act.Type(content=move.type)
+    if move.key is not None:
+        return act.Hotkey(key=move.key)
+    if move.wait is not None:
+        return act.Wait()
+    if move.scroll is not None:
+        return act.action_of({"type": "scroll", "x": move.at[0], "y": move.at[1], "direction": move.scroll})
+    left, top, right, bottom = found(move, elements).box
+    point = {"x": left + (right - left) * move.at[0], "y": top + (bottom - top) * move.at[1]}
+    kind = "click" if move.click is not None else "left_double" if move.double is not None else "right_single"
+    return act.action_of({"type": kind, **point})
+
+
+def found(move: ScriptMove, elements: Sequence[Element]) -> Element:
+    """The element of a move: with exactly this name, else one that begins with it, else one that contains it."""
+    wanted = _plain(move.target or "")
+    kinds = [one for one in elements if not move.kind or one.kind == move.kind]
+    rules = (
+        lambda name: name == wanted,
+        lambda name: bool(wanted) and name.startswith(wanted),
+        lambda name: bool(wanted) and wanted in name,
+    )
+    having = next((some for rule in rules if (some := [one for one in kinds if rule(_plain(one.name))])), [])
+    having = [one for one in having if one.interactive] or having
+    if not having:
+        raise NotThere(f"there is no {move.kind or 'element'} {move.target!r} on the screen")
+    if move.near:
+        x, y = found(ScriptMove(click=move.near), elements).centre
+        return min(having, key=lambda one: math.hypot(one.centre[0] - x, (one.centre[1] - y) * 4))
+    ordered = sorted(having, key=lambda one: (round(one.box[1], 2), one.box[0]))
+    if not -len(ordered) <= move.nth < len(ordered):
+        raise NotThere(f"there are {len(ordered)} {move.target!r} on the screen, and number {move.nth} is wanted")
+    return ordered[move.nth]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
 
 OURS = Path(__file__).with_name("tasks")
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]

@@ -21,9 +21,8 @@ from Xlib.display import Display
 from Xlib.error import ConnectionClosedError
 
 from environments.desktop.box import home_files, programs
-from environments.desktop.box.frames import Frames
+from environments.desktop.box.frames import Frames, settled
 from environments.desktop.box.input import Input
-from environments.desktop.box.settling import settled
 from environments.desktop.box.windows import Windows
 
 Answer = tuple[dict[str, Any], bytes]

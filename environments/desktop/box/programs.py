@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from environments.desktop.box.settling import descendants
+from environments.desktop.box.frames import descendants
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOCAL, ANY = 256, 65535

@@ -11,7 +11,7 @@ import pytest
 from environments.pool import SandboxPool
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment
 from environments.webapp.sandbox import WebAppReward, WebAppSandbox
-from environments.webapp.script import action_for
+from environments.webapp.tasks import action_for
 
 T = TypeVar("T")
 FOLDER = os.environ.get("FLYWHEEL_CUA_GYM_HUB", "")

@@ -21,9 +21,9 @@ from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
 from environments.hybrid.bubblewrap import SandboxLimits, owner
 from environments.hybrid.files import Files
+from environments.hybrid.sandbox import answers_of
 from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import MOST_OUTPUT, TerminalSession
-from environments.hybrid.trial import answers_of
 from environments.seccomp import REFUSED, SOCKETS, program, sockets
 from schemas.failure import ActionFailure, SandboxFailure
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, run

@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from benchmarks.games.players import Played, again, alike, at_random, play, scripted
-from environments.games.environment import GamesConfig, GamesEnvironment
-from environments.games.sandbox import GameSandbox, GameScore, GameState
+from environments.games.environment import GameSandbox, GamesConfig, GameScore, GamesEnvironment, GameState
 from environments.pool import SandboxPool
 from schemas.action import Click, Hotkey, Wait
 from schemas.failure import TrajectoryFailure

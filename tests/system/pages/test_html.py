@@ -13,8 +13,7 @@ from typing import TypeVar
 import pytest
 
 from environments.chromium.in_page import InPageReward
-from environments.html.environment import HtmlConfig, HtmlEnvironment
-from environments.html.sandbox import HtmlSandbox
+from environments.html.environment import HtmlConfig, HtmlEnvironment, HtmlSandbox
 from environments.pool import SandboxPool
 from environments.sandbox import Sandbox
 from schemas.action import Click, Drag, Type

@@ -11,8 +11,7 @@ from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.sandbox import Sandbox
-from environments.site.environment import SiteConfig, SiteEnvironment
-from environments.site.sandbox import SiteSandbox
+from environments.site.environment import SiteConfig, SiteEnvironment, SiteSandbox
 from environments.verifier import Verifier
 from schemas import action as act
 from schemas.observation import Outcome

@@ -21,7 +21,7 @@ import pytest
 from environments.pool import SandboxPool
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment
 from environments.webapp.sandbox import WebAppReward, WebAppSandbox
-from environments.webapp.script import action_for
+from environments.webapp.tasks import action_for
 from schemas.action import Click, Wait
 from schemas.observation import Outcome
 from tests.processes import left

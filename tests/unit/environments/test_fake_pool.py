@@ -5,11 +5,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from environments.fake.environment import FakeEnvironment
-from environments.fake.sandbox import FakeSandbox
+from environments.fake.environment import FakeEnvironment, FakeSandbox
 from environments.host import NoHost
-from environments.leases import STARTS
-from environments.pool import SandboxPool
+from environments.pool import STARTS, SandboxPool
 from models.completion import Completion
 from models.explorer import PageExplorer
 from models.policy import Context, Policy

@@ -8,10 +8,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from environments.environment import Environment
-from environments.fake.sandbox import FakeSandbox
+from environments.fake.environment import FakeSandbox
 from environments.host import Host
 from environments.leased import leased_now
-from environments.leases import Leases, PoolMetrics
+from environments.pool import Leases, PoolMetrics
 from environments.sandbox import Sandbox
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure

@@ -13,8 +13,7 @@ import pytest
 from PIL import Image
 
 from apps.osworld.app import ABSENT
-from environments.osworld.environment import OsworldConfig, OsworldEnvironment
-from environments.osworld.sandbox import OsworldReward, OsworldSandbox
+from environments.osworld.environment import OsworldConfig, OsworldEnvironment, OsworldReward, OsworldSandbox
 from environments.pool import SandboxPool
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure

@@ -18,7 +18,7 @@ from curation.perception.marks import draw, marks, placed
 from curation.perception.perceive import MAKERS, perceive, picture_name
 from curation.perception.question import questions
 from curation.perception.screen import RecognisedScreen, at
-from environments.fake.sandbox import COLOURS
+from environments.fake.environment import COLOURS
 from environments.pool import SandboxPool
 from learning.data.sample import PLACE
 from schemas.action import Action, Click, Type

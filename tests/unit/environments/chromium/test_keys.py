@@ -2,7 +2,7 @@
 
 import pytest
 
-from environments.chromium.keys import event_of, key_writing, modifier_of
+from environments.chromium.sandbox import event_of, key_writing, modifier_of
 from environments.keys import key_of, keys_of
 from schemas.failure import ActionFailure
 from schemas.keyboard import KEYS, key_named

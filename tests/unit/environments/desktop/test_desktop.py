@@ -17,8 +17,7 @@ from benchmarks.desktop.solutions import SCRIPTS, solved
 from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.catalog import TASKS
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
-from environments.desktop.events import events_of
-from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin
+from environments.desktop.sandbox import DesktopReward, DesktopSandbox, begin, events_of
 from environments.leased import leased_now
 from environments.pool import SandboxPool
 from environments.seccomp import SOCKETS

@@ -2,7 +2,7 @@
 
 import pytest
 
-from environments.desktop.events import NOTCHES, events_of, pixel
+from environments.desktop.sandbox import NOTCHES, events_of, pixel
 from environments.osworld.code import code_of
 from schemas import action as act
 from schemas.failure import ActionFailure

@@ -14,9 +14,8 @@ import pytest
 from PIL import Image
 
 from environments.osworld.client import VmClient
-from environments.osworld.environment import OsworldConfig, OsworldEnvironment
+from environments.osworld.environment import OsworldConfig, OsworldEnvironment, OsworldReward
 from environments.osworld.reading import read
-from environments.osworld.sandbox import OsworldReward
 from environments.osworld.scores import SCORES
 from environments.osworld.tasks import read_tasks
 from environments.pool import SandboxPool

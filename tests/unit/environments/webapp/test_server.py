@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from environments.webapp.server import KEY, AppServer
+from environments.webapp.host import KEY, AppServer
 
 STATE = {"title": "Mine", "notes": []}
 

@@ -15,7 +15,7 @@ from PIL import Image
 
 from curation.converters.format import FORMATS
 from curation.redaction import Redactor
-from environments.fake.sandbox import FakeSandbox
+from environments.fake.environment import FakeSandbox
 from environments.pool import SandboxPool
 from models.completion import Completion
 from models.families.prompt import Message
