@@ -29,9 +29,8 @@ from benchmarks.shared.arms import Arm, root_of
 from benchmarks.shared.gathered import gather
 from benchmarks.shared.report import Bar, add_options, finish
 from benchmarks.shared.scores import Known, Scores, best_f1, quality, reliability, roc
-from learning.judging.calibration import platt
 from learning.judging.cases import Cases
-from learning.judging.fit import USUAL, Effort
+from learning.judging.fit import USUAL, Effort, platt
 from models.judges.judge import JudgeCase
 from models.judges.local.features import features_of
 from models.judges.local.judge import LocalJudge, LocalOptions

@@ -20,8 +20,7 @@ from curation.synthesis.acceptance import AcceptanceDecision, decide, identity
 from curation.synthesis.leaks import held_out
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask
 from curation.synthesis.makers import makers_of
-from curation.synthesis.player import Player, PlayerLost
-from curation.synthesis.search import TRIES, steps_of, vocabulary
+from curation.synthesis.player import TRIES, Player, PlayerLost, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.site.environment import SiteConfig, SiteEnvironment
 from schemas.config.curating import SynthesisConfig

@@ -21,9 +21,9 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.shared.report import Bar, finish, options
 from learning.data.rollouts import Rollout
+from learning.engines.tiny.engine import ReplyEncoder
 from learning.engines.tiny.forward import ForwardBatch, outputs_of
 from learning.engines.tiny.optimizer import FlatOptimizer
-from learning.engines.tiny.replies import ReplyEncoder
 from models.families.dialects import format_reply
 from models.families.family import TinyFamily
 from models.families.prompt import Message

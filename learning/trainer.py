@@ -3,14 +3,22 @@
 Started plainly it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a status
 folder (`learning.status_folder`); without one it prints its messages. The learner defines a step (`learning.learner`):
 the method's objective on the engine of the parent's network. A training that was killed resumes from its last
-checkpoint (`learning.resume`) when the same job is started again, on as many ranks as there are then. A job with a
+checkpoint when the same job is started again, on as many ranks as there are then. A job with a
 stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
 `learning.data.stream`). Its messages (`learning.reports.send`) are `{"waiting"}` while another training has the GPU,
 `{"processes", "device"}`, with `gpus` if there are several machines, `{"damaged", "problem", "aside"}` for a checkpoint
 that could not be loaded, `{"warning"}`, `{"resumed"}` if it resumes from one, `{"step", "steps", "loss",
-"samples_per_s", "measures"}` (`learning.measures`), `{"published"}` with the number of updates, at the end
+"samples_per_s", "measures"}` (`learning.learner`), `{"published"}` with the number of updates, at the end
 `{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
 once and whole, or not at all.
+
+Profiles the first steps of a training by option (`train.profile`): one trace file for each rank.
+
+A file is a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
+
+The checkpoints of one training: saved as it goes, found again when the same job is started once more.
+
+Which samples come next is arithmetic of the step (`learning.data.sampler`), so no loader state is kept.
 """
 
 import json
@@ -26,8 +34,10 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from torch.profiler import ProfilerActivity, profile, schedule
 
 from learning.algorithms.method import method_of
+from learning.checkpoint import Checkpoints, Restored
 from learning.checkpoint.ranks import Ranks
 from learning.data.rounds import Round, Rounds
 from learning.data.sampler import Sampler
@@ -36,15 +46,96 @@ from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
 from learning.gpus import Held
 from learning.heartbeat import HeartbeatThread
+from learning.identity import steps_place
 from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
-from learning.profiling import Profiler
 from learning.reports import REPORTS, send
-from learning.resume import TrainerCheckpoints
 from learning.status_folder import StatusFolder
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, RankLostError, UsageError
+
+
+class TrainerCheckpoints:
+    """A learner's checkpoints; made, and every method called, by all ranks."""
+
+    def __init__(self, job: Job, learner: Learner) -> None:
+        self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
+        lora = job.train.lora
+        self._extra = {"lora": lora.model_dump(mode="json")} if lora.rank else {}
+        self._checkpoints = Checkpoints(steps_place(job)) if self._every else None
+
+    def restore(self) -> Restored:
+        """Fills the learner from the newest whole checkpoint; damaged newer ones are set aside and named.
+
+        Raises:
+            CheckpointError: it is of another architecture.
+        """
+        if self._checkpoints is None:
+            return Restored(None, {}, ())
+        found = self._checkpoints.restore(self._learner.state())
+        if found.step is not None:
+            self._learner.restored(found.step)
+        return found
+
+    def due(self, step: int) -> bool:
+        """Whether it is time to save after this many steps."""
+        return bool(self._every) and step % self._every == 0 and step < self._steps
+
+    def now(self, step: int) -> None:
+        """Saves after this many steps, unless the job wants no checkpoints; the training goes on while it is
+        written."""
+        if self._checkpoints is not None:
+            self._checkpoints.save(self._learner.state(), step, {"step": step, **self._extra})
+
+    def close(self) -> None:
+        """Waits for the last save."""
+        if self._checkpoints is not None:
+            self._checkpoints.close()
+
+
+SKIPPED = 1
+"""Steps that are not profiled: the first one starts threads, compiles kernels and takes memory."""
+
+
+class Profiler:
+    """Profiles some steps of one rank; `step` is called after each, `close` at the end.
+
+    Args:
+        job: how many steps, `train.profile`.
+        rank: this rank.
+    """
+
+    def __init__(self, job: Job, rank: int) -> None:
+        self._left, self._file = job.train.profile, job.profiles / f"rank-{rank}.json.gz"
+        self._made = 0
+        self._profile: profile | None = None
+        if not self._left:
+            return
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if torch.cuda.is_available() else [])]
+        self._profile = profile(
+            activities=activities,
+            schedule=schedule(wait=SKIPPED, warmup=1, active=self._left, repeat=1),
+            on_trace_ready=lambda made: made.export_chrome_trace(str(self._file)),
+        )
+        self._profile.start()
+
+    def step(self) -> None:
+        """Counts a step."""
+        if self._profile is None:
+            return
+        self._profile.step()
+        self._made += 1
+        if self._made == SKIPPED + 1 + self._left:
+            self.close()
+
+    def close(self) -> None:
+        """Writes the trace, unless it is written."""
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
+
 
 SMALLER = (
     "Lower train.token_cap (a token of a screen is several patches in the vision tower, whose activations it does not "

@@ -1,6 +1,6 @@
 """Count the trajectories of each task that failed for reasons other than the policy.
 
-The refusal to continue (`rollout.outage`), the end of a collection and `flywheel status` share this count.
+The refusal to continue (`rollout.runner`), the end of a collection and `flywheel status` share this count.
 """
 
 from collections import Counter

@@ -66,7 +66,7 @@ class ProposedTask:
     parents: tuple[str, ...]
     """Ids of the tasks that it was made from."""
     max_steps: int = 0
-    """Step limit known to its maker; 0 where the cost of the search decides (`curation.synthesis.search`)."""
+    """Step limit known to its maker; 0 where the cost of the search decides (`curation.synthesis.player`)."""
     tags: tuple[str, ...] = ()
     goals: tuple[MakerGoal, ...] = ()
     """Goals, where its maker has them; tasks made from this one use them."""

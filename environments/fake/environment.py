@@ -181,7 +181,7 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """See `environments.fake.environment`."""
+        """Tasks by template, as the module lists them."""
         return _entries()
 
     @property

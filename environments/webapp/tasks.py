@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StringConstraints, ValidationError, model_validator
-from schemas.placeholder import blank, filled
 
 from environments.placeholder import NotFilled, blank, filled, filled_code
 from environments.webapp.changes import Edit, Want, changes, edited, score

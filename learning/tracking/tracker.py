@@ -1,7 +1,7 @@
 """Trackers, which follow a training from outside the lake: TensorBoard, Weights & Biases, MLflow, or yours.
 
 A tracker receives; it decides nothing. It runs in a thread of its own within the stage that reads the trainer's
-messages (`learning.tracking.feed`), so one that fails or hangs costs the training nothing.
+messages (`tasks.train.recorded`), so one that fails or hangs costs the training nothing.
 """
 
 from abc import ABC, abstractmethod

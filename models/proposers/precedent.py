@@ -4,19 +4,67 @@ A step that led on to success is described by its element, by kind and name, and
 the element of that kind and name here; without one, to an element of that kind whose name is in this instruction as the
 other one's was in that one; else to the one of that kind at the same place among its like. It has no other knowledge of
 a task, and like every proposal it counts only if it succeeds. Where no precedent is left the explorer is asked.
+
+Proposers from the project's own policies: the explorer, and the policy at a higher temperature.
 """
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.policy import Context
-from models.proposers.own import redrawn
 from models.proposers.proposer import Precedent, Proposer, ProposerResources, avoided
 from schemas import action as act
-from schemas.config.section import Section
+from schemas.config.section import Positive, Section
 from schemas.observation import Element, element_at
+
+
+class ExplorerProposer(Proposer[Section]):
+    """The configured explorer, which draws again where it would repeat a failed action."""
+
+    kind = "explorer"
+
+    def __init__(self, options: Section, resources: ProposerResources) -> None:
+        super().__init__(options, resources)
+        self._explorer = resources.explorer()
+        self.version, self.dialect = self._explorer.version, self._explorer.dialect
+        self.needs_elements = self._explorer.needs_elements
+
+    def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
+        """Returns the explorer's completions."""
+        return self._explorer.act([redrawn(context, draw) for context in contexts], 1.0)
+
+
+class ProposerPolicyOptions(Section):
+    """`reflect.options.policy`."""
+
+    temperature: Positive = 1.0
+    """Temperature of the first draw on a screen; it rises by a tenth with each action to be avoided."""
+
+
+class PolicyProposer(Proposer[ProposerPolicyOptions]):
+    """The champion; as everywhere it sees pixels alone."""
+
+    section = ProposerPolicyOptions
+
+    def __init__(self, options: ProposerPolicyOptions, resources: ProposerResources) -> None:
+        super().__init__(options, resources)
+        self._policy = resources.champion()
+        self.version, self.dialect = self._policy.version, self._policy.dialect
+        self.max_concurrency = self._policy.max_concurrency
+
+    def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
+        """Samples the champion's completions."""
+        hotter = self.options.temperature * (1 + 0.1 * draw)
+        return self._policy.act([redrawn(context, draw) for context in contexts], hotter)
+
+
+def redrawn(context: Context, draw: int) -> Context:
+    """Returns the context with another seed for another draw."""
+    return replace(context, seed=context.seed + 1_000_003 * draw)
+
 
 Point = tuple[float, float]
 

@@ -94,8 +94,8 @@ PROPOSERS: Registry[Proposer[Any]] = Registry(
     "reflect.proposers",
     Proposer,
     {
-        "explorer": "models.proposers.own:ExplorerProposer",
-        "policy": "models.proposers.own:PolicyProposer",
+        "explorer": "models.proposers.precedent:ExplorerProposer",
+        "policy": "models.proposers.precedent:PolicyProposer",
         "precedent": "models.proposers.precedent:PrecedentProposer",
         "endpoint": "models.proposers.endpoint:EndpointProposer",
     },

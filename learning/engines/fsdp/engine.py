@@ -6,6 +6,8 @@ in bf16 unless `train.precision` sets another type. A step is planned from lengt
 (`learning.engines.fsdp.phases`). A loss is a function of all target tokens of the batch on all ranks, so it does not
 depend on the plan; the auxiliary loss of a mixture of experts (`train.experts.balance`) is a mean over documents for
 the same reason.
+
+The network of a separate critic, for a policy of any `transformers` directory.
 """
 
 import math
@@ -25,12 +27,11 @@ from torch.distributed.fsdp import FSDPModule
 from learning.checkpoint import Part, State
 from learning.data.documents import Document
 from learning.data.sample import Screenshots
-from learning.engines.engine import Batch, Engine, Outputs, SampleRef
-from learning.engines.fsdp.adapters import add_adapters, in_full, plain, write_adapters
-from learning.engines.fsdp.body import FsdpBody
+from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef
+from learning.engines.fsdp.adapters import add_adapters, in_full, merged, plain, write_adapters
 from learning.engines.fsdp.chats import Chats, Measure
 from learning.engines.fsdp.costs import CPU, GPU, Shape, check_fit, cluster_cost, peak_of, shape_of
-from learning.engines.fsdp.loading import empty_model, fill_from
+from learning.engines.fsdp.loading import empty_model, fill_from, fill_with
 from learning.engines.fsdp.model import (
     check_compiler,
     check_offload,
@@ -52,10 +53,105 @@ from learning.parallel.dispatch import AllToAll, all_to_all
 from learning.parallel.ulysses import GroupPool
 from learning.planning.step_plan import MicroBatch, Rules, SampleLengths, check_plan, digest, plan_step
 from learning.reports import send
-from models.tiny.layout import TRAINING
+from models.tiny.layout import CRITIC, TRAINING
 from models.weights import ADAPTER
 from schemas.config.training import TrainConfig
-from schemas.failure import FlywheelError, PlanError
+from schemas.failure import CheckpointError, FlywheelError, PlanError
+
+
+class FsdpBody(Body):
+    """A model of a separate critic, sharded block by block over all ranks, with the policy's adapter settings.
+
+    Args:
+        job: the parent and the training's settings.
+        rank, world: this rank and how many there are.
+        dtype: of weights, gradients and moments.
+        weights: to begin with, by their `transformers` names; none for the parent's.
+
+    Raises:
+        CheckpointError: the parent cannot be loaded, or the weights are not of such a model.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
+        self._rank, self._clip, self._dtype = rank, job.train.clip, dtype
+        self._device = device_of(job.train)
+        start_group(world, self._device)
+        self._model = empty_model(job.parent, dtype)
+        if weights:
+            _check(self._model, weights, job)
+        freeze(self._model, job.train)
+        add_adapters(self._model, job.train.lora, job.seed)
+        self._net = shard(self._model, self._device, world, dtype, job.train)
+        if weights:
+            fill_with(self._model, weights, job.parent)
+        else:
+            fill_from(self._model, job.parent)
+        self._weights = [weight for weight in self._net.parameters() if weight.requires_grad]
+        self._optimizer = optimizer_of(self._net, job.train)
+
+    def hidden(self, piece: RankWork) -> Tensor:
+        """Computes the hidden states of the tokens before the work's targets, (m, width)."""
+        return self._net(piece.to(self._device))[1]
+
+    def settle(self) -> None:
+        """Frees the weights that passes without gradient leave gathered and that a step would not change."""
+        cast(FSDPModule, self._net).reshard()
+
+    def zero(self) -> None:
+        """Clears the gradients."""
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def norm(self) -> float:
+        """Computes the norm over all ranks' shards; clips the gradient to `train.clip`."""
+        return clip(self._weights, self._clip)
+
+    def step(self, rate: float) -> None:
+        """Makes one step at a learning rate."""
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
+        self._optimizer.step()
+
+    def snapshot(self) -> list[Tensor]:
+        """Copies this rank's shards."""
+        return [weight.detach().clone() for weight in self._weights]
+
+    @torch.no_grad()
+    def restore(self, weights: Sequence[Tensor], steps: int) -> None:
+        """Restores a copy."""
+        for weight, before in zip(self._weights, weights, strict=True):
+            weight.copy_(before)
+        self.restored(steps)
+
+    def state(self) -> State:
+        """Returns the state, as the policy's engine does."""
+        return state_of(self._model, self._optimizer)
+
+    def weights(self) -> State:
+        """Returns the weights, as the policy's engine does."""
+        return {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self._dtype}
+
+    def masters(self) -> State:
+        """Returns the master weights, as the policy's engine does."""
+        return {f"model.{name}": weight for name, weight in in_full(self._model, self._dtype)}
+
+    def restored(self, steps: int) -> None:
+        """Resumes after so many steps."""
+        for weight in self._weights:
+            moments_of(self._optimizer, weight)["step"].fill_(steps)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns the whole weights by name, with the adapters merged in, on rank 0."""
+        found = ((name, full.detach()) for name, full in merged(self._model))
+        return {name: full.to("cpu", torch.bfloat16) for name, full in found if self._rank == 0}
+
+
+def _check(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
+    wanted = {name: weight.shape for name, weight in model.named_parameters()}
+    if wanted != {name: weight.shape for name, weight in weights.items()}:
+        raise CheckpointError(
+            f"{job.parent / CRITIC}: the network in it is not of the policy's architecture.",
+            "Remove the file: a critic is then begun anew.",
+        )
 
 
 @dataclass(slots=True)

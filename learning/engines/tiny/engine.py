@@ -1,4 +1,12 @@
-"""The small policy's engine: its fast network, one flat gradient, Muon and AdamW, batches shared over the ranks."""
+"""The small policy's engine: its fast network, one flat gradient, Muon and AdamW, batches shared over the ranks.
+
+The network of a separate critic, for the small policy.
+
+Encodes documents for the small policy in the form that it sees when it acts.
+
+Screens are neither shifted nor questioned: log probabilities must be those of the generated tokens, and the same every
+time.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -12,20 +20,187 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from learning.checkpoint import State
-from learning.data.documents import ANY, Document, thought_of
+from learning.data.documents import ANY, Document, chat_of, thought_of, visible_screens
+from learning.data.rollouts import Rollout
 from learning.data.sample import TrainSample, read_screenshots
-from learning.engines.engine import Batch, Engine, Outputs, SampleRef
-from learning.engines.tiny.batches import Batcher
-from learning.engines.tiny.body import TinyBody
-from learning.engines.tiny.forward import ForwardBatch, outputs_of
+from learning.engines.engine import Batch, Body, Engine, Outputs, SampleRef
+from learning.engines.tiny.batches import SCREEN, Batcher
+from learning.engines.tiny.forward import ForwardBatch, outputs_of, read_piece
 from learning.engines.tiny.optimizer import FlatOptimizer
-from learning.engines.tiny.replies import ReplyEncoder
 from learning.job import Job
 from models.families.family import TinyFamily
+from models.families.outside import as_sent
 from models.safe import SINGLE, write_index
-from models.tiny.generator import read_tokenizer
-from models.tiny.network import TinyNet
+from models.tiny.generator import prompt_text, read_tokenizer, token_id
+from models.tiny.layout import read_config
+from models.tiny.network import Grid, TinyNet
+from models.tiny.packing import pack
+from models.tiny.screens import PixelCache, canvas_of, grid_of, patches_of
+from models.tiny.tokens import END, PAD
 from schemas.action import from_json
+from schemas.config.sections import PolicyConfig
+
+
+class ReplyEncoder:
+    """Encodes documents for a network.
+
+    Args:
+        checkpoint: its directory, for the tokeniser.
+        policy: the dialect, and how many screens are shown.
+        net: the network (its patch size).
+        pngs: PNG by sha256.
+        seed: the job's.
+    """
+
+    def __init__(
+        self, checkpoint: Path, policy: PolicyConfig, net: TinyNet, pngs: Mapping[str, bytes], seed: int = 0
+    ) -> None:
+        self._tokenizer, self._seed = read_tokenizer(checkpoint), seed
+        self._checkpoint, self._policy = checkpoint, policy
+        self._family, self._history_images = TinyFamily(policy), policy.history_images
+        self._patch, self._merge = net.vision["patch_size"], net.vision["spatial_merge_size"]
+        self._dtype = net.dtype
+        self._pixels = PixelCache(pngs)
+        self._ids = lru_cache(maxsize=100_000)(lambda text: self._tokenizer.encode(text).ids)
+        self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
+
+    def tokens(self, document: Document) -> tuple[int, ...]:
+        """Returns the reply's tokens: as they were drawn, else encoded, with an end if it has one."""
+        return self._encoded(document)[1]
+
+    def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
+        """Encodes prompt and reply."""
+        sizes = [SCREEN] * len(visible_screens(document, self._history_images))
+        messages, reply = chat_of(document, self._family, sizes, self._seed)
+        prompt = list(self._ids(prompt_text(as_sent(messages, self._checkpoint, self._policy))))
+        if isinstance(document, Rollout) and document.token_ids:
+            return prompt, document.token_ids
+        ended = not isinstance(document, Rollout) or document.ended
+        return prompt, (*self._ids(reply), *([self._end] if ended else []))
+
+    def encode(
+        self, documents: Sequence[Document], numbers: Sequence[int], starts: Sequence[int]
+    ) -> list[ForwardBatch]:
+        """Makes one piece per grid and number of screens, as the policy batches its steps.
+
+        Args:
+            documents: the samples or rollouts to encode.
+            numbers: the number of each in the step.
+            starts: the number of its first token among those of all documents.
+        """
+        screens = [[self._pixels(sha) for sha in visible_screens(one, self._history_images)] for one in documents]
+        groups: dict[tuple[Grid, int], list[int]] = {}
+        for at, images in enumerate(screens):
+            height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
+            groups.setdefault((grid_of(height, width, self._patch, self._merge), len(images)), []).append(at)
+        return [
+            self._laid(
+                [documents[at] for at in members],
+                patches_of(
+                    [canvas_of(image, grid, self._patch) for at in members for image in screens[at]],
+                    self._patch,
+                    self._merge,
+                    self._dtype,
+                ),
+                grid,
+                count,
+                tuple(members),
+                numbers,
+                starts,
+            )
+            for (grid, count), members in groups.items()
+        ]
+
+    def _laid(
+        self,
+        documents: list[Document],
+        patches: Tensor,
+        grid: Grid,
+        screens: int,
+        members: tuple[int, ...],
+        numbers: Sequence[int],
+        starts: Sequence[int],
+    ) -> ForwardBatch:
+        lines, marks = [], []
+        for row, (document, member) in enumerate(zip(documents, members, strict=True)):
+            prompt, reply = self._encoded(document)
+            lines.append([[*prompt, *reply[:-1]]])
+            number, start = numbers[member], starts[member]
+            temperature = document.temperature if isinstance(document, Rollout) else 1.0
+            marks += [
+                (row, len(prompt) - 1 + at, token, start + at, number, temperature) for at, token in enumerate(reply)
+            ]
+        *indices, temperatures = zip(*marks, strict=True)
+        rows, columns, targets, tokens, named = (torch.tensor(part) for part in indices)
+        return ForwardBatch(
+            patches,
+            grid,
+            screens,
+            pack(lines, (grid.rows // self._merge, grid.columns // self._merge), screens, self._pad),
+            rows,
+            columns,
+            targets,
+            torch.ones(len(marks)),
+            members,
+            tokens,
+            named,
+            torch.tensor(temperatures, dtype=torch.float32),
+        )
+
+
+class TinyBody(Body):
+    """Small network of a separate critic; all ranks hold the same.
+
+    Args:
+        job: the parent and the training's settings.
+        rank, world: this rank and how many there are.
+        weights: to begin with; none for the parent's.
+    """
+
+    def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor]) -> None:
+        self.net = TinyNet(read_config(job.parent), dict(weights)) if weights else TinyNet.load(job.parent)
+        self._world, self._gradient = world, self.net.gradients()
+        self._optimizer = FlatOptimizer(self.net, job.train, rank, world)
+
+    def hidden(self, piece: ForwardBatch) -> Tensor:
+        """Computes the hidden states of the tokens before the piece's targets."""
+        return read_piece(self.net, piece)[0]
+
+    def zero(self) -> None:
+        """Clears the gradients."""
+        self._gradient.zero_()
+
+    def norm(self) -> float:
+        """Computes the norm of the sum over the ranks."""
+        if self._world > 1:
+            dist.all_reduce(self._gradient)
+        return float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
+
+    def step(self, rate: float) -> None:
+        """Makes one step at a learning rate."""
+        self._optimizer.step(self._gradient, rate)
+
+    def snapshot(self) -> list[Tensor]:
+        """Copies the weights; of the matrices only this rank's stretch."""
+        return [self._optimizer.master.clone()]
+
+    def restore(self, weights: Sequence[Tensor], steps: int) -> None:
+        """Restores a copy."""
+        self._optimizer.master.copy_(weights[0])
+        self._optimizer.restored(steps)
+
+    def state(self) -> State:
+        """Returns the optimiser's state."""
+        return self._optimizer.state()
+
+    def restored(self, steps: int) -> None:
+        """Resumes after so many steps."""
+        self._optimizer.restored(steps)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Returns the weights by name."""
+        return dict(self.net.state())
+
 
 TOGETHER = 16
 """Replies of one forward pass: more only takes memory."""

@@ -11,9 +11,7 @@ import pytest
 
 from curation.perception.agreement import WordRecall, agreement, words
 from curation.perception.caption import captions
-from curation.perception.description import descriptions
-from curation.perception.marks import marks
-from curation.perception.question import questions
+from curation.perception.perceive import descriptions, marks, questions
 from curation.perception.screen import Perceived, RecognisedScreen
 from environments.pool import SandboxPool
 from models.explorer import PageExplorer

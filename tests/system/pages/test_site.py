@@ -4,9 +4,8 @@ import asyncio
 import json
 
 from curation.synthesis.acceptance import decide
-from curation.synthesis.player import Player
+from curation.synthesis.player import Player, steps_of, vocabulary
 from curation.synthesis.reward import reward_maker_of
-from curation.synthesis.search import steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.registry import verifier_of

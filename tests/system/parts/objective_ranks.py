@@ -13,7 +13,7 @@ import torch.distributed as dist
 
 from learning.algorithms.method import method_of
 from learning.algorithms.ppo import PpoObjective
-from learning.engines.fsdp.body import FsdpBody
+from learning.engines.fsdp.engine import FsdpBody
 from learning.engines.fsdp.model import gradients_of
 from learning.job import read_job
 from learning.planning.step_plan import MicroBatch

@@ -2,8 +2,8 @@
 
 import random
 
-from curation.leakage import Leak, same_screens
 from curation.pictures import BITS
+from tasks.promote.leaks import Leak, same_screens
 
 
 def screen(seed: int, flipped: int = 0) -> str:

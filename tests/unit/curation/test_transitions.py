@@ -1,6 +1,6 @@
 """Captions of what changed, by rule."""
 
-from curation.transitions import caption
+from curation.annotation import caption
 from schemas.observation import Element
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from curation.synthesis.guard import side_effects
+from curation.synthesis.acceptance import side_effects
 from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from environments.site.app import changed, visible_rows

@@ -10,9 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from learning.judging.calibration import best_threshold, platt
 from learning.judging.cases import Cases, Example
-from learning.judging.fit import Effort, Fitted, fit
+from learning.judging.fit import Effort, Fitted, best_threshold, fit, platt
 from learning.judging.points import LabelledPoint, Points
 from models.judges.judge import JudgeCase
 from models.judges.local.features import CANVAS, CROP, canvas_of, crop_of, features_of, grams_of, stacked

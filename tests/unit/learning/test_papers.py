@@ -11,9 +11,9 @@ import torch
 
 from curation.converters.units import PARSER, scale_of
 from learning.algorithms.advantages import of_group, soft_overlong
-from learning.algorithms.gae import advantages, length_adaptive_lambda
 from learning.algorithms.passk import analytic
 from learning.algorithms.policy_losses import clipped_loss, dpo_loss
+from learning.algorithms.returns import advantages, length_adaptive_lambda
 from models.families.dialects import THOUSANDTHS, parse_reply
 from models.families.screen import smart_resize
 

@@ -8,8 +8,7 @@ import pytest
 from models.policy import EXPLORERS
 from rollout.actor import Actor
 from rollout.failures import always_failing
-from rollout.outage import Outage
-from rollout.runner import roll_out_all
+from rollout.runner import Outage, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import config_of
 from schemas.failure import EnvironmentDown

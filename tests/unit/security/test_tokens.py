@@ -24,7 +24,7 @@ from curation.converters.format import FORMATS
 from learning.data.rollouts import Rollout
 from learning.data.sample import Past, Question, Screenshots, TrainSample, write_screenshots
 from learning.engines.fsdp.chats import Chats
-from learning.engines.tiny.replies import ReplyEncoder
+from learning.engines.tiny.engine import ReplyEncoder
 from models.completion import Completion
 from models.families.outside import SELECTOR, as_text, marked, sent, tokens_of, unmarked
 from models.families.processor import read_processor

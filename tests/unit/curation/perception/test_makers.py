@@ -13,10 +13,7 @@ from PIL import Image, ImageChops
 
 from curation.annotation import changed
 from curation.perception.caption import captions
-from curation.perception.description import descriptions
-from curation.perception.marks import draw, marks, placed
-from curation.perception.perceive import MAKERS, perceive, picture_name
-from curation.perception.question import questions
+from curation.perception.perceive import MAKERS, descriptions, draw, marks, perceive, picture_name, placed, questions
 from curation.perception.screen import RecognisedScreen, at
 from environments.fake.environment import COLOURS
 from environments.pool import SandboxPool

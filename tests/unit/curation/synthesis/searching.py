@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from curation.synthesis.player import Player
-from curation.synthesis.search import vocabulary
+from curation.synthesis.player import Player, vocabulary
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.registry import verifier_of

@@ -9,8 +9,7 @@ import httpx
 import pytest
 
 from curation.synthesis import endpoint
-from curation.synthesis.acceptance import decide, identity, solvable
-from curation.synthesis.guard import left_out
+from curation.synthesis.acceptance import decide, identity, left_out, solvable
 from curation.synthesis.leaks import held_out, leak, nearest, plain
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
 from curation.synthesis.makers import makers_of

@@ -11,9 +11,8 @@ import pytest
 from benchmarks import made_tasks
 from curation.synthesis.acceptance import AcceptanceDecision, decide
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
-from curation.synthesis.player import Player, PlayerLost
+from curation.synthesis.player import Player, PlayerLost, searched, steps_of, vocabulary
 from curation.synthesis.reward import RewardMaker, reward_maker_of
-from curation.synthesis.search import searched, steps_of, vocabulary
 from curation.synthesis.words import asks
 from environments.pool import SandboxPool
 from environments.site.environment import SiteConfig, SiteEnvironment

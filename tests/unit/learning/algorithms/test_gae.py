@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from learning.algorithms.gae import advantages, decoupled, length_adaptive_lambda
+from learning.algorithms.returns import advantages, decoupled, length_adaptive_lambda
 
 REWARDS = [0.0, 0.0, 0.0, 0.0, 0.0, 1.0]
 VALUES = [0.2, 0.3, 0.1, 0.5, 0.6, 0.7]

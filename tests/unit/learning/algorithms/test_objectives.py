@@ -21,8 +21,8 @@ from learning.data.preferences import read_preferences
 from learning.data.rollouts import Rollout, read_rollouts, write_rollouts
 from learning.data.sample import Screenshots
 from learning.engines.engine import SampleRef
-from learning.engines.fsdp.body import FsdpBody
 from learning.engines.fsdp.chats import Chats
+from learning.engines.fsdp.engine import FsdpBody
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train

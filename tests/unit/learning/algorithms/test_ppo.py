@@ -6,11 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from learning.algorithms.gae import advantages
 from learning.algorithms.groups import Member
 from learning.algorithms.returns import (
     PATIENCE,
     Pretraining,
+    advantages,
     estimates,
     explained_variance,
     held_out,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from learning.tracking.feed import Feed
 from learning.tracking.tracker import TRACKERS, Point, Tracker, Training
 from schemas.config import config_of
 from schemas.config.section import Section
 from schemas.failure import FlywheelError, UsageError
+from tasks.train.recorded import Feed
 
 TRAINING = Training("lake", "policy-0001", "policy-0000", 1, "sft", {})
 

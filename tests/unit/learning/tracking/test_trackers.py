@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from learning.tracking.feed import Feed
 from learning.tracking.tracker import TRACKERS, Point, Training
+from tasks.train.recorded import Feed
 
 CONFIG = {"name": "small", "train": {"steps": 4, "group": {"k": 2}}}
 TRAINING = Training("0123456789ab", "policy-0001", "policy-0000", 1, "grpo", CONFIG)

@@ -12,8 +12,7 @@ from models.explorer import PageExplorer
 from models.families.dialects import parse_reply
 from models.policy import Context, Policy
 from models.proposers.endpoint import EndpointProposer, text_of
-from models.proposers.own import ExplorerProposer, PolicyProposer, ProposerPolicyOptions
-from models.proposers.precedent import PrecedentProposer
+from models.proposers.precedent import ExplorerProposer, PolicyProposer, PrecedentProposer, ProposerPolicyOptions
 from models.proposers.proposer import PROPOSERS, Precedent, ProposerResources, alike
 from models.serving.openai import OpenAIClient
 from schemas.action import Click, Drag, Type

@@ -4,7 +4,7 @@ import random
 
 import torch
 
-from models.serving.prefixes import Layers, Prefixes, Prompt, length
+from models.serving.local import Layers, Prefixes, Prompt, length
 
 
 def layers(prompt: Prompt) -> Layers:

@@ -10,8 +10,7 @@ from models.completion import Completion
 from models.families.family import ModelFamily, TinyFamily
 from models.policy import Context
 from models.serving.openai import OpenAIClient
-from models.thinkers.asked import EndpointThinker, PolicyThinker, ThinkerPolicyOptions
-from models.thinkers.prompt import thought_in
+from models.thinkers.asked import EndpointThinker, PolicyThinker, ThinkerPolicyOptions, thought_in
 from models.thinkers.rules import RuleThinker, TemplateThinker
 from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
 from models.vlm import VlmPolicy

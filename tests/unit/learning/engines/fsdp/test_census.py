@@ -9,8 +9,7 @@ import torch
 
 from learning.engines.fsdp.adapters import add_adapters
 from learning.engines.fsdp.census import network_of, sizes_at
-from learning.engines.fsdp.faster import use_faster
-from learning.engines.fsdp.model import load_model
+from learning.engines.fsdp.model import load_model, use_faster
 from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import KINDS, build_random
 from schemas.config.training import LoraConfig

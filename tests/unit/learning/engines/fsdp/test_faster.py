@@ -8,7 +8,7 @@ from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VLRMSNorm as Norm
 from transformers.models.qwen3_5.modeling_qwen3_5 import Qwen3_5RMSNormGated
 
-from learning.engines.fsdp.faster import use_faster
+from learning.engines.fsdp.model import use_faster
 from learning.engines.fsdp.shards import ShardedAdamW, clip
 
 

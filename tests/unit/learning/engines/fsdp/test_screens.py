@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learning.engines.fsdp.model import load_model
-from learning.engines.fsdp.screens import precomputed_of
+from learning.engines.fsdp.phases import precomputed_of
 from learning.parallel.packed_attention import SCREENS, packed_attention
 from models.random_vlm import KINDS, build_random
 

@@ -13,15 +13,13 @@ from safetensors.torch import load_file, save_file
 
 from learning.algorithms.critic import BIAS, WEIGHT, Critic, read_critic
 from learning.algorithms.policy_losses import value_loss
-from learning.algorithms.ppo import PpoObjective
+from learning.algorithms.ppo import PpoObjective, TokensOf
 from learning.algorithms.returns import explained_variance
-from learning.algorithms.valuation import TokensOf
 from learning.data.rollouts import read_rollouts
 from learning.data.sample import read_screenshots
 from learning.data.stream import StreamFolder
-from learning.engines.tiny.engine import TinyEngine
+from learning.engines.tiny.engine import ReplyEncoder, TinyEngine
 from learning.engines.tiny.forward import outputs_of
-from learning.engines.tiny.replies import ReplyEncoder
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
