@@ -186,7 +186,7 @@ _KEY = (
 )
 _MARK = r"(?:\\{0,3}[\"'])"
 _ASSIGNED = rf"(?:[_-]?\d{{1,2}})?{_MARK}?[ \t]{{0,3}}(?:=>|:=|[:=：])[ \t]{{0,3}}"
-_SAID = r"(?i: is| to be) "
+_IS = r"(?i: is| to be) "
 _REST = r"(?:[^\s\"'”,;\\]|\\(?![nrt\"']))"
 _COOKIE, _VALUE = r"[^\s=;,\"'\\]{1,100}", r"[^\s;\"'\\]{1,2000}"
 _LETTER = r"A-Za-zÀ-ÖØ-öø-ɏ\u0300-\u036fͰ-ӿ"
@@ -318,9 +318,9 @@ FORMS: tuple[Form, ...] = (
     ),
     _form("password", r"://[^\s/:@]{0,100}:(?!\d{1,5}[?#])(?P<secret>[^\s/]{1,200})@(?=[^\s/])"),
     _form("password", _NAME + _KEY + _ASSIGNED + _WORD, token),
-    _form("password", _NAME + _KEY + _SAID + _WORD, token),
+    _form("password", _NAME + _KEY + _IS + _WORD, token),
     _form("password", _NAME + f"(?:{_PASSWORD}|{_PASS})" + _ASSIGNED + _WORD, given),
-    _form("password", _NAME + _PASSWORD + rf"(?:{_SAID}| (?=[\"'“]))" + _WORD, in_sentence),
+    _form("password", _NAME + _PASSWORD + rf"(?:{_IS}| (?=[\"'“]))" + _WORD, in_sentence),
     _form("password", _NAME + _PASSWORD + rf"(?::\s{{0,3}}\n\s{{0,8}}| )(?P<secret>{_REST}{{6,200}})", odd),
     _form("password", rf"(?<![\w-])--(?:\w{{1,20}}-)?(?:{_PASSWORD}|{_KEY}) (?P<secret>[^\s\"'-][^\s\"']{{3,200}})"),
     _form("password", r"(?i:(?<![a-z])(?:pin|otp|cvc|cvv)2?)(?: is |[ \t]?[:=][ \t]?)(?P<secret>\d{3,8})(?![\w.,])"),

@@ -80,10 +80,10 @@ class Outcome:
 
     done: bool
     reward: float
-    """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done, or the one so far with `stands`."""
+    """Raw reward in [-1, 1], not discounted by time; 0 while the task is not done, or the one so far with `counts`."""
     truncated: bool = False
     """Whether the environment ended the trajectory by a limit of its own, without the task being done."""
-    stands: bool = False
+    counts: bool = False
     """Whether the reward counts although the task is not done, as the score of a game that is not over."""
 
     @property
@@ -93,7 +93,7 @@ class Outcome:
 
     def reaches(self, threshold: float) -> bool:
         """Checks whether it is a success by this threshold of the reward."""
-        return (self.done or self.stands) and self.reward >= threshold
+        return (self.done or self.counts) and self.reward >= threshold
 
 
 def elements_json(elements: Sequence[Element]) -> str:

@@ -95,8 +95,8 @@ class Registry(Generic[T]):
         except Exception as error:
             if name in self._paths:
                 raise
-            said = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
-            problem = f"`{key}`: {name} cannot be imported: {said}{_place(error, module)}."
+            reason = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+            problem = f"`{key}`: {name} cannot be imported: {reason}{_place(error, module)}."
             raise UsageError(problem, "Correct that, or name another.") from error
 
 

@@ -44,12 +44,12 @@ def features_named(uri: str) -> Iterator[None]:
     try:
         yield
     except DeltaError as error:
-        told = str(error)
-        if found := _REFUSALS.search(told):
+        text = str(error)
+        if found := _REFUSALS.search(text):
             raise _refused(uri, [found[1] or found[2]]) from error
-        if features := [feature for words, feature in _NAMED.items() if words in told]:
+        if features := [feature for words, feature in _NAMED.items() if words in text]:
             raise _refused(uri, features) from error
-        if version := _VERSION.search(told):
+        if version := _VERSION.search(text):
             raise LakeError(
                 f"Another engine gave {uri} a Delta protocol that flywheel cannot use: "
                 f"{version[version.lastindex or 0]}.",

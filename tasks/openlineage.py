@@ -201,12 +201,12 @@ def _poster(to: OpenLineageConfig) -> Poster:
     return poster
 
 
-_SAID: set[str] = set()
+_REPORTED: set[str] = set()
 
 
 def _report_lost(address: str, error: Exception) -> None:
-    if address not in _SAID:
-        _SAID.add(address)
+    if address not in _REPORTED:
+        _REPORTED.add(address)
         err().print(f"OpenLineage events do not reach {address}: {error or type(error).__name__}", markup=False)
 
 

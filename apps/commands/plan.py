@@ -244,9 +244,9 @@ def _unfinished(row: IterationStatus) -> Unfinished:
 
 
 def _stand(plan: Plan) -> str:
-    stands = f"{counted(plan.finished, 'iteration')} finished"
+    done = f"{counted(plan.finished, 'iteration')} finished"
     one = plan.unfinished
-    return f"{stands}; iteration {one.iteration} goes on after {one.after}" if one else stands
+    return f"{done}; iteration {one.iteration} goes on after {one.after}" if one else done
 
 
 def _seconds(

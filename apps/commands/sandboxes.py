@@ -54,8 +54,8 @@ def _show_leased(runs: "list[RunStatus]") -> None:
     console = out()
     if table.row_count:
         console.print(table)
-    told = counted(table.row_count, "sandbox is", "sandboxes are")
-    console.print(f"{told} leased by {counted(len(runs), 'run')} on this lake")
+    count = counted(table.row_count, "sandbox is", "sandboxes are")
+    console.print(f"{count} leased by {counted(len(runs), 'run')} on this lake")
 
 
 def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:

@@ -124,9 +124,9 @@ def view(lake: Lake) -> Group:
     text += _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake))
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
-    beside = [Text(), _decisions(others)] if others else []
+    other_runs = [Text(), _decisions(others)] if others else []
     last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
-    return Group(table if rows else _not_begun(lake), Text(text), *beside, last)
+    return Group(table if rows else _not_begun(lake), Text(text), *other_runs, last)
 
 
 def _not_begun(lake: Lake) -> str:
@@ -174,7 +174,7 @@ def _overrides(lake: Lake) -> str:
 def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     """The current activity, and the pause, if there is one."""
     pause = pause_of(lake)
-    stands = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
+    paused = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
     moments, turn = [one for one in run_statuses(lake) if one.stage], iteration_lock_owner(lake)
     lines = [f"now {_under_way(one, rows)}; process {one.process} of {one.host}" for one in moments]
     if turn is not None and (turn.process, turn.host) not in [(one.process, one.host) for one in moments]:
@@ -182,7 +182,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
         stage = next((one for one in STAGES if one not in done), STAGES[-1])
         lasts = f" for {_since(lake):.0f} s" if rows else ""
         lines.insert(0, f"now {stage}{lasts}{_last_time(stage, rows)}; process {turn.process} of {turn.host}")
-    return (stands + "\n".join(lines)).rstrip() or "no iteration is running"
+    return (paused + "\n".join(lines)).rstrip() or "no iteration is running"
 
 
 def _under_way(status: RunStatus, rows: list[IterationStatus]) -> str:

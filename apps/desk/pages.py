@@ -23,7 +23,7 @@ from tasks.running.budget import short
 
 Page = Annotated[int, Query(ge=0, le=10_000)]
 Position = Annotated[int, InPath(le=10_000)]
-Beside = Annotated[int, Query(ge=-1, le=1)]
+Neighbour = Annotated[int, Query(ge=-1, le=1)]
 Number = Annotated[int, Query(alias="page", ge=0, le=10_000)]
 Chosen = Annotated[Iteration, BeforeValidator(lambda given: given or None)]
 """The iteration of the queue's form, where an empty box is any."""
@@ -44,7 +44,7 @@ def router(desk: Desk) -> APIRouter:
         )  # fmt: skip
 
     @routes.get("/queue/{position}")
-    def place(position: Position, asking: Asking, of: str = "", by: Beside = 0) -> RedirectResponse:
+    def place(position: Position, asking: Asking, of: str = "", by: Neighbour = 0) -> RedirectResponse:
         """The item at a place of the queue, or the one before or after item `of` that was there when it was opened."""
         position = desk.queue.neighbour(of, by, position, asking) if of else position
         sent = desk.queue.send(max(0, position), by, asking)

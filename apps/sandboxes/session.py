@@ -184,7 +184,7 @@ class WireSession:
             episode.seen = await episode.sandbox.observe(episode.elements)
         except TrajectoryFailure as failure:
             return await self._failed(episode, failure)
-        earned = outcome is not None and (ended is not None or not outcome.stands)
+        earned = outcome is not None and (ended is not None or not outcome.counts)
         reward = None if outcome is None else outcome.reward if earned else 0.0
         metadata: dict[str, Any] = {} if refusal is None else {"action_error": refusal}
         if ended is not None:

@@ -40,14 +40,14 @@ def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
     if as_json:
         print_json({"resumed": was})
     else:
-        typer.echo("the wheel may turn again" if was else "the wheel was not paused")
+        typer.echo("iterations continue" if was else "iterations were not paused")
 
 
 def _user() -> str:
     try:
         return getpass.getuser()
     except (OSError, KeyError):  # a container whose user has no name
-        return "somebody"
+        return "unknown"
 
 
 VERBS = (pause, resume)

@@ -39,7 +39,7 @@ SHOWN = 5
 CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
-"""What stands for a screen in a text."""
+"""Placeholder of a screen in a text."""
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
 """A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
@@ -47,7 +47,10 @@ _OTHER = re.compile(r"<(video|audio)>")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _SHARED = {"human": "user", "gpt": "assistant"}
 """What ShareGPT calls them."""
-_TOLD = {"thousandths": "thousandths of the screen", "resized_pixels": "pixels of the screen as it is shown to you"}
+_UNIT_NAMES = {
+    "thousandths": "thousandths of the screen",
+    "resized_pixels": "pixels of the screen as it is shown to you",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +61,7 @@ class ChatTurn:
     text: str = ""
     screen: Picture | None = None
     masked: bool = False
-    """Whether its row says that no loss is on it, so that it is context."""
+    """Whether its row puts no loss on it, so that it is context."""
     thought: str = ""
     """Of a reply whose record holds it apart from the text."""
     field: str = "messages"
@@ -85,7 +88,7 @@ MASKS = (
 """Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `step_loss_mask` of agents'
 rollouts, `loss` and `loss_scale` of ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
 LABELS = ("label", "kto_tag")
-"""Fields by which a row says whether its last reply is a desirable one: `label` of TRL and ms-swift, `kto_tag` of
+"""Fields by which a row marks whether its last reply is a desirable one: `label` of TRL and ms-swift, `kto_tag` of
 LLaMA-Factory."""
 STRATEGIES = (
     *("default", "all", "last_round", "ignore_empty_think"),
@@ -264,7 +267,7 @@ def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
     Args:
         row: an object, or what is refused elsewhere.
         wanted: fields of which it needs one.
-        place: where the row stands.
+        place: file and line of the row.
 
     Raises:
         Refused: it holds none of them, or videos or sounds.
@@ -302,7 +305,7 @@ class Writing:
 
     def system(self, screen: Picture) -> str:
         """The prompt: its task and its actions."""
-        return system_text([self.action(action, screen) for action in SAMPLES], _TOLD[self.unit])
+        return system_text([self.action(action, screen) for action in SAMPLES], _UNIT_NAMES[self.unit])
 
 
 def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[ChatTurn]:
@@ -350,7 +353,7 @@ def turns_of(
         messages: those of the row.
         names: what the row calls its pictures.
         read: returns a picture by its number.
-        place: where the row stands.
+        place: file and line of the row.
 
     Raises:
         Refused: a role that is none, two placeholders in a turn, one in a reply, more or fewer placeholders than
@@ -489,9 +492,9 @@ def record_of(
     Args:
         name: the format's.
         instruction, steps: what the row holds.
-        known: what stands under `flywheel`.
+        known: value of `flywheel`.
         kept: what the row holds beyond that.
-        place: where the row stands.
+        place: file and line of the row.
         decided: what people decided on it.
         exact: whether the format keeps texts exactly; others break the tokens in them (`curation.converters.tokens`).
 
@@ -510,7 +513,7 @@ def record_of(
 
 
 def key_of(known: Metadata | None, place: RecordPlace) -> tuple[str, int]:
-    """What tells a row's trajectory from others, and which step it is."""
+    """Identity of a row's trajectory, and the number of its step."""
     if known is None or known.step is None or not known.trajectory.trajectory_id:
         return f"{place.file}:{place.line}", 0
     return f"{known.trajectory.lake}/{known.trajectory.trajectory_id}", known.step

@@ -407,9 +407,10 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace)
     """
     if known is None:
         return record
-    told, there = len(known.steps), len(record.steps)
-    if told not in (0, there):
-        raise RecordRefused(place, f"{OWN}.steps", f"it tells of {counted(told, 'step')}, and the record has {there}")
+    described, there = len(known.steps), len(record.steps)
+    if described not in (0, there):
+        problem = f"it describes {counted(described, 'step')}, and the record has {there}"
+        raise RecordRefused(place, f"{OWN}.steps", problem)
     about = known.trajectory.model_copy(update={"extra": {}})
     success = known.trajectory.success if record.success is None else record.success
     steps = [

@@ -232,8 +232,8 @@ def _opened(record: Exchanged) -> Exchanged:
 def _answered(step: ExchangedStep) -> str:
     """Return the code of a step from its kept row."""
     turns = step.extra.get(ScaleCua.name, {}).get("conversations", ())
-    said = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
-    return _parts(said)[2]
+    reply = next((one["value"] for one in turns if one.get("from") == "gpt"), "")
+    return _parts(reply)[2]
 
 
 def _operation(step: ExchangedStep) -> str:

@@ -279,7 +279,7 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
     else:
         prompt, asked = read_list("prompt", row.prompt), True
         replied = read_list("completion", row.completion) or read_list("chosen", row.chosen)
-        if not prompt:  # an implicit prompt: what stands before the last reply
+        if not prompt:  # an implicit prompt: all before the last reply
             prompt, replied = replied[:-1], replied[-1:]
     every = [*(one.masked(asked) for one in prompt), *replied]
     masks = masks_of(row.model_extra or {}, len(every), place, labelled=len(replied))
@@ -352,7 +352,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
     """A message.
 
     Args:
-        message, field, place: what stands where.
+        message, field, place: the message and where it is.
         tags: which tags in texts are placeholders.
 
     Raises:

@@ -104,7 +104,7 @@ class Perceived:
     """One question about a screen, with its answer."""
 
     question: str
-    """Question; `{place}` in it stands for `place`, or for itself where there is none."""
+    """Question; `{place}` in it is replaced by `place`, and kept where there is none."""
     answer: str
     place: tuple[float, float] | None = None
     """Point in [0, 1] of the screen."""

@@ -234,9 +234,9 @@ def _scored(proposal: ProposedTask, read: tuple[FieldCheck, ...], world: World, 
         reason, detail = "near miss", _rewarded([*chain(*near)], [*chain(*scores)])
     elif len(named) < least:
         reason, detail = "few near misses", f"{len(named)} near misses, at least {least} have to be turned away"
-    near_misses, left, beside = scores
+    near_misses, left, extra = scores
     return AcceptanceDecision(
-        reason, detail, checks, (), score(checks, golden), score(checks, initial), near_misses, left, beside
+        reason, detail, checks, (), score(checks, golden), score(checks, initial), near_misses, left, extra
     )
 
 

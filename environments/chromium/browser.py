@@ -30,7 +30,7 @@ VARIABLE = "FLYWHEEL_BROWSER"
 PROFILE = "flywheel-browser-"
 LAUNCH_TIMEOUT_S = 60.0
 VERSION_TIMEOUT_S = 30.0
-NOBODY: Mapping[str, str] = {}
+NO_HOSTS: Mapping[str, str] = {}
 FLAGS = (
     "--headless",
     "--remote-debugging-pipe",
@@ -139,7 +139,7 @@ class Browser:
         """Pages without a trajectory."""
 
     @classmethod
-    async def launch(cls, path: Path, reachable: Mapping[str, str] = NOBODY) -> "Browser":
+    async def launch(cls, path: Path, reachable: Mapping[str, str] = NO_HOSTS) -> "Browser":
         """Starts a browser; a cancelled start leaves no process behind.
 
         Args:

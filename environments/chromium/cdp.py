@@ -1,4 +1,4 @@
-"""Speak the Chrome DevTools Protocol over `--remote-debugging-pipe`: NUL-separated JSON on two file descriptors.
+"""Exchange Chrome DevTools Protocol messages over `--remote-debugging-pipe`: NUL-separated JSON on two descriptors.
 
 A pipe needs no port, no handshake and no web socket library. It closes when the browser ends, so every pending call
 fails at once instead of waiting for a timeout. One pipe carries many flat sessions.

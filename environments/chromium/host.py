@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from environments.chromium.browser import NOBODY, Browser
+from environments.chromium.browser import NO_HOSTS, Browser
 from environments.host import Host
 from environments.processes import memory_mb
 from environments.sandbox import Sandbox
@@ -30,7 +30,7 @@ class BrowserHost(Host):
     @property
     def reachable(self) -> Mapping[str, str]:
         """The hosts that its pages can reach, as `environments.chromium.browser.resolver_rules` takes them: none."""
-        return NOBODY
+        return NO_HOSTS
 
     @property
     def alive(self) -> bool:

@@ -102,7 +102,7 @@ class GameScore(Verifier):
 
     async def outcome(self, sandbox: GameSandbox) -> Outcome:
         """The outcome from the game's report after the last action."""
-        return Outcome(done=sandbox.reading.over, reward=sandbox.reward, stands=True)
+        return Outcome(done=sandbox.reading.over, reward=sandbox.reward, counts=True)
 
 
 @cache

@@ -104,8 +104,8 @@ class Bubblewrap:
         """
         bwrap = bubblewrap(INSTALL)
         sweep()
-        (inside_in, stdin), (stdout, inside_out), (message, tell) = (os.pipe() for _ in range(3))
-        passed = (tell, _piped(program()), _piped(_PASSWD.encode()))
+        (inside_in, stdin), (stdout, inside_out), (message, info) = (os.pipe() for _ in range(3))
+        passed = (info, _piped(program()), _piped(_PASSWD.encode()))
         command = [bwrap, *owned(), *_arguments(limits, *passed), "/bin/bash", "-c", _limited(limits) + script, "shell"]
         user = owner()
         dropped = {} if user is None else {"user": user[0], "group": user[1], "extra_groups": []}
@@ -276,11 +276,11 @@ def _left(stdout: int) -> bytes | None:
         return None
 
 
-def _arguments(limits: SandboxLimits, tell: int, filter_: int, passwd: int) -> Iterator[str]:
+def _arguments(limits: SandboxLimits, info: int, filter_: int, passwd: int) -> Iterator[str]:
     """bubblewrap's options; mounts are made in this order."""
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
     yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
-    yield from ("--info-fd", str(tell))
+    yield from ("--info-fd", str(info))
     if program():
         yield from ("--seccomp", str(filter_))
     for name, value in _ENVIRONMENT.items():

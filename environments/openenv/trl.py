@@ -134,16 +134,16 @@ class Room:
         """Counts the tokens of the prompt before the model's first reply."""
         turns = [*prompt, {"role": "user", "content": [{"type": "image", "image": picture}]}]
         given = {"tools": list(tools)} if tools else {}
-        told = {"tokenize": True, "return_dict": True, "add_generation_prompt": True}
-        return len(self.processor.apply_chat_template(turns, **given, **told)["input_ids"][0])
+        template = {"tokenize": True, "return_dict": True, "add_generation_prompt": True}
+        return len(self.processor.apply_chat_template(turns, **given, **template)["input_ids"][0])
 
     def _tokens(self, picture: Image.Image) -> int:
         """The tokens of a screenshot."""
         if picture.size not in self._pictures:
             parts = [{"type": "image", "image": picture}], [{"type": "text", "text": ""}]
-            told = {"tokenize": True, "return_dict": True}
+            template = {"tokenize": True, "return_dict": True}
             with_it, without = (
-                self.processor.apply_chat_template([{"role": "user", "content": part}], **told)["input_ids"][0]
+                self.processor.apply_chat_template([{"role": "user", "content": part}], **template)["input_ids"][0]
                 for part in parts
             )
             self._pictures[picture.size] = len(with_it) - len(without)
@@ -185,8 +185,8 @@ class GuiTools:
         self._reward, self._over = 0.0, False
         answer = self._client.reset(**fields)
         shown = self._turn_of(answer, str(answer.observation.get("instruction", "")))
-        picture, *said = shown
-        asked = [*_texts(row.get("prompt")), {"role": "user", "content": said}]
+        picture, *content = shown
+        asked = [*_texts(row.get("prompt")), {"role": "user", "content": content}]
         self._room.require(picture["image"], int(answer.metadata.get("max_steps", 1)), asked, self._tools())
         return shown
 
@@ -275,7 +275,7 @@ class GuiTools:
         return self._act({"type": "wait"})
 
     def finish(self, answer: str = "") -> Shown:
-        """Says that the task is done.
+        """Ends the task as done.
 
         Args:
             answer: What was asked for, if the task asks a question.

@@ -114,8 +114,8 @@ class Episode:
         """Performs an action, after those that were asked for before. An outage earns NaN: it is no reward of 0."""
         async with self._turn:
             try:
-                said, picture, earned, about = await self._act(as_written(action))
-                return broken(said), picture, earned, about
+                text, picture, earned, about = await self._act(as_written(action))
+                return broken(text), picture, earned, about
             except (ServerLost, ServerRefused) as error:
                 logger.warning("no reward for a trajectory of %s: %s", self._reset, error)
                 away, about = broken(f"The sandbox is away: {error}"), {"failure": "sandbox", "reason": str(error)}
@@ -140,9 +140,9 @@ class Episode:
             raise
         earned = None if answer.reward is None else answer.reward - self._earned  # so that the calls' sum is the reward
         self._earned += earned or 0.0
-        said = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
+        text = str(answer.metadata.get("action_error") or answer.metadata.get("reason") or "")
         picture = upright_rgb_of(base64.b64decode(answer.observation["screenshot"]))
-        return said or ("Episode over." if answer.done else self._instruction), picture, earned, dict(answer.metadata)
+        return text or ("Episode over." if answer.done else self._instruction), picture, earned, dict(answer.metadata)
 
     async def _begun(self) -> WireClient:
         client = WireClient(self._url, self._token)

@@ -30,7 +30,7 @@ HEAD = struct.Struct(">II")
 LEAVE_S = 1.0
 """Seconds that a process may take to exit by itself after its end of the socket, so that its own exit status is
 read."""
-SAID = 8
+LAST_LINES = 8
 """Lines of its output that are kept."""
 
 
@@ -52,7 +52,7 @@ class WorkerProcess(OpenEnvSession):
         self._process, self._folder = process, folder
         self._reader, self._writer = ends
         self._turn, self._number = asyncio.Lock(), 0
-        self._said: deque[str] = deque(maxlen=SAID)
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._listening = asyncio.create_task(self._listen())
         self._ended = False
 
@@ -158,7 +158,8 @@ class WorkerProcess(OpenEnvSession):
         rest = b""
         while part := await stream.read(1 << 16):
             *lines, rest = (rest[-4096:] + part).split(b"\n")
-            self._said.extend(text for line in lines[-SAID:] if (text := line[:400].decode(errors="replace").strip()))
+            texts = (line[:400].decode(errors="replace").strip() for line in lines[-LAST_LINES:])
+            self._last_lines.extend(text for text in texts if text)
 
     async def _last_words(self) -> str:
         """Describes its exit status, if it exited by itself, and its last output; all of its processes have ended
@@ -171,7 +172,7 @@ class WorkerProcess(OpenEnvSession):
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._listening), END_S)
         how = "" if code is None else f" by signal {code - 128}" if code > 128 else f" with exit status {code}"
-        return f"{how}: {self._said[-1] if self._said else 'it printed nothing'}"
+        return f"{how}: {self._last_lines[-1] if self._last_lines else 'it printed nothing'}"
 
 
 def _framed(number: int, message: str) -> bytes:

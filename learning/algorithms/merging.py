@@ -24,7 +24,7 @@ from models.safe import SINGLE, weights_of, write_index
 from models.tiny.layout import OWN, read_config
 from schemas.failure import CheckpointError, UsageError
 
-_TOLD_APART = ("transformers_version", "_name_or_path")
+_IGNORED = ("transformers_version", "_name_or_path")
 """Keys of `config.json` that may differ between equal architectures."""
 
 
@@ -109,7 +109,7 @@ _UNLIKE = "Only checkpoints of one architecture and one tokeniser, trained from 
 
 
 def _architecture(folder: Path) -> dict[str, Any]:
-    return {key: value for key, value in read_config(folder).items() if key not in _TOLD_APART}
+    return {key: value for key, value in read_config(folder).items() if key not in _IGNORED}
 
 
 def _json(path: Path) -> Any:

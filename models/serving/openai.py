@@ -169,8 +169,8 @@ class OpenAIClient:
             raise NoAnswer(self._about(answer, f"no answer ({type(error).__name__})")) from None
         if ended == "abort":
             raise Unready(f"{self.endpoint.url}: the server aborted the request (finish_reason abort)")
-        told = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
-        return {**choice, **told, "metadata": metadata, "prompt_token_ids": prompt}
+        fields = {"text": text, "reply": reply, "tokens": tokens, "generated": generated}
+        return {**choice, **fields, "metadata": metadata, "prompt_token_ids": prompt}
 
     def require(self) -> None:
         """Raises `FlywheelError` unless the server answers and takes the key."""

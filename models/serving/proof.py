@@ -155,9 +155,9 @@ class Readable:
         self._none += 1
         if self._none < self._patience:
             return
-        told = f"`{reply.text[:60]!r}` is all thinking (`reasoning_content`)" if reply.kinds else "they are empty"
+        shape = f"`{reply.text[:60]!r}` is all thinking (`reasoning_content`)" if reply.kinds else "they are empty"
         raise FlywheelError(
-            f"`policy.server`: no action can be read in its first {self._none} answers: {told}, though the model "
+            f"`policy.server`: no action can be read in its first {self._none} answers: {shape}, though the model "
             f"generated {answer['generated'] or 'some'} tokens in the last one.",
             "Start the server without parsers: vLLM and SGLang without --reasoning-parser and --tool-call-parser; for "
             "transformers serve put the response_template of docs/served-replies.md into tokenizer_config.json.",

@@ -24,7 +24,7 @@ from models.families.thinking import OPEN as BEGIN_THINKING
 from models.families.thinking import REASONING
 from models.families.tools import CLOSE, OPEN
 
-THOUGHT, SAID, CALLED, UNREAD = "thought", "said", "called", "unread"
+THOUGHT, TEXT, CALLED, UNREAD = "thought", "text", "called", "unread"
 STREAMED = "pieces"
 """Field of a streamed message that holds its pieces."""
 Piece = tuple[str, Any]
@@ -59,7 +59,7 @@ class ServedReply:
     @property
     def split(self) -> bool:
         """Whether a server moved parts out of the message's content."""
-        return bool(self.kinds - {SAID})
+        return bool(self.kinds - {TEXT})
 
 
 def reply_of(message: Mapping[str, Any]) -> ServedReply:
@@ -74,7 +74,7 @@ def reply_of(message: Mapping[str, Any]) -> ServedReply:
     kinds = frozenset(kind for kind, _ in pieces)
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
     unended = STREAMED in message and bool(pieces) and pieces[-1][0] == THOUGHT and _ends_turn(pieces[-1][1])
-    return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {SAID}, unended, _written(before))
+    return ServedReply(_written(pieces), kinds, STREAMED in message or kinds <= {TEXT}, unended, _written(before))
 
 
 def content_of(message: Mapping[str, Any]) -> ServedReply:
@@ -84,7 +84,7 @@ def content_of(message: Mapping[str, Any]) -> ServedReply:
         KeyError: the message has no content, thinking or calls.
     """
     taken = any(message.get(field) for field in (*REASONING, "tool_calls"))
-    return ServedReply((message.get("content") if taken else message["content"]) or "", frozenset((SAID,)))
+    return ServedReply((message.get("content") if taken else message["content"]) or "", frozenset((TEXT,)))
 
 
 def streamed(body: str) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
     if thought := next((message[field] for field in REASONING if message.get(field)), ""):
         yield THOUGHT, thought
     if message.get("content"):
-        yield SAID, message["content"]
+        yield TEXT, message["content"]
     for call in message.get("tool_calls") or ():
         yield CALLED, call["function"]
 
@@ -155,7 +155,7 @@ def _written(pieces: list[Piece]) -> str:
         if closes:
             add("" if end == "\n" else "\n", END_THINKING)
             closes = False
-        texts = ["".join(values)] if kind == SAID else [_call(kind, value) for value in values]
+        texts = ["".join(values)] if kind == TEXT else [_call(kind, value) for value in values]
         for text in texts:
             add("\n" if end and not (end == "\n" or text[:1] == "\n") else "", text)
     return "".join(written)

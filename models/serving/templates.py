@@ -12,7 +12,7 @@ from typing import Any
 from common.text import storable
 from models.families.thinking import OPEN as BEGIN_THINKING
 from models.families.thinking import split_thinking
-from models.serving.replies import SAID, THOUGHT, UNREAD, ServedReply
+from models.serving.replies import TEXT, THOUGHT, UNREAD, ServedReply
 
 
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
         text = reply.before
     elif reply.kinds == {THOUGHT} and reply.unended and _opens_thinking(_template(checkpoint)):
         text = text.removeprefix(BEGIN_THINKING).removeprefix("\n")
-        reply = replace(reply, text=text, kinds=reply.kinds | {SAID})
+        reply = replace(reply, text=text, kinds=reply.kinds | {TEXT})
     return choice if text == choice["reply"].text else {**choice, "text": storable(text), "reply": reply}
 
 

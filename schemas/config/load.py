@@ -141,9 +141,9 @@ def explain(error: ValidationError, root: type[BaseModel]) -> str:
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
         elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
             reasons = [in_words(other) for there, other in places if there == where]
-            said = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
+            wanted = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
             got = "" if is_section(given) else f" (got {given!r})"
-            lines.append(f"{key}: {said}{got}.")
+            lines.append(f"{key}: {wanted}{got}.")
     return "Config: " + " ".join(lines)
 
 

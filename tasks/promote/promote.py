@@ -16,7 +16,7 @@ from tasks.running.stage import stage
 from tasks.shared.master_weights import sweep_master_weights
 from tasks.shared.policies import candidate_of, champion
 
-SAID = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
+DECISION_TEXTS = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
 NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason")
 
 
@@ -51,7 +51,7 @@ def numbers_of(event: Promotion) -> Metrics:
         "candidate": event.policy_version,
         "against": event.against,
         "champion": event.champion,
-        "say": f"{SAID[event.decision]}: {event.reason}",
+        "say": f"{DECISION_TEXTS[event.decision]}: {event.reason}",
     }
 
 

@@ -128,7 +128,7 @@ class Attempts:
     def _correcting(self, case: ReflectionCase, state: int) -> PlannedTrajectory:
         attempt = case.search.failed.get(state, 0)
         proposer = self.actors[attempt % len(self.actors)]
-        avoid = led_nowhere([(case.failed, case.steps), *case.beside, *case.attempts], case.steps[state])
+        avoid = led_nowhere([(case.failed, case.steps), *case.others, *case.attempts], case.steps[state])
         beginning = Beginning(
             case.failed.trajectory_id,
             screens_of(case.steps, state),

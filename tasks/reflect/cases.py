@@ -34,7 +34,7 @@ class ReflectionCase:
     steps: Sequence[Step]
     task: GuiTask
     search: FailureSearch
-    beside: Sequence[Rolled] = ()
+    others: Sequence[Rolled] = ()
     """Further trajectories of its task and seed."""
     attempts: list[Rolled] = field(default_factory=list[Rolled])
     won: dict[int, Rolled] = field(default_factory=dict[int, Rolled])
@@ -84,10 +84,10 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]
         states = states_of(failed, steps, task.max_steps - config.reflect.ahead)
         hint = hinted(states, steps, wrong.get(name) if known is None else known)
         search = FailureSearch(states, config.reflect.attempts, hint)
-        beside = [
+        others = [
             one for one in rolled if (one[0].task_id, one[0].seed) == (failed.task_id, failed.seed) and one[0] != failed
         ]
-        found.append(ReflectionCase(failed, steps, task, search, beside))
+        found.append(ReflectionCase(failed, steps, task, search, others))
     return found
 
 

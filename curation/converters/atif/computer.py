@@ -120,7 +120,7 @@ def codes_of(kind: str, fields: Mapping[str, Any]) -> list[str]:
 def _typing(kind: str, fields: Mapping[str, Any]) -> list[str]:
     """A click where the text has a place, what empties the field, and the text, whose Enter is one with it.
 
-    Harbor's `type_text_at` empties the field by typing over it and presses Enter, unless its call says false."""
+    Harbor's `type_text_at` empties the field by typing over it and presses Enter, unless its call is false."""
     at, text = _at(fields), fields.get("text", "")
     _refuse_held(kind, fields, at_place=False)
     if kind == "type_text_at":
@@ -169,7 +169,7 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _clicks(kind: str, fields: Mapping[str, Any]) -> int | None:
-    """How often a click presses, where its kind does not say; None where nothing does."""
+    """How often a click presses, if its kind does not give it; None if nothing does."""
     given = next((fields[name] for name in COUNTS if name in fields), None)
     if given is None:
         return None
@@ -201,7 +201,7 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 
 def _status(fields: Mapping[str, Any]) -> str:
-    """How a task ended; success where nothing is said."""
+    """How a task ended; success where nothing is given."""
     status = str(fields.get("status") or SUCCESS[0]).strip().lower() or SUCCESS[0]
     if status not in (*SUCCESS, *FAILURE):
         raise NoAction(f"an end with the status {status[:80]!r}")

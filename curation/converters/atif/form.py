@@ -122,8 +122,8 @@ def _reward(document: Document, source: ImportSource, file: Path) -> float | Non
         RecordRefused: a result that is not valid JSON.
     """
     own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
-    beside = [file.with_name(RESULT), file.parent.parent / RESULT]
-    found = next((one for one in beside if one.is_file()), None)
+    candidates = [file.with_name(RESULT), file.parent.parent / RESULT]
+    found = next((one for one in candidates if one.is_file()), None)
     if own is not None or found is None or file.name != NAME:
         return own
     at, value = source.document(found)

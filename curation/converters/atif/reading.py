@@ -48,9 +48,9 @@ class DocumentPictures:
         """Return the picture of a path; raises RecordRefused as `ImportSource.picture` does."""
         folder = self.file.parent
         if folder != self.source.folder and folder.is_relative_to(self.source.folder):
-            beside = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
+            path_there = PurePosixPath(folder.relative_to(self.source.folder).as_posix(), path)
             try:
-                return self.source.picture(str(beside), self.place, where)
+                return self.source.picture(str(path_there), self.place, where)
             except RecordRefused:
                 pass
         return self.source.picture(_name(path), self.place, where)

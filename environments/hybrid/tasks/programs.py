@@ -137,7 +137,7 @@ def _balanced(chance: random.Random) -> HybridInstance:
 
 
 RUNS = '''def runs(text):
-    """Each letter with how often it stands in a row: of aab, [["a", 2], ["b", 1]]."""
+    """Each letter with how often it occurs in a row: of aab, [["a", 2], ["b", 1]]."""
     found = []
     for one in text:
         if found and found[-1][0] == one:

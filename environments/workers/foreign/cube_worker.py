@@ -58,8 +58,8 @@ class Cube:
         config = configs[fields["task"]].model_copy(update={"seed": fields["seed"]})
         self._task = self._benchmark.spawn(config)
         seen, _ = self._task.reset()
-        said = [one.data for one in seen.contents if isinstance(one, TextContent) and not one.name]
-        self._instruction = "\n".join(said)
+        texts = [one.data for one in seen.contents if isinstance(one, TextContent) and not one.name]
+        self._instruction = "\n".join(texts)
         return self._answer(seen)
 
     def step(self, action: dict[str, Any]) -> dict[str, Any]:
@@ -69,8 +69,8 @@ class Cube:
         if not calls:
             return shown(self._picture, self._instruction, float(self._task.evaluate()[0]), True)
         done = self._task.step([Action(name=name, arguments=given) for name, given in calls])
-        said = [one.data for one in done.obs.contents if isinstance(one, TextContent)]
-        failed = done.error.exception_str if done.error else next((one for one in said if one.startswith(FAILED)), "")
+        texts = [one.data for one in done.obs.contents if isinstance(one, TextContent)]
+        failed = done.error.exception_str if done.error else next((one for one in texts if one.startswith(FAILED)), "")
         truncated = bool(done.truncated and not done.done)
         over = bool(done.done or done.truncated)
         return self._answer(done.obs, float(done.reward), over, truncated=truncated, action_error=failed)

@@ -153,9 +153,9 @@ def _write(state: dict[str, Tensor], kind: str, moment: Tensor) -> None:
     codes, scales = state[kind], state.get(kind + SCALE)
     if scales is None:
         return
-    made, beside = quantize(moment.reshape(scales.numel(), -1), kind == KINDS[0])
+    made, found_scales = quantize(moment.reshape(scales.numel(), -1), kind == KINDS[0])
     codes.copy_(made.view(codes.shape))
-    scales.copy_(beside.view(scales.shape))
+    scales.copy_(found_scales.view(scales.shape))
 
 
 def _zeros() -> tuple[int, int]:

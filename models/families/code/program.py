@@ -453,15 +453,15 @@ class _Player:
 
     def _terminate(self, name: str, given: Mapping[str, Any]) -> None:
         status = "failure" if name == "FAIL" else given.get("status") or "success"
-        said, other = ("info", "answer") if given.get("info") else ("answer", "info")
-        content = given.get(said) or ""
+        given_key, other = ("info", "answer") if given.get("info") else ("answer", "info")
+        content = given.get(given_key) or ""
         if status not in ("success", "failure"):
             raise NoAction(f"{name} with the status {status!r}, and it has success and failure")
         self._report(given, other)
         if status == "success":
             self._act(type="finished", content=content)
         elif self._failed == "call_user":
-            self._report(given, said)
+            self._report(given, given_key)
             self._act(type="call_user")
         else:
             self._act(type="finished", content=f"{FAILED}: {content}" if content else FAILED)

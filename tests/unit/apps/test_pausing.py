@@ -33,7 +33,7 @@ def test_a_pause_says_who_and_why_holds_runs_and_retrainings_back_and_ends(own: 
     assert json.loads(out)["paused"]["by"] == "ann"
     assert "too many dragons" in flywheel("status", "--config", own.file)[1]
     assert json.loads(flywheel("resume", "--json", "--config", own.file)[1]) == {"resumed": True}
-    assert flywheel("resume", "--config", own.file)[1] == "the wheel was not paused\n"
+    assert flywheel("resume", "--config", own.file)[1] == "iterations were not paused\n"
     assert pause_of(own.lake) is None
 
 
