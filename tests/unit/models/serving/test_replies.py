@@ -336,7 +336,7 @@ def test_thinking_alone_of_a_server_that_hides_its_end_is_no_action_and_refused_
 def test_a_reply_of_many_thoughts_is_put_together_in_linear_time() -> None:
     took = list[float]()
     for number in (4_000, 32_000):
-        pieces = [("thought", "a"), ("said", "b")] * number
+        pieces = [("thought", "a"), ("text", "b")] * number
         begun = time.process_time()
         assert reply_of({"pieces": pieces}).text.count("<think>") == number
         took.append(time.process_time() - begun)
