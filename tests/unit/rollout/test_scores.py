@@ -50,7 +50,7 @@ class Quarters(Verifier):
     each_step = True
 
     async def outcome(self, sandbox: CountingSandbox) -> Outcome:
-        return Outcome(done=sandbox.count == 4, reward=sandbox.count / 4, stands=True)
+        return Outcome(done=sandbox.count == 4, reward=sandbox.count / 4, counts=True)
 
 
 class CountingEnvironment(Environment[EnvironmentConfig]):
