@@ -2,9 +2,10 @@
 PYTHON ?= python3
 # Two files of tests at once: most of them wait for processes that they start. Long ones come first.
 SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
+PURE = $(addprefix tests/unit/, schemas common curation models/families learning/planning)
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: run test t test-slow check docs bench setup clean
+.PHONY: run test t test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
 
 .venv/ready: requirements.lock pyproject.toml
 	@PYTHON=$(PYTHON) sh scripts/setup.sh
@@ -15,6 +16,7 @@ run: .venv/ready
 	@.venv/bin/flywheel run
 	@command -v flywheel >/dev/null || echo "more: .venv/bin/flywheel --help, or just flywheel after: . .venv/bin/activate"
 
+# Everything but the nightly tests: the three tiers below.
 test: .venv/ready
 	@.venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
@@ -22,8 +24,24 @@ test: .venv/ready
 t: .venv/ready
 	@.venv/bin/python -m pytest --failed-first tests/unit/$(DIR)
 
-test-slow: .venv/ready
-	@FLYWHEEL_SLOW=full .venv/bin/python -m pytest $(SIDE_BY_SIDE) -m "slow or not slow"
+# No lake, no process, no training.
+test-pure: .venv/ready
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) $(PURE)
+
+# Lakes, commands, trainings and small servers.
+test-lake: .venv/ready
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) tests/unit $(PURE:%=--ignore=%)
+
+# Whole processes with the real parts: browsers, sandboxed shells, desktops, Prefect, S3, PostgreSQL, Ray.
+test-real: .venv/ready
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) tests/flows tests/system
+
+test-gpu: .venv/ready
+	@.venv/bin/python -m pytest tests/gpu
+
+# All of them, each at its full size.
+test-nightly: .venv/ready
+	@FLYWHEEL_NIGHTLY=1 .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
 # AUDIT=--complete fails unless every package was looked up for known vulnerabilities.
 check: .venv/ready

@@ -1,12 +1,17 @@
-"""What holds for every test: one thread per process, no telemetry, no hub, a quiet end."""
+"""What holds for every test: one thread per process, no telemetry, no hub, the nightly tier, a quiet end."""
 
 import atexit
 import gc
 import os
 import sys
 from collections import Counter
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from tests.command import Call
+from tests.tiers import NIGHTLY, NO_BROWSER, lacks, missing_of
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -14,6 +19,16 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
+
+LATER = lacks("nightly", "make test-nightly (one file: FLYWHEEL_NIGHTLY=1 .venv/bin/pytest FILE)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips the nightly tests, unless they are asked for."""
+    for item in [] if NIGHTLY else items:
+        if item.get_closest_marker("nightly"):
+            item.add_marker(pytest.mark.skip(reason=LATER), append=False)
 
 
 def pytest_collection_finish() -> None:
@@ -23,17 +38,75 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Lists the skipped tests by the reason, which names what is missing."""
-    reasons = Counter(
-        str(report.longrepr[2]).removeprefix("Skipped: ")
+    """Prints a table of the skipped tests: how many, what is missing, the command that brings it."""
+    counts = Counter(
+        missing_of(str(report.longrepr[2]).removeprefix("Skipped: "))
         for report in terminalreporter.stats.get("skipped", [])
         if isinstance(report.longrepr, tuple)
     )
-    if not reasons:
+    if not counts:
         return
     terminalreporter.section("skipped tests")
-    for reason, count in sorted(reasons.items(), key=lambda one: (-one[1], one[0])):
-        terminalreporter.write_line(f"{count:5}  {reason}")
+    width = max(len(part) for part, _ in counts)
+    for (part, command), count in sorted(counts.items(), key=lambda one: (-one[1], one[0])):
+        terminalreporter.write_line(f"{count:5}  {part:{width}}  {command}".rstrip())
+
+
+@pytest.fixture
+def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """The command line in this process: status, output, errors."""
+    from apps import cli, interrupts
+
+    def call(*words: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
+        monkeypatch.setattr(interrupts, "ignore", lambda: None)
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), said.out, said.err
+
+    return call
+
+
+@pytest.fixture
+def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which bubblewrap is not installed, as whoever asks first finds it."""
+    from environments.registry import lack_of
+
+    lack_of.cache_clear()
+    monkeypatch.setenv("PATH", "/nowhere")
+    yield
+    lack_of.cache_clear()
+
+
+@pytest.fixture(scope="session")
+def real_browser() -> None:
+    """Skips tests of real pages where there is no Chromium."""
+    from environments.chromium.browser import find_browser
+    from schemas.failure import FlywheelError
+
+    try:
+        find_browser()
+    except FlywheelError:
+        pytest.skip(NO_BROWSER)
+
+
+@pytest.fixture(scope="session")
+def forking() -> Iterator[Any]:
+    from tests.trainers import forked_trainers
+
+    with forked_trainers() as launcher:
+        yield launcher
+
+
+@pytest.fixture(scope="module")
+def forked(forking: Any) -> Iterator[None]:
+    """Trainers begin by a fork of a process that has imported torch, in the tests that ask for it."""
+    from tasks.launching.launchers import LAUNCHERS
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(LAUNCHERS, "local", forking)
+        yield
 
 
 def _quiet_end() -> None:

@@ -13,6 +13,7 @@ from environments.desktop.environment import DesktopConfig, missing_packages, re
 from environments.desktop.isolation import require_walls
 from environments.desktop.sandbox import begin
 from schemas.failure import FlywheelError
+from tests.tiers import lacks
 
 T = TypeVar("T")
 
@@ -20,11 +21,11 @@ T = TypeVar("T")
 def _absent() -> str:
     """What is missing here for a desktop, in words; empty where nothing is."""
     if missing := missing_packages():
-        return f"not installed: {', '.join(missing)}"
+        return lacks("no desktop", f"apt-get install {' '.join(missing)}")
     try:
         require_programs()
     except FlywheelError as error:
-        return error.problem
+        return lacks("no desktop", error.problem)
     return ""
 
 
@@ -39,8 +40,8 @@ def _isolation() -> str:
 def _no_pyautogui() -> str:
     try:
         require_pyautogui()
-    except FlywheelError as error:
-        return f"{error.problem} {error.hint}"
+    except FlywheelError:
+        return lacks("no pyautogui", "make setup")
     return ""
 
 
@@ -49,7 +50,9 @@ NO_PYAUTOGUI = _no_pyautogui()
 ON_OSWORLD_S = pytest.mark.skipif(bool(ABSENT or NO_PYAUTOGUI), reason=ABSENT or NO_PYAUTOGUI)
 ON_A_DESKTOP = pytest.mark.skipif(bool(ABSENT), reason=ABSENT)
 WALLED = not ABSENT and _isolation() == "namespaces"
-IN_NAMESPACES = pytest.mark.skipif(not WALLED, reason=ABSENT or "bubblewrap can make no namespaces here")
+IN_NAMESPACES = pytest.mark.skipif(
+    not WALLED, reason=ABSENT or lacks("no sandbox", "apt-get install bubblewrap, and permit user namespaces")
+)
 CONFIG = DesktopConfig.model_validate({"kind": "desktop", "isolation": "namespaces" if WALLED else "none"})
 
 WITNESS = """

@@ -12,7 +12,7 @@ import pytest
 from apps.server import SERVE
 from tasks.running.answering import is_there
 from tests.prefect_home import prefect_home
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 REFUSING = """
@@ -51,6 +51,7 @@ except ValueError as error:
 """
 
 
+@pytest.mark.nightly  # unit tests of the callers have errors, too
 def test_an_error_is_shown_by_its_caller_alone(tmp_path: Path) -> None:
     (tmp_path / "refusing.py").write_text(REFUSING)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
@@ -124,14 +125,14 @@ def lose(tmp_path: Path, *words: str, **environ: str) -> tuple[subprocess.Comple
     return done, time.monotonic() - begun
 
 
-@IN_FULL  # one that goes away meanwhile always runs
+@pytest.mark.nightly  # one that goes away meanwhile always runs
 def test_a_flow_goes_on_with_a_server_of_its_own_where_the_configured_one_is_away(tmp_path: Path) -> None:
     done, _ = lose(tmp_path, PREFECT_API_URL="http://127.0.0.1:9/api")
     assert (done.returncode, done.stdout) == (0, "4\n"), done.stderr
     assert "http://127.0.0.1:9/api (PREFECT_API_URL) does not answer" in done.stderr and done.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize(("words", "said"), ENDS if FULL else ENDS[:1])
+@pytest.mark.parametrize(("words", "said"), ENDS if NIGHTLY else ENDS[:1])
 def test_a_flow_whose_server_goes_away_ends_as_it_would_have_and_soon(
     tmp_path: Path, words: tuple[str, ...], said: str
 ) -> None:

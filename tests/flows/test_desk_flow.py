@@ -16,7 +16,6 @@ from schemas.config import Config
 from storage.lake import Lake
 from tests.flows.conftest import Turned
 from tests.system.parts.desk import Desk, begin_live, chromium, override_all, person
-from tests.tier import IN_FULL
 
 SEED = 5
 
@@ -39,7 +38,7 @@ def ada(turned: Turned, tmp_path: Path) -> Iterator[tuple[Desk, Config]]:
         assert process.wait(15) == 143
 
 
-@IN_FULL  # test_people_flow.py follows every kind of decision to the next policy, and always runs
+@pytest.mark.nightly  # test_people_flow.py follows every kind of decision to the next policy, and always runs
 def test_an_override_in_a_live_session_is_in_the_next_policys_lineage(ada: tuple[Desk, Config]) -> None:
     desk, config = ada
     begin_live(desk, "fake/two-steps", SEED)

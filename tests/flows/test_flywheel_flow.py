@@ -59,6 +59,7 @@ def test_two_iterations_turn_from_nothing_and_every_stage_is_recorded_once(small
     assert again.seconds == pytest.approx(took / 2, rel=0.05)
 
 
+@pytest.mark.nightly
 def test_what_lies_between_the_stages_is_measured_and_adds_up_with_their_work_to_the_wall_time(turned: Turned):
     small = turned(2)
     lake = Lake.open(small.lake)
@@ -148,6 +149,7 @@ def test_steps_of_an_unfinished_trajectory_are_dropped_before_collecting_goes_on
     assert lake.read("steps", where={"iteration": 0}).num_rows == sum(row["n_steps"] for row in trajectories)
 
 
+@pytest.mark.nightly
 def test_collecting_alone_leaves_what_a_run_goes_on_from(small: Config, capsys: pytest.CaptureFixture[str]):
     first, again = collect_next(small), collect_next(small)
     assert first == again and first.iteration == 0 and first.pause is None
@@ -229,6 +231,7 @@ def test_evaluating_leaves_the_champion_and_the_lake_as_they_are(turned: Turned)
     assert lake.versions() == before
 
 
+@pytest.mark.nightly
 def test_several_attempts_at_a_seed_are_drawn_and_told_apart(turned: Turned):
     small = turned(0)
     measured = evaluate(small, "champion", ["click-target"], (2_000_000, 2_000_002), attempts=3)

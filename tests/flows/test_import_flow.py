@@ -95,6 +95,7 @@ def test_an_imported_data_set_is_gated_routed_and_in_the_next_training(turned: T
     assert [row.iteration for row in iterations(lake)] == [-2, -1, 0]
 
 
+@pytest.mark.nightly
 def test_the_wheels_own_trajectories_go_round_and_come_home_only_once(turned: Turned, tmp_path: Path) -> None:
     small = turned(1)
     lake = Lake.open(small.lake)

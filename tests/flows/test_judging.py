@@ -156,6 +156,7 @@ def routes_of(lake: Lake) -> dict[str, str]:
     return {row["trajectory_id"]: row["route"] for row in ask(lake, "decisions", iteration=None).to_pylist()}
 
 
+@pytest.mark.nightly
 def test_what_a_judge_on_probation_accepts_is_held_back_until_it_has_agreed_often_enough(small: Config) -> None:
     config = judged(small, kind="fake", evidence_min=3)
     collect(config)
@@ -204,6 +205,7 @@ def test_a_judge_is_asked_where_a_verifier_knows_but_never_changes_a_route_there
     assert f"{report.judged} judged by it already" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.nightly
 def test_each_iteration_some_verified_trajectories_are_judged_as_evidence(small: Config) -> None:
     config = two_tasks(small, "enter-text", kind="fake", audit=3)
     collect(config)

@@ -11,7 +11,6 @@ from schemas.failure import UsageError
 from tasks.launching.node import free_port
 from tasks.launching.on_ray import machines_of
 from tests.system.parts.trainings import on, same, template, trained
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import job, parent
 
 NODE = {"num_cpus": 2, "object_store_memory": 100 << 20}
@@ -45,8 +44,7 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     made.shutdown()
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_training_submitted_to_ray_runs_on_both_of_its_nodes(jobs: str, tmp_path: Path) -> None:
     parent(tmp_path)

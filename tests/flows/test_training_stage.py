@@ -31,10 +31,10 @@ from tasks.train.kept import read_for
 from tasks.train.train import PINNED, pins_of, train_from
 from tests.flows.conftest import Turned
 from tests.processes import running
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
 
 
+@pytest.mark.nightly  # methods/test_family_flow.py always has one
 def test_a_model_of_another_architecture_is_rolled_out_trained_and_rolled_out_again(
     small: Config, tmp_path: Path
 ) -> None:
@@ -56,7 +56,7 @@ def test_a_model_of_another_architecture_is_rolled_out_trained_and_rolled_out_ag
     assert lake.count("evaluations", {"policy_version": "policy-0000"})
 
 
-@IN_FULL  # tests/system/training/test_resume.py kills trainings, too, and always runs
+@pytest.mark.nightly  # tests/system/training/test_resume.py kills trainings, too, and always runs
 def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LAUNCHERS, "local", LocalLauncher)
     small = turned(1)

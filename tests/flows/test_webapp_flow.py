@@ -2,15 +2,16 @@
 
 from pathlib import Path
 
+import pytest
+
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
 from storage.lake import Lake
-from tests.tier import IN_FULL
 
 APPS = Path(__file__).parents[1] / "webapps"
 
 
-@IN_FULL  # tests/flows/test_games_flow.py mixes kinds too; tests/system/pages/test_webapp.py plays these
+@pytest.mark.nightly  # tests/flows/test_games_flow.py mixes kinds too; tests/system/pages/test_webapp.py plays these
 def test_a_web_application_and_the_fake_sandbox_turn_in_one_wheel(small: Config):
     web = {
         "kind": "webapp", "folder": str(APPS), "tasks": [str(APPS / "notes.toml")], "browsers": 1, "pages": 2,

@@ -25,10 +25,13 @@ from learning.learner import Learner
 from learning.parallel.packed_attention import PackedDocuments, packed_attention
 from models.random_vlm import KINDS
 from models.tiny.layout import TRAINING
+from tests.tiers import lacks
 from tests.unit.learning.chats import job
 from tests.unit.learning.replies import job as reply_job
 
-pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU here")
+pytestmark = pytest.mark.skipif(
+    not torch.cuda.is_available(), reason=lacks("no GPU", "run `make test-gpu` on a machine with one")
+)
 
 WIDE = {"hidden": 256, "layers": 4, "heads": 4, "kv_heads": 2, "head_width": 64}
 """Of the models that are killed: large enough that several steps take longer than a checkpoint."""

@@ -9,6 +9,7 @@ import pytest
 from schemas.config import load_config
 from storage.lake import Lake
 from tests.system.parts.commands import SHORT, Command, start, start_verb
+from tests.tiers import lacks
 
 Remount = Callable[[str], None]
 
@@ -20,7 +21,7 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, Remount]]:
     place.mkdir()
     made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False)
     if made.returncode:
-        pytest.skip("no rights to mount a disk")
+        pytest.skip(lacks("no right to mount a disk", "run the tests as root"))
     try:
         yield place, lambda options: _run("mount", "-o", f"remount,{options}", str(place))
     finally:
@@ -42,7 +43,7 @@ def ended(command: Command) -> tuple[int, list[str]]:
     return code, [line for line in command.log.read_text().splitlines() if not line.startswith(" ")]
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_disk_that_fills_up_ends_a_run_in_one_line_and_with_more_space_it_goes_on(
     tmp_path: Path, disk: tuple[Path, Remount]
 ) -> None:

@@ -20,7 +20,6 @@ from tests.system.parts.commands import MARK, Command
 from tests.system.parts.s3 import BUCKET
 from tests.system.test_schedule import ROOT, Up
 from tests.system.test_upgrade import CONFIG
-from tests.tier import FULL
 
 MORE = "[triggers]\nsteps = 0\ndecisions = 1\n[desk]\nport = 0\n[promote]\nunparsable = 1\n"
 
@@ -41,7 +40,7 @@ def hour(tmp_path: Path) -> Iterator[Up]:
         one.kill()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # its commands run one by one in test_schedule.py, test_upgrade.py and tests/flows
 @pytest.mark.timeout(900)
 def test_a_user_s_first_hour(hour: Up, endpoint: str, credentials: None) -> None:
     done = hour.flywheel("init", "--to", "described")
@@ -76,17 +75,15 @@ def test_a_user_s_first_hour(hour: Up, endpoint: str, credentials: None) -> None
     shutil.copytree(hour.folder / "lake", restored)
     shutil.rmtree(hour.folder / "lake")
     assert hour.json("status", f"lake.uri={restored}")["champion"] == "policy-initial"
-    if FULL:
-        again = hour.flywheel("evaluate", "--policy", "policy-0000", f"lake.uri={restored}")
-        assert again.returncode == 0, again.stderr
+    again = hour.flywheel("evaluate", "--policy", "policy-0000", f"lake.uri={restored}")
+    assert again.returncode == 0, again.stderr
     assert lake.lake_id == Lake.open(LakeConfig(uri=str(restored)), create=False).lake_id
 
     hour.environ |= {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     remote = [f"lake.uri=s3://{BUCKET}/first-hour", f"lake.endpoint={endpoint}"]
-    done = hour.flywheel(*(("run", "--iterations", "1") if FULL else ("doctor",)), *remote)
+    done = hour.flywheel("run", "--iterations", "1", *remote)
     assert done.returncode == 0, done.stderr + done.stdout
-    if FULL:  # an iteration on S3 is tests/system/test_s3_lake.py's otherwise
-        assert len(hour.json("status", *remote)["iterations"]) == 1
+    assert len(hour.json("status", *remote)["iterations"]) == 1
 
 
 @contextmanager

@@ -54,6 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(400)
 def test_a_whole_iteration_with_two_trainer_processes_runs_there(folder: Path) -> None:
     (folder / "flywheel.toml").write_text(CONFIG)
@@ -73,9 +74,9 @@ def test_a_whole_iteration_with_two_trainer_processes_runs_there(folder: Path) -
     ("launch", "machines"),
     [
         ("local", {}),
-        ("torchrun", {"hosts": ["localhost"]}),
-        ("torchrun", {"hosts": ["elsewhere"], "reach": "/bin/sh -c : {host}"}),
-        ("command", {"command": f"{sys.executable} submit.py {{node}}"}),
+        pytest.param("torchrun", {"hosts": ["localhost"]}, marks=pytest.mark.nightly),
+        pytest.param("torchrun", {"hosts": ["elsewhere"], "reach": "/bin/sh -c : {host}"}, marks=pytest.mark.nightly),
+        pytest.param("command", {"command": f"{sys.executable} submit.py {{node}}"}, marks=pytest.mark.nightly),
     ],
 )
 def test_a_training_of_two_processes_runs_there_however_it_is_started(

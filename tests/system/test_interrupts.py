@@ -13,19 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from environments.chromium.browser import find_browser
 from schemas.config import load_config
-from schemas.failure import FlywheelError
 from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, SHORT, Command, start
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
-MOMENTS = int(os.environ.get("FLYWHEEL_MOMENTS", "100" if FULL else "2"))
-LONGEST_S = 25.0 if FULL else 12.0
-TURNED = CONFIG if FULL else SHORT
+MOMENTS = int(os.environ.get("FLYWHEEL_MOMENTS", "100" if NIGHTLY else "2"))
+LONGEST_S = 25.0 if NIGHTLY else 12.0
+TURNED = CONFIG if NIGHTLY else SHORT
 """The last moment of a run, which takes about so long on two quiet cores."""
 ENDED_S = 15.0
 STAGE = re.compile(r"^ +(start|iteration \d+)  \w+ +[\d.]+ s  ")
@@ -87,7 +85,7 @@ def written(folder: Path, text: str) -> Path:
     return folder / "small.toml"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # a run of real browsers is always interrupted once
 @pytest.mark.timeout(7200)
 def test_a_run_that_is_interrupted_at_random_moments_ends_soon_and_comes_to_what_an_undisturbed_one_does(
     tmp_path: Path,
@@ -107,23 +105,15 @@ def test_a_run_that_is_interrupted_at_random_moments_ends_soon_and_comes_to_what
     assert keys(disturbed) == keys(calm)
 
 
-def browser_is_here() -> bool:
-    try:
-        return bool(find_browser())
-    except FlywheelError:
-        return False
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not browser_is_here(), reason="no browser")
+@pytest.mark.usefixtures("real_browser")
 def test_with_real_browsers_too_and_their_profiles_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     text = CONFIG.replace("[environments.fake]\nsandboxes = 4", "[environments.miniwob]\npages = 8")
     text = text.replace('"click-target", "two-steps"', '"click-test", "click-button"')
     config = written(tmp_path / "browsers", text.replace("trajectories_per_task = 20", "trajectories_per_task = 100"))
-    interrupted(config, max(1, MOMENTS // 5), 40.0 if FULL else 20.0, random.Random(12))
+    interrupted(config, max(1, MOMENTS // 5), 40.0 if NIGHTLY else 20.0, random.Random(12))
     assert not list((tmp_path / "tmp").glob("flywheel-browser-*"))
     shutil.rmtree(config.parent)
 

@@ -14,11 +14,11 @@ from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tests.processes import words
 from tests.system.parts.commands import CONFIG, SHORT, start
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 
-KILLS = 20 if FULL else 1
-LATEST_S = 25.0 if FULL else 14.0
-TURNED = CONFIG if FULL else SHORT
+KILLS = 20 if NIGHTLY else 1
+LATEST_S = 25.0 if NIGHTLY else 14.0
+TURNED = CONFIG if NIGHTLY else SHORT
 PATIENCE_S = 300
 """A run whose Prefect server is killed asks for it again and again, and ends with an error."""
 
@@ -31,7 +31,6 @@ def finished(lake: Path) -> list[int]:
     return sorted(rows)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3000)
 def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every_key_once(tmp_path: Path):
     lake, config = tmp_path / "lake", tmp_path / "small.toml"
@@ -58,8 +57,7 @@ def test_a_run_goes_on_after_kills_at_random_moments_and_every_table_holds_every
     check(lake, done + 1)
 
 
-@IN_FULL  # tests/system/test_interrupts.py interrupts runs at any moment
-@pytest.mark.slow
+@pytest.mark.nightly  # tests/system/test_interrupts.py interrupts runs at any moment
 def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_process(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
     text = SHORT.format(lake=tmp_path / "lake").replace("processes = 1", "processes = 2")
@@ -74,8 +72,7 @@ def test_a_run_that_is_told_to_end_while_it_trains_ends_soon_and_leaves_no_proce
     assert not run.left()
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     config = tmp_path / "small.toml"
@@ -90,7 +87,7 @@ def test_a_run_whose_processes_are_stopped_for_a_while_goes_on_as_if_nothing_had
         stopped = [one for one in run.tree() if part in " ".join(words(one))]
         for one in stopped:
             one.suspend()
-        time.sleep(60.0 if FULL else 8.0)
+        time.sleep(60.0)
         for one in stopped:
             one.resume()
     assert run.process.wait(timeout=400) == 0, run.log.read_text()[-3000:]

@@ -17,14 +17,14 @@ from storage.lake import Lake
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_schedule import ROOT, Up
 from tests.system.test_upgrade import CONFIG
-from tests.tier import FULL
+from tests.tiers import lacks
 
 PROGRAMS = next(
     iter(sorted(Path("/usr/lib/postgresql").glob("*/bin"))[::-1]), Path(shutil.which("initdb") or "/").parent
 )
 OWNER = "postgres" if os.geteuid() == 0 else None
 """PostgreSQL does not run as root."""
-DEPLOYMENT, EVENT = ("flywheel", "flywheel.iteration.completed") if FULL else ("maintain", "prefect.flow-run.Completed")
+DEPLOYMENT, EVENT = "flywheel", "flywheel.iteration.completed"
 """What runs, and what is heard of it."""
 
 
@@ -38,7 +38,7 @@ def port() -> int:
 def postgres() -> Iterator[str]:
     """A PostgreSQL server of its own; where Prefect finds it."""
     if not (PROGRAMS / "initdb").exists():
-        pytest.skip("needs PostgreSQL: apt-get install postgresql")
+        pytest.skip(lacks("no PostgreSQL", "apt-get install postgresql"))
     folder = Path(tempfile.mkdtemp(prefix="flywheel-postgres-"))
     if OWNER:
         shutil.chown(folder, OWNER)
@@ -57,6 +57,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_server_over_postgresql_has_the_deployments_their_runs_and_the_events(postgres: str, tmp_path: Path) -> None:
     (tmp_path / "flywheel.toml").write_text(f'{CONFIG}[desk]\nport = 0\n[lake]\nuri = "lake"\nmin_free_mb = 10\n')
@@ -77,8 +78,7 @@ def test_a_server_over_postgresql_has_the_deployments_their_runs_and_the_events(
         up.json("schedule", "run", DEPLOYMENT)
         run = up.ended(DEPLOYMENT)
         assert run["state_type"] == "COMPLETED", up.said()
-        if FULL:
-            assert [one["iteration"] for one in up.json("status")["iterations"]] == [0]
+        assert [one["iteration"] for one in up.json("status")["iterations"]] == [0]
         about = {"filter": {"event": {"prefix": [EVENT]}}, "limit": 50}
 
         def heard() -> bool:  # events arrive a moment after the run's end

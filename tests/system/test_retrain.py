@@ -10,10 +10,9 @@ from storage.lake import Lake
 from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.system.parts.commands import CONFIG, start, start_verb
-from tests.tier import IN_FULL
 
 
-@IN_FULL
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 def test_two_retrainings_at_once_with_one_work_folder_are_two_policies_each_of_its_own_config(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

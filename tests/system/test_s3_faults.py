@@ -15,7 +15,7 @@ from storage.lake import Lake
 from tests.system.parts.commands import CONFIG, start
 from tests.system.parts.proxy import Mode, Proxy, proxy_of
 from tests.system.parts.s3 import BUCKET, KEY, SECRET
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("credentials")
 CHOICE = {
@@ -40,7 +40,7 @@ def choices(first: int, count: int = 10) -> list[dict[str, object]]:
     return [{**CHOICE, "task_id": f"t{number:04d}"} for number in range(first, first + count)]
 
 
-@pytest.mark.parametrize("mode", ["away", "busy"] if FULL else ["busy"])
+@pytest.mark.parametrize("mode", ["away", "busy"] if NIGHTLY else ["busy"])
 def test_a_lake_under_way_waits_for_its_store_and_loses_and_doubles_nothing(
     mode: Mode, config: LakeConfig, proxy: Proxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -96,7 +96,7 @@ def test_patience_ends_and_a_command_that_begins_has_none(config: LakeConfig, pr
         Lake.open(config)
 
 
-@IN_FULL  # tests/unit/storage has the cache of files by itself
+@pytest.mark.nightly  # tests/unit/storage has the cache of files by itself
 def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
     config: LakeConfig, tmp_path: Path, proxy: Proxy
 ) -> None:
@@ -120,8 +120,7 @@ def test_a_lake_that_was_read_is_read_again_from_this_machine_also_after_upkeep(
     assert new.is_file()
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_run_whose_store_goes_away_twice_waits_and_its_credentials_are_written_nowhere(
     config: LakeConfig, tmp_path: Path, proxy: Proxy
 ) -> None:

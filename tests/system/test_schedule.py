@@ -25,7 +25,6 @@ from tests.prefect_home import prefect_home
 from tests.shadowed import shadow
 from tests.system.parts.commands import MARK, Command
 from tests.system.test_upgrade import CONFIG, GOLDEN
-from tests.tier import IN_FULL
 
 ROOT = Path(__file__).resolve().parents[2]
 TRIGGERS = "[triggers]\nsteps = 0\ndecisions = 1\n[desk]\nport = 0\n"
@@ -142,6 +141,7 @@ def test_no_page_of_another_site_may_use_the_server(up: Up) -> None:
         assert rebound.status_code == 400 and "token" not in rebound.text
 
 
+@pytest.mark.nightly  # tests/flows/test_deploying.py has schedules, too
 @pytest.mark.timeout(600)
 def test_schedules_are_listed_set_and_switched_and_stay_when_it_is_deployed_again(up: Up) -> None:
     listed = {one["name"]: one for one in up.json("schedule", "list")}
@@ -169,7 +169,7 @@ def test_automations_are_there_once_however_often_they_are_made(up: Up) -> None:
     assert {one["name"]: one["updated"] for one in up.rows("automations")} == before
 
 
-@IN_FULL  # a user's first hour (test_first_hour.py) has the same event, and always runs
+@pytest.mark.nightly  # tests/flows/test_people_flow.py follows decisions to the next policy
 @pytest.mark.timeout(600)
 def test_a_person_s_decision_begins_a_retraining_by_an_event_and_its_page_tells_what_it_did(up: Up) -> None:
     lake = Lake.open(LakeConfig(uri=str(up.folder / "lake")), create=False)

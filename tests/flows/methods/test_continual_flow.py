@@ -20,7 +20,6 @@ from tasks.shared.weights import checkpoint_folder
 from tasks.train.supervised import continual_material, supervised
 from tasks.train.train import pins_of
 from tests.flows.conftest import Turned
-from tests.tier import FULL
 
 
 def trained(config: Config, tasks: tuple[str, ...] = ("click-target", "enter-text"), **train: object) -> Config:
@@ -34,6 +33,7 @@ def weights(lake: Lake, version: str) -> bytes:
     return (checkpoint_folder(lake, version) / "model.safetensors").read_bytes()
 
 
+@pytest.mark.nightly
 def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_one(turned: Turned) -> None:
     small = turned(1)
     config = trained(small, small.suite.tasks, ct_every=1)
@@ -56,9 +56,8 @@ def test_in_every_nth_iteration_continual_training_comes_before_the_supervised_o
     assert kinds["inverse_dynamics"] > 0 and kinds["transition"] > 0 and kinds["grounding"] == kinds["naming"] > 0
     checked = lake.read("quality", where={"table": "annotations"}).to_pylist()
     assert checked and all(one["success"] for one in checked)
-    if FULL:
-        again = retrain(config, like="policy-0001")
-        assert weights(lake, again) == weights(lake, "policy-0001")
+    again = retrain(config, like="policy-0001")
+    assert weights(lake, again) == weights(lake, "policy-0001")
 
 
 def test_no_action_of_a_failed_play_is_ever_a_reply_to_its_instruction_and_environment_failures_teach_nothing(
@@ -102,6 +101,7 @@ def test_continual_training_before_another_method_than_sft_is_refused(small: Con
         trained(small, ct_every=1, method="grpo")
 
 
+@pytest.mark.nightly
 def test_failed_trajectories_themselves_are_trained_on_with_perception_data_and_supervised_training_reads_it_too(
     small: Config, tmp_path: Path
 ) -> None:

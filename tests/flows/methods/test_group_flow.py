@@ -19,7 +19,6 @@ from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.conftest import Turned
-from tests.tier import IN_FULL
 
 
 def grouped(config: Config, tasks: tuple[str, ...] = ("click-target",), method: str = "grpo", **group: Any) -> Config:
@@ -100,7 +99,7 @@ def test_one_reward_for_all_is_said_and_the_champion_stays(small: Config, begun:
     assert begun.read("policies").num_rows == 2
 
 
-@IN_FULL  # tests/unit/curation has pairs by themselves
+@pytest.mark.nightly  # tests/unit/curation has pairs by themselves
 def test_where_trajectories_of_a_group_part_pairs_are_kept_and_trained_on(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, method="dpo", groups=6), 0.2), iterations=1)
     pairs = begun.read("pairs").to_pylist()
@@ -127,13 +126,14 @@ def test_no_pair_is_said_and_the_champion_stays(small: Config, begun: Lake) -> N
     assert champion(begun).policy_version == "policy-0000"
 
 
+@pytest.mark.nightly
 def test_an_all_failed_group_learns_from_a_stored_success_where_that_is_configured(small: Config, begun: Lake) -> None:
     flywheel(clicked(grouped(small, inject=True), 0.0), iterations=1)
     metrics = json.loads(policy_row(begun, "policy-0001").metrics)
     assert (metrics["injected"], metrics["informative"]) == (3, 3)
 
 
-@IN_FULL  # tests/flows/methods/test_ppo_flow.py has a dead sandbox too
+@pytest.mark.nightly  # tests/flows/methods/test_ppo_flow.py has a dead sandbox too
 def test_a_box_that_dies_is_rolled_out_again_one_group_further_on_and_enters_no_group(
     small: Config, begun: Lake
 ) -> None:
@@ -179,7 +179,7 @@ def test_adapters_for_a_model_that_has_none_are_refused_before_anything_is_made(
     assert not (tmp_path / "lake").exists()
 
 
-@IN_FULL  # the two are tested by themselves
+@pytest.mark.nightly  # the two are tested by themselves
 def test_judged_and_verified_trajectories_are_trained_on_together(small: Config, begun: Lake) -> None:
     fake = config_of(small.model_dump() | {"judge": {"kind": "fake", "threshold": 1.0, "evidence_min": 0, "audit": 0}})
     flywheel(clicked(grouped(fake, ("click-target", "note"), groups=8), 0.3), iterations=1)
@@ -202,6 +202,7 @@ def test_judged_and_verified_trajectories_are_trained_on_together(small: Config,
     assert metrics["groups"] == 8 and metrics["informative"] >= 2
 
 
+@pytest.mark.nightly
 def test_what_succeeds_in_groups_is_imitated_with_everything_before(small: Config, begun: Lake) -> None:
     before = json.loads(policy_row(begun, "policy-0000").metrics)["samples"]
     flywheel(clicked(grouped(small, groups=6, method="rft"), 0.4), iterations=1)

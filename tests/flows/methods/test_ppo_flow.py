@@ -14,7 +14,7 @@ from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.methods.test_group_flow import begun, grouped, result  # noqa: F401  (fixtures)
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 
 def judged(config: Config, tasks: tuple[str, ...] = ("click-target",), groups: int = 4, **ppo: Any) -> Config:
@@ -45,7 +45,7 @@ def test_trajectories_are_judged_by_a_critic_that_is_kept_and_a_dead_sandbox_ent
     trained_on = lineage_of(begun, "policy-0001").trajectories
     assert trained_on == sorted(one["trajectory_id"] for one in alive)
 
-    if FULL:
+    if NIGHTLY:
         version = retrain(small, like="policy-0001")
         again = policy_row(begun, version)
         assert (again.method, again.parent) == ("ppo", "policy-0000")

@@ -15,13 +15,11 @@ from tasks.shared.policies import champion, policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.methods.test_group_flow import sometimes
-from tests.tier import IN_FULL
 
 METHODS = ("ppo", "grpo", "dpo", "grpo stream")
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("method", METHODS)
 def test_a_model_of_a_real_architecture_goes_on_from_rewards(
     small: Config,

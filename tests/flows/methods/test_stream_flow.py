@@ -14,7 +14,6 @@ from tasks.shared.policies import policy_row
 from tasks.shared.weights import checkpoint_folder
 from tests.clicker import clicked
 from tests.flows.methods.test_group_flow import begun, grouped, result
-from tests.tier import IN_FULL
 
 __all__ = ["begun"]
 
@@ -48,8 +47,7 @@ def test_groups_are_trained_on_while_others_are_rolled_out_and_every_step_names_
     assert begun.count("evaluations", {"policy_version": "policy-0001", "suite": "suite"}) == 3
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_critic_judges_what_is_trained_on_while_others_go_on(small: Config, begun: Lake) -> None:
     fields = streamed(small, groups=8, stale=1).model_dump()
     fields["train"] |= {"method": "ppo", "ppo": {**fields["train"]["ppo"], "value_steps": 3, "batch": 4}}

@@ -15,7 +15,7 @@ from torch import Tensor
 from learning.checkpoint import Checkpoints, verify
 from storage import objects
 from tests.system.parts.ranks import end, run_text, start, wait
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 EVENTS = {"open", "os.link", "os.remove", "os.rmdir", "os.mkdir", "os.listdir", "os.scandir"}
 
@@ -134,7 +134,7 @@ dist.destroy_process_group()
 
 
 @pytest.mark.parametrize(
-    ("rank", "stage", "last"), [(2, "write_file", 1), (0, "tidy", 2)] if FULL else [(2, "write_file", 1)]
+    ("rank", "stage", "last"), [(2, "write_file", 1), (0, "tidy", 2)] if NIGHTLY else [(2, "write_file", 1)]
 )
 def test_when_a_rank_is_killed_other_ranks_load_what_was_committed_last(
     tmp_path: Path, rank: int, stage: str, last: int

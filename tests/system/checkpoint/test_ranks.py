@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from tests.system.parts.ranks import run_text
-from tests.tier import IN_FULL
 
 Go = Callable[..., None]
 
@@ -109,13 +108,13 @@ def go(tmp_path: Path, trained: Path) -> Go:
     return run
 
 
+@pytest.mark.nightly
 def test_meshes_and_rows_go_from_4_ranks_to_3_and_from_there_to_flat_stretches(go: Go):
     go(4, ("save", "2x2"), ("load", "4x1"), ("save", "rows"), ("load", "replicas"))
     go(3, ("load", "1x3"), ("load", "rows"), ("save", "flat"), ("load", "columns"))
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_rows_go_from_4_ranks_to_2_to_3_to_4_and_from_there_to_flat_stretches_and_replicas(go: Go):
     go(4, ("save", "rows"))
     go(2, ("load", "rows"), ("save", "rows"), ("load", "flat"))
@@ -123,8 +122,7 @@ def test_rows_go_from_4_ranks_to_2_to_3_to_4_and_from_there_to_flat_stretches_an
     go(4, ("load", "rows"), ("save", "flat"), ("load", "replicas"), ("save", "replicas"), ("load", "flat"))
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_meshes_go_from_2x2_to_4x1_to_1x3_and_from_there_to_flat_stretches(go: Go):
     go(4, ("save", "2x2"), ("load", "4x1"), ("save", "4x1"), ("load", "columns"))
     go(3, ("load", "1x3"), ("save", "1x3"), ("load", "flat"), ("save", "flat"), ("load", "columns"), ("load", "rows"))

@@ -35,6 +35,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.nightly  # test_s3_lake.py keeps checkpoints there, too
 def test_what_ranks_save_on_s3_one_process_loads_and_damage_is_found(endpoint: str, tmp_path: Path):
     run_text(SAVE, tmp_path, PLACE, endpoint, ranks=2)
     files = s3fs.S3FileSystem(key=KEY, secret=SECRET, endpoint_url=endpoint, use_listings_cache=False)

@@ -19,9 +19,12 @@ from schemas import action as act
 from schemas.failure import SandboxFailure
 from schemas.observation import Outcome
 from tests.processes import mentioning
+from tests.tiers import lacks
 
 PYTHON = os.environ.get("FLYWHEEL_BROWSERGYM_PYTHON", "")
-pytestmark = pytest.mark.skipif(not PYTHON, reason="FLYWHEEL_BROWSERGYM_PYTHON names no Python with BrowserGym")
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason=lacks("no BrowserGym in FLYWHEEL_BROWSERGYM_PYTHON", "flywheel environments add browsergym")
+)
 
 
 def environment(**keys: Any) -> WorkerEnvironment:

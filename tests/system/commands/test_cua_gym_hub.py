@@ -12,10 +12,13 @@ from environments.pool import SandboxPool
 from environments.webapp.environment import WebAppConfig, WebAppEnvironment
 from environments.webapp.sandbox import WebAppReward, WebAppSandbox
 from environments.webapp.tasks import action_for
+from tests.tiers import lacks
 
 T = TypeVar("T")
 FOLDER = os.environ.get("FLYWHEEL_CUA_GYM_HUB", "")
-pytestmark = pytest.mark.skipif(not FOLDER, reason="FLYWHEEL_CUA_GYM_HUB names no folder of built applications")
+pytestmark = pytest.mark.skipif(
+    not FOLDER, reason=lacks("no applications in FLYWHEEL_CUA_GYM_HUB", "see docs/webapps.md")
+)
 HUB = WebAppEnvironment("web", WebAppConfig(kind="webapp", folder=FOLDER, browsers=1, pages=1, start_timeout_s=60))
 SEEDS = (1, 2, 3)
 

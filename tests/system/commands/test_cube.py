@@ -16,9 +16,12 @@ from schemas.action import Action
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Observation, Outcome
 from tests.system.commands.test_browsergym import button
+from tests.tiers import lacks
 
 PYTHON = os.environ.get("FLYWHEEL_CUBE_PYTHON", "")
-pytestmark = pytest.mark.skipif(not PYTHON, reason="FLYWHEEL_CUBE_PYTHON names no Python with CUBE")
+pytestmark = pytest.mark.skipif(
+    not PYTHON, reason=lacks("no CUBE in FLYWHEEL_CUBE_PYTHON", "flywheel environments add cube")
+)
 PLAYWRIGHT = {"_type": "cube_browser_tool.playwright_tool.PlaywrightConfig", "use_html": False}
 
 

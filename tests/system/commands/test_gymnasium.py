@@ -18,9 +18,10 @@ from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas import action as act
 from schemas.failure import ActionFailure, SandboxFailure
 from schemas.observation import Observation, Outcome
+from tests.tiers import lacks
 
 PYTHON = os.environ.get("FLYWHEEL_GYMNASIUM_PYTHON", "")
-WHY = "FLYWHEEL_GYMNASIUM_PYTHON names no Python with gymnasium: `flywheel environments add gymnasium` builds one"
+WHY = lacks("no gymnasium in FLYWHEEL_GYMNASIUM_PYTHON", "flywheel environments add gymnasium")
 pytestmark = pytest.mark.skipif(not PYTHON, reason=WHY)
 POLE = {"env": "CartPole-v1", "keys": {"left": 0, "right": 1}}
 GRID = {"env": "minigrid:MiniGrid-Empty-5x5-v0", "keys": {"left": 0, "right": 1, "up": 2}}

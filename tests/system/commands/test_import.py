@@ -7,6 +7,7 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 from PIL import Image
 
 from schemas.config import load_config
@@ -50,6 +51,7 @@ def killed(run: Command) -> None:
     os.sync()
 
 
+@pytest.mark.nightly
 def test_an_import_that_is_killed_goes_on_with_the_same_command_and_holds_everything_once(tmp_path: Path) -> None:
     file, config = data_set(tmp_path / "theirs"), tmp_path / "small.toml"
     config.write_text(CONFIG.format(lake=tmp_path / "lake"))

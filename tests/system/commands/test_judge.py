@@ -42,6 +42,7 @@ def server(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     process.wait()
 
 
+@pytest.mark.nightly
 def test_a_served_judge_is_asked_once_about_each_trajectory_and_says_how_often_it_is_right(
     tmp_path: Path, server: tuple[subprocess.Popen[bytes], str]
 ) -> None:

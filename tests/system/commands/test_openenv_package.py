@@ -22,12 +22,14 @@ from environments.pool import SandboxPool
 from environments.registry import verifier_of
 from schemas import action as act
 from schemas.failure import TrajectoryFailure
+from tests.tiers import lacks
 from tests.unit.apps.sandboxes.served import served_apart, serving
 
 PYTHON = os.environ.get("FLYWHEEL_OPENENV_PYTHON", "")
 PEER = Path(__file__).parents[1] / "parts" / "openenv_peer.py"
 pytestmark = pytest.mark.skipif(
-    not PYTHON, reason="FLYWHEEL_OPENENV_PYTHON names no Python with openenv, which this project's own cannot hold"
+    not PYTHON,
+    reason=lacks("no openenv in FLYWHEEL_OPENENV_PYTHON", "pip install openenv==0.10.0 (docs/sandboxes-for-verl.md)"),
 )
 
 

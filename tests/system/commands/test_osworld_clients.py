@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.desktops import CONFIG, ON_OSWORLD_S
+from tests.tiers import lacks
 from tests.unit.apps.osworld.served import serving
 
 OSWORLD, CUBE = os.environ.get("FLYWHEEL_OSWORLD_PATH"), os.environ.get("FLYWHEEL_CUBE_PYTHON")
@@ -67,7 +68,10 @@ def line_for(instruction: str) -> str:
     return f"mkdir -p {outer}/{inner}\n"
 
 
-@pytest.mark.skipif(OSWORLD is None, reason="FLYWHEEL_OSWORLD_PATH names no folder with OSWorld's desktop_env")
+@pytest.mark.skipif(
+    OSWORLD is None,
+    reason=lacks("no desktop_env in FLYWHEEL_OSWORLD_PATH", "pip download desktop-env (docs/osworld.md)"),
+)
 def test_osworld_s_own_controller_reads_our_desktop_and_solves_a_task_with_all_of_its_actions() -> None:
     with serving(task="make-folders") as found:
         message = httpx.post(f"{found.url}/flywheel/reset", json={"seed": 7}).json()["instruction"]
@@ -94,7 +98,12 @@ def test_osworld_s_own_controller_reads_our_desktop_and_solves_a_task_with_all_o
     assert answer["listed"]["type"] == "directory" and "PS1" in answer["file"]
 
 
-@pytest.mark.skipif(CUBE is None, reason="FLYWHEEL_CUBE_PYTHON names no Python with cube-computer-tool")
+@pytest.mark.skipif(
+    CUBE is None,
+    reason=lacks(
+        "no cube-computer-tool in FLYWHEEL_CUBE_PYTHON", "pip install cube-computer-tool==0.2.0 (docs/osworld.md)"
+    ),
+)
 @pytest.mark.parametrize("space", ["computer_13", "pyautogui"])
 def test_cube_s_computer_tool_solves_a_task_of_ours(space: str) -> None:
     assert CUBE is not None and Path(CUBE).exists()

@@ -19,9 +19,13 @@ from typing import Any
 import pytest
 
 from environments.osworld.scores import OF_FILES, SCORES
+from tests.tiers import lacks
 
 OSWORLD = os.environ.get("FLYWHEEL_OSWORLD_PATH")
-pytestmark = pytest.mark.skipif(OSWORLD is None, reason="FLYWHEEL_OSWORLD_PATH names no folder with desktop_env")
+pytestmark = pytest.mark.skipif(
+    OSWORLD is None,
+    reason=lacks("no desktop_env in FLYWHEEL_OSWORLD_PATH", "pip download desktop-env (docs/osworld.md)"),
+)
 TIMES = 5_000
 ENDS = ["\n", "\r\n", "\r"]
 WORDS = [

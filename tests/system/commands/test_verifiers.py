@@ -16,13 +16,19 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.tiers import lacks
 from tests.unit.apps.sandboxes.served import served_apart, serving
 from tests.unit.environments.openenv.test_faces import _button
 
 PYTHON = os.environ.get("FLYWHEEL_VERIFIERS_PYTHON", "")
 PEER = Path(__file__).parents[1] / "parts" / "verifiers_peer.py"
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.skipif(not PYTHON, reason="FLYWHEEL_VERIFIERS_PYTHON names no Python with verifiers")
+pytestmark = pytest.mark.skipif(
+    not PYTHON,
+    reason=lacks(
+        "no verifiers in FLYWHEEL_VERIFIERS_PYTHON", "pip install verifiers==0.4.0 (docs/sandboxes-for-verl.md)"
+    ),
+)
 
 
 class Model(BaseHTTPRequestHandler):

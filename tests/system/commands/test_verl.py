@@ -8,12 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.tiers import lacks
 from tests.unit.apps.sandboxes.served import served_apart, serving
 
 PYTHON = os.environ.get("FLYWHEEL_VERL_PYTHON", "")
 PEER = Path(__file__).parents[1] / "parts" / "verl_peer.py"
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.skipif(not PYTHON, reason="FLYWHEEL_VERL_PYTHON names no Python with verl")
+pytestmark = pytest.mark.skipif(
+    not PYTHON,
+    reason=lacks(
+        "no verl in FLYWHEEL_VERL_PYTHON", "pip install 'verl[verl-core]==0.9.1' (docs/sandboxes-for-verl.md)"
+    ),
+)
 
 
 def test_verls_own_loop_and_scoring_play_our_sandboxes_and_an_outage_is_no_sample(tmp_path: Path) -> None:

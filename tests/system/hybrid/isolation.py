@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import pytest
 
 from environments.hybrid.environment import HybridConfig, HybridEnvironment
+from tests.tiers import lacks
 
 T = TypeVar("T")
 
@@ -21,10 +22,10 @@ def hybrid(browsers: int = 1, pages: int = 2, **more: Any) -> HybridEnvironment:
 def missing() -> str:
     """Why no shell can be isolated here; empty where it can."""
     check = hybrid().probes()[0].check()
-    return "" if check.ok else check.detail
+    return "" if check.ok else lacks(f"no sandboxed shell ({check.detail})", check.hint)
 
 
-NEEDS_A_JAIL = pytest.mark.skipif(bool(missing()), reason=missing() or "a jail starts")
+NEEDS_A_JAIL = pytest.mark.skipif(bool(missing()), reason=missing())
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -12,9 +12,9 @@ from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.scripted import solve
 from environments.pool import SandboxPool
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, hybrid
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
-pytestmark = NEEDS_A_JAIL
+pytestmark = [NEEDS_A_JAIL, pytest.mark.usefixtures("real_browser")]
 NAMES = list(escapes(Host(Path("/none"), 0, "", [])))
 LONG = ("a fork bomb", "what cannot be interrupted", "the end of everything")
 """They use up their command's time; in the quick tier that is short."""
@@ -26,7 +26,7 @@ class Attempts:
     def __init__(self, stack: ExitStack) -> None:
         self.there = stack.enter_context(host())
         self.runner = stack.enter_context(asyncio.Runner())
-        self.environment = hybrid(1, 1, command_s=5.0 if FULL else 1.5)
+        self.environment = hybrid(1, 1, command_s=5.0 if NIGHTLY else 1.5)
         self.pool = SandboxPool([self.environment])
         self.runner.run(self.pool.start())
         stack.callback(lambda: self.runner.run(self.pool.close()))

@@ -108,6 +108,7 @@ def test_text_is_typed_where_the_focus_is():
     assert with_pool(work).reaches(1.0)
 
 
+@pytest.mark.nightly
 def test_the_reward_does_not_depend_on_how_long_the_policy_thinks():
     async def work(pool: SandboxPool) -> Outcome:
         async with pool.lease(MINIWOB.task("click-test"), 5) as sandbox:

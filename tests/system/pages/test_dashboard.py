@@ -22,6 +22,7 @@ from storage.lake import Lake
 from tasks.running.run_status import RunStatus, file_of
 from tests.prefect_home import prefect_home
 from tests.system.parts.desk import CHROMIUM, FLAGS
+from tests.tiers import NO_BROWSER
 
 WAIT_S = 240.0
 CONFIG = """
@@ -55,7 +56,7 @@ processes = 1
 def browser() -> Iterator[WebDriver]:
     driver, chromium = shutil.which("chromedriver"), next((one for one in CHROMIUM if Path(one).exists()), None)
     if driver is None or chromium is None:
-        pytest.skip("needs chromedriver and chromium")
+        pytest.skip(NO_BROWSER)
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
@@ -75,6 +76,7 @@ def until(holds: Callable[[], Any]) -> Any:
     raise AssertionError("waited in vain")
 
 
+@pytest.mark.nightly
 def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, browser: WebDriver) -> None:
     config = tmp_path / "small.toml"
     config.write_text(f'{CONFIG}\n[lake]\nuri = "{tmp_path / "lake"}"\nmin_free_mb = 1\n')

@@ -199,6 +199,7 @@ def test_a_half_written_override_is_there_again_when_somebody_else_decides(
     assert "was not sent" in bob.text("banner") and "half a thou" in bob.text("banner")
 
 
+@pytest.mark.nightly
 def test_a_session_whose_desk_has_gone_offers_nothing(
     place: Place, tmp_path: Path, browsers: Callable[[], WebDriver]
 ) -> None:

@@ -14,7 +14,7 @@ from environments.games.environment import GameSandbox, GamesConfig, GameScore, 
 from environments.pool import SandboxPool
 from schemas.action import Click, Hotkey, Wait
 from schemas.failure import TrajectoryFailure
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY, lacks
 
 T = TypeVar("T")
 COUNTER = """<!DOCTYPE html>
@@ -82,20 +82,20 @@ def test_the_scripted_player_wins_every_game() -> None:
         assert len(set(played.pictures)) > 2, name
 
 
-@IN_FULL
+@pytest.mark.nightly
 def test_the_same_actions_of_the_scripted_player_come_to_the_same() -> None:
     for name, (first, second) in asyncio.run(_played_twice(BUILT_IN, EASY, scripted, 11)).items():
         assert alike(first, second), name
 
 
-@pytest.mark.parametrize("seed", [3, 4, 5] if FULL else [3])
+@pytest.mark.parametrize("seed", [3, 4, 5] if NIGHTLY else [3])
 def test_at_random_the_same_seed_and_actions_come_to_the_same(seed: int) -> None:
-    names = list(BUILT_IN.entries) if FULL else ["bricks-1", "four-1", "lights-1"]
+    names = list(BUILT_IN.entries) if NIGHTLY else ["bricks-1", "four-1", "lights-1"]
     for name, (first, second) in asyncio.run(_played_twice(BUILT_IN, names, at_random, seed)).items():
         assert alike(first, second), name
 
 
-@IN_FULL
+@pytest.mark.nightly
 def test_the_scripted_player_reaches_the_threshold_of_harder_levels_in_most_games() -> None:
     harder = [name for name in BUILT_IN.entries if name not in EASY]
     found = asyncio.run(_played_twice(BUILT_IN, harder, scripted, 2_000_000))
@@ -120,6 +120,7 @@ def test_another_seed_is_another_game() -> None:
         assert len(screens) > 1 or name in hidden, name
 
 
+@pytest.mark.nightly
 def test_the_explorer_comes_to_something_in_games_of_clicks_and_of_keys() -> None:
     async def run() -> dict[str, float]:
         async with SandboxPool([BUILT_IN]) as pool:
@@ -218,14 +219,14 @@ PACKAGE = {
 }
 
 
-@IN_FULL
+@pytest.mark.nightly
 def test_a_game_of_a_package_is_brought_in_by_config_alone(tmp_path: Path) -> None:
     npm = shutil.which("npm")
     if npm is None:
-        pytest.skip("there is no npm")
+        pytest.skip(lacks("no npm", "apt-get install npm"))
     fetched = [npm, "pack", "game-2048@0.0.7", "--ignore-scripts"]
     if subprocess.run(fetched, cwd=tmp_path, capture_output=True, timeout=120, check=False).returncode:
-        pytest.skip("npm fetches nothing here")
+        pytest.skip(lacks("no npm registry", "run the tests with a network"))
     shutil.unpack_archive(next(tmp_path.glob("*.tgz")), tmp_path)
     page = str(tmp_path / "package" / "index.html")
     environment = games(package={**PACKAGE, "page": page})

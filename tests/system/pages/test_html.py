@@ -266,7 +266,7 @@ def test_a_task_without_a_page_is_refused_before_a_browser_starts(tmp_path: Path
     assert "names no page" in pages(tmp_path).probes()[0].check().detail
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Path) -> None:
     for name, text in WRITTEN.findall(GUIDE.read_text()):
         (tmp_path / name).parent.mkdir(exist_ok=True)

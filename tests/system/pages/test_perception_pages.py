@@ -76,6 +76,7 @@ def told(screen: RecognisedScreen) -> list[Perceived]:
     return [one for make in (descriptions, captions, questions, marks) for one in make(screen, 9)]
 
 
+@pytest.mark.nightly
 def test_counts_are_those_of_the_document(screens: list[tuple[RecognisedScreen, dict[str, int]]]) -> None:
     asked: Counter[str] = Counter()
     for screen, counts in screens:
@@ -87,6 +88,7 @@ def test_counts_are_those_of_the_document(screens: list[tuple[RecognisedScreen, 
     assert asked["buttons"] > 5 and asked["checkboxes"] and asked["radio buttons"] and asked["text fields"]
 
 
+@pytest.mark.nightly
 def test_names_that_are_told_can_be_read_on_the_picture_and_what_is_read_is_what_the_page_knows(
     screens: list[tuple[RecognisedScreen, dict[str, int]]],
 ) -> None:

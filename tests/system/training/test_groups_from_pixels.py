@@ -12,7 +12,6 @@ from storage.lake import Lake
 from tasks.shared.policies import policy_row
 from tasks.shared.status import iterations
 from tests.flows.conftest import prefect_server  # noqa: F401  (pytest finds the fixture by its name)
-from tests.tier import IN_FULL
 
 
 @pytest.fixture
@@ -37,8 +36,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
     )
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_a_policy_taught_by_the_explorer_goes_on_learning_from_groups_of_its_own(config: Config) -> None:
     flywheel(config, iterations=1)

@@ -10,12 +10,11 @@ from learning.engines.fsdp.model import load_model
 from models.random_vlm import KINDS, Kind
 from schemas.config.training import LoraConfig, MemoryConfig
 from tests.system.parts.ranks import run
-from tests.tier import FULL
 from tests.unit.learning.chats import job
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if FULL else ["qwen2_5_vl"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", KINDS)
 def test_three_ranks_hold_a_part_each_and_together_what_is_stored(kind: Kind, tmp_path: Path) -> None:
     """Of one architecture the language model's blocks in 4 bits, beside adapters."""
     lora = kind == "qwen2_5_vl"
@@ -24,8 +23,8 @@ def test_three_ranks_hold_a_part_each_and_together_what_is_stored(kind: Kind, tm
     assert " of " in run("tests.system.parts.loading_ranks", tmp_path, ranks=3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if FULL else ["qwen3_vl_moe"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_directory_that_three_ranks_wrote_is_the_one_that_they_read(kind: Kind, tmp_path: Path) -> None:
     plan = job(tmp_path, kind)
     (tmp_path / "job.json").write_text(plan.model_dump_json())

@@ -20,7 +20,6 @@ from storage.objects import open_store
 from tests.processes import left, mentioning, running, words
 from tests.system.parts.s3 import BUCKET
 from tests.system.parts.trainings import PAGE, on, same, template, trained
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import job as small_job
 from tests.unit.learning.samples import parent
 
@@ -72,7 +71,7 @@ def strike(number: signal.Signals, module: str, plan: Job) -> Callable[[TrainerR
     return meanwhile
 
 
-@pytest.mark.parametrize("number", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=[IN_FULL, pytest.mark.slow])])
+@pytest.mark.parametrize("number", [signal.SIGSTOP, pytest.param(signal.SIGKILL, marks=pytest.mark.nightly)])
 def test_a_rank_that_hangs_or_dies_is_noticed_and_the_training_ends_with_the_same_weights(
     plan: Job, unbroken: Job, number: signal.Signals, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -86,6 +85,7 @@ def test_a_rank_that_hangs_or_dies_is_noticed_and_the_training_ends_with_the_sam
     assert "started again (1 of 2 times)" in answer and not processes("learning.trainer")
 
 
+@pytest.mark.nightly
 def test_a_rank_that_dies_before_it_has_joined_ends_the_start_at_once(plan: Job, tmp_path: Path) -> None:
     path = tmp_path / "early.json"
     path.write_text(on(plan, "early", processes=2).model_dump_json())
@@ -98,8 +98,7 @@ def test_a_rank_that_dies_before_it_has_joined_ends_the_start_at_once(plan: Job,
     assert trainer.returncode == 1 and "rank 1 ended with -9 before it joined" in said
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_that_dies_more_often_than_it_is_restarted_is_an_error_with_the_end_of_its_log(plan: Job) -> None:
     once = on(plan, "once", processes=2, restarts=0)
     with pytest.raises(FlywheelError, match="The trainer died with"):
@@ -107,7 +106,7 @@ def test_a_training_that_dies_more_often_than_it_is_restarted_is_an_error_with_t
     assert not once.out.exists() and not processes("learning.trainer")
 
 
-@IN_FULL  # two that hang or die always run
+@pytest.mark.nightly  # two that hang or die always run
 def test_two_machines_under_torchrun_train_what_two_processes_of_one_do(plan: Job, unbroken: Job) -> None:
     machines = {"hosts": ["localhost", "localhost"]}
     both = on(plan, "both", launch="torchrun", processes=1, machines=machines, hung_s=30)
@@ -116,8 +115,7 @@ def test_two_machines_under_torchrun_train_what_two_processes_of_one_do(plan: Jo
     assert heard[0].gpus == {os.uname().nodename: 0}
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_machine_that_dies_is_gone_on_without_from_the_last_checkpoint(plan: Job, tmp_path: Path) -> None:
     gone, reach = tmp_path / "gone", tmp_path / "reach"
     reach.write_text(f'#!/bin/sh\n[ "$1" = far ] && [ -e {gone} ] && exit 255\nexec sh -c "$2"\n')
@@ -136,8 +134,7 @@ def test_a_machine_that_dies_is_gone_on_without_from_the_last_checkpoint(plan: J
     assert output.restarts == 1 and (output.resumed or 0) >= 10 and lost.out.is_dir()
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_command_starts_the_machines_and_what_it_started_ends_with_it(plan: Job, unbroken: Job) -> None:
     machines = {"command": TWICE, "nodes": 2}
     both = on(plan, "commanded", launch="command", processes=1, machines=machines, hung_s=30)
@@ -150,8 +147,7 @@ class Enough(Exception):
     """An interruption."""
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("escapes", [False, True])
 def test_an_interrupted_run_ends_what_a_command_started_and_cancels_it(
     plan: Job, tmp_path: Path, escapes: bool
@@ -211,8 +207,7 @@ def stands_in(name: str, script: str, folder: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PATH", f"{folder / 'bin'}:{os.environ['PATH']}")
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_template_for_slurm_starts_two_machines(
     plan: Job, tmp_path: Path, unbroken: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,8 +216,7 @@ def test_the_template_for_slurm_starts_two_machines(
     assert trained(both)[0].machines == 2 and same(unbroken, both)
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("credentials")
 def test_the_template_for_kubernetes_starts_two_machines_that_meet_on_s3(
     plan: Job, tmp_path: Path, unbroken: Job, endpoint: str, monkeypatch: pytest.MonkeyPatch
@@ -238,8 +232,7 @@ def test_the_template_for_kubernetes_starts_two_machines_that_meet_on_s3(
     assert trained(both)[0].machines == 2 and same(unbroken, both)
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("credentials")
 def test_a_training_on_s3_goes_on_from_its_checkpoint_there_and_leaves_nothing_behind(
     plan: Job, tmp_path: Path, unbroken: Job, endpoint: str, monkeypatch: pytest.MonkeyPatch

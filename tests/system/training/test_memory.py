@@ -11,7 +11,6 @@ from benchmarks.shared.memory import PeakMemory, folder_bytes
 from schemas.config import load_config
 from storage.lake import Lake
 from tests.prefect_home import prefect_home
-from tests.tier import IN_FULL
 
 CONFIG = """
 name = "memory"
@@ -48,8 +47,7 @@ POLICY, MASTERS, STEP, REPORT = 4_500_000, 8_500_000, 25_000, 2_000_000
 and annotations (7,000), the report. The trainer's moments, its samples or the screenshots twice would not fit."""
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.timeout(600)
 def test_an_iteration_of_sixty_plays_keeps_to_its_memory_and_its_disk(tmp_path: Path):
     lake, file = tmp_path / "lake", tmp_path / "memory.toml"

@@ -11,7 +11,7 @@ from tests.system.parts.moments_ranks import STEPS, drawn, state_of, stepped
 from tests.system.parts.ranks import run
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_what_three_ranks_kept_one_goes_on_with_bit_for_bit(tmp_path: Path) -> None:
     run("tests.system.parts.moments_ranks", tmp_path / "steps", ranks=3)
     alone, taken = ([torch.nn.Parameter(one) for one in drawn(0)] for _ in range(2))

@@ -20,7 +20,6 @@ from models.tiny.layout import CRITIC
 from schemas.config.training import PpoConfig
 from tests.system.parts.plain import plain_logits
 from tests.system.parts.ranks import run
-from tests.tier import FULL
 from tests.unit.learning.replies import job
 
 
@@ -149,8 +148,8 @@ def prepare(folder: Path, kind: str) -> None:
         prepare_valued(folder, kind, critic)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS if FULL else KINDS[-1:])
+@pytest.mark.nightly  # test_sharded.py and test_ulysses.py always run
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_gradient_of_two_ranks_is_that_of_plain_transformers_under_every_plan(kind: str, tmp_path: Path) -> None:
     prepare(tmp_path, kind)
     said = run(

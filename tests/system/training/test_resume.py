@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from learning.identity import steps_folder
 from learning.job import Job
 from schemas.config.training import ExpertsConfig, LoraConfig, MemoryConfig, PpoConfig
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 from tests.unit.learning.chats import job as any_job
 from tests.unit.learning.replies import job as reply_job
 from tests.unit.learning.replies import rolled_out, streamed, valued
@@ -26,7 +26,7 @@ from tests.unit.learning.samples import parent
 from tests.unit.learning.trajectories import ppo_job
 
 EACH = ("small", "ppo", "qwen3_vl", "qwen3_vl in few bits", "qwen3_vl ppo")
-PLANS = EACH if FULL else ("small",)
+PLANS = EACH if NIGHTLY else ("small",)
 """What is trained; the reduced tier leaves the real architecture to the training on a stream below."""
 
 
@@ -94,7 +94,6 @@ def plan(request: pytest.FixtureRequest, tmp_path: Path) -> Job:
     return made
 
 
-@pytest.mark.slow
 def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_sample_once_on_others(plan: Job) -> None:
     folder = plan.out.parent
     unbroken = losses(whole(plan.model_copy(update={"out": folder / "unbroken"}), 2))
@@ -108,15 +107,14 @@ def test_a_killed_training_repeats_the_losses_on_as_many_ranks_and_takes_every_s
     again = losses(said)
     assert again and again == {step: loss for step, loss in unbroken.items() if step in again}
 
-    said = whole(other, 3 if FULL and plan.steps != 8 else 1)
+    said = whole(other, 3 if NIGHTLY and plan.steps != 8 else 1)
     resumed = said[0]["resumed"]
     before = trained(first, resumed)
     assert sum(before.values()) == resumed * plan.train.batch
     assert before + trained(other, plan.steps, resumed) == Counter(range(plan.steps * plan.train.batch))
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_model_that_is_trained_on_a_stream_goes_on_after_a_kill_on_another_number_of_ranks(tmp_path: Path) -> None:
     plan, stream = streamed(tmp_path, "qwen3_vl", "ppo", 2)
     killed = start(plan, 2)
@@ -151,8 +149,8 @@ CURVES: dict[str, tuple[str, int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("way", CURVES if FULL else ["two rows of two"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("way", CURVES)
 def test_a_loss_curve_is_the_same_whoever_holds_what(way: str, tmp_path: Path) -> None:
     """In fp32 to within 1e-3 of the loss after eight steps; in doubles the first step's gradient is equal to 1e-10."""
     kind, ranks, knobs = CURVES[way]
@@ -167,8 +165,7 @@ def test_a_loss_curve_is_the_same_whoever_holds_what(way: str, tmp_path: Path) -
     assert all(torch.allclose(one[name].float(), written[name].float(), atol=2e-3) for name in one)
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_training_in_rows_goes_on_in_one_row_after_a_kill(tmp_path: Path) -> None:
     plan = any_job(tmp_path, "qwen3_vl", count=32, steps=8, batch=4, checkpoint_every=2, replicas=2)
     unbroken = losses(whole(plan.model_copy(update={"out": tmp_path / "unbroken"}), 4))

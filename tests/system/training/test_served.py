@@ -18,12 +18,10 @@ from schemas.config import Config, config_of
 from schemas.failure import FlywheelError
 from storage.lake import Lake
 from tasks.shared.policies import policies
-from tests.flows.conftest import forked, forking, prefect_server  # noqa: F401  (pytest finds fixtures by their names)
-from tests.tier import FULL
+from tests.flows.conftest import all_forked, prefect_server  # noqa: F401  (pytest finds fixtures by their names)
 
 UPDATES = {"vllm": "/collective_rpc", "sglang": "/update_weights_from_disk"}
 """What brings weights."""
-pytestmark = pytest.mark.slow
 EACH = [(stream, kind) for stream in (False, True) for kind in ("vllm", "sglang")]
 
 
@@ -86,8 +84,9 @@ def calls(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
+@pytest.mark.nightly  # test_adapters_served.py always updates a server
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("stream", "kind"), EACH if FULL else EACH[3:], ids=str)
+@pytest.mark.parametrize(("stream", "kind"), EACH, ids=str)
 def test_two_iterations_turn_by_themselves_and_every_step_is_by_the_weights_that_it_names(
     folder: Path, kind: str, stream: bool
 ) -> None:

@@ -15,7 +15,7 @@ from schemas.config.training import LoraConfig
 from tests.system.parts.plain import plain_output
 from tests.system.parts.ranks import run
 from tests.system.training.test_resume import whole
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 from tests.unit.learning.chats import job
 
 
@@ -55,27 +55,24 @@ def prepared(folder: Path, kind: Kind) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=KINDS if FULL else ("qwen2_5_vl", "qwen3_vl_moe"))
+@pytest.fixture(scope="module", params=KINDS if NIGHTLY else ("qwen3_vl_moe",))
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepared(tmp_path_factory.mktemp("model"), request.param)
 
 
-@pytest.mark.slow
 def test_the_gradient_of_four_ranks_depends_neither_on_the_plan_nor_on_who_holds_what(folder: Path) -> None:
     said = run("tests.system.parts.sharded_ranks", folder)
     assert said.count(": ") == (26 if (folder / "balanced.pt").exists() else 20), said
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ranks_that_are_no_power_of_two_give_the_same_gradient(tmp_path: Path) -> None:
     prepared(tmp_path, "qwen3_vl")
     said = run("tests.system.parts.sharded_ranks", tmp_path, ranks=3)
     assert said.count(": ") == 4, said
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_adapters_trained_on_two_ranks_move_the_weights_as_on_one(tmp_path: Path) -> None:
     plan = job(tmp_path, "qwen3_vl", lora=LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj")))
     apart = plan.model_copy(update={"out": tmp_path / "apart"})

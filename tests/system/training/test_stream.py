@@ -36,7 +36,6 @@ from tests.clicker import clicked
 from tests.processes import running
 from tests.system.parts import streaming
 from tests.system.parts.streaming import CANDIDATE, PARENT
-from tests.tier import IN_FULL
 
 
 @pytest.fixture
@@ -64,8 +63,7 @@ def turn(config: Config, lake: Lake, groups: int) -> dict[str, Any]:
     return train_policy.fn(config, 1)  # pyright: ignore[reportFunctionMemberAccess]
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_batches_are_trained_on_while_others_are_rolled_out_and_every_step_names_its_weights(folder: Path) -> None:
     config = clicked(streaming.config(folder, stale=1), 0.3)
     lake = streaming.begin(config, folder)
@@ -86,6 +84,7 @@ def test_batches_are_trained_on_while_others_are_rolled_out_and_every_step_names
     assert before != after
 
 
+@pytest.mark.nightly
 def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Path) -> None:
     config = clicked(streaming.config(folder), 0.0)
     lake = streaming.begin(config, folder)
@@ -94,7 +93,7 @@ def test_one_reward_for_all_trains_nothing_and_there_is_no_candidate(folder: Pat
     assert candidate_of(lake, 1) is None and len(stored(lake)) == 12
 
 
-@IN_FULL  # the trainer's death always runs
+@pytest.mark.nightly  # the trainer's death always runs
 def test_a_killed_collector_goes_on_and_neither_collects_nor_trains_on_anything_finished_twice(
     folder: Path,
 ) -> None:
@@ -148,6 +147,7 @@ def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its
     assert made["updates"] == stream.published()
 
 
+@pytest.mark.nightly
 def test_newer_weights_are_taken_up_in_the_middle_of_a_trajectory(folder: Path) -> None:
     config = clicked(streaming.config(folder), 0.0)
     streaming.begin(config, folder)

@@ -46,6 +46,7 @@ async def click(sandbox: Sandbox, name: str) -> None:
     await sandbox.perform(act.Click(x=x, y=y))
 
 
+@pytest.mark.usefixtures("real_browser")
 @pytest.mark.parametrize(
     ("second", "outcome", "rewards"), [("ONE", Outcome(True, 1.0), [1.0, 1.0]), ("TWO", Outcome(True, 0.0), None)]
 )

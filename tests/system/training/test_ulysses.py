@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.system.parts.ranks import run_text
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 SCRIPT = """
 import gc, sys
@@ -77,9 +77,9 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"] if FULL else ["4", "2+1+1"])
+@pytest.mark.parametrize("shape", ["4", "2+2", "2+1+1", "1+1+1+1"] if NIGHTLY else ["2+1+1"])
 @pytest.mark.parametrize(
-    ("heads", "keys"), [(4, 4), (4, 2), (4, 1), (12, 12), (24, 12)] if FULL else [(4, 2), (24, 12)]
+    ("heads", "keys"), [(4, 4), (4, 2), (4, 1), (12, 12), (24, 12)] if NIGHTLY else [(4, 2), (24, 12)]
 )
 def test_every_partition_of_four_ranks_gives_the_gradient_of_one_process(
     tmp_path: Path, shape: str, heads: int, keys: int

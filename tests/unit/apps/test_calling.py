@@ -11,9 +11,9 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from apps.calling import call
 from apps.server import _take
-from tests.tier import IN_FULL
 
 
+@pytest.mark.nightly
 def test_a_server_of_prefect_that_dies_while_it_starts_is_named_with_a_hint(tmp_path: Path) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
     environ |= {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_DATABASE_CONNECTION_URL": "nonsense"}
@@ -23,8 +23,7 @@ def test_a_server_of_prefect_that_dies_while_it_starts_is_named_with_a_hint(tmp_
     assert str(tmp_path / "server.log") in done.stderr and "PREFECT_API_URL" in done.stderr
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_of_first_runs_in_one_new_folder_none_dies_of_the_other(tmp_path: Path) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
     environ |= {"PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}

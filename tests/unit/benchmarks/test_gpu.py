@@ -14,7 +14,6 @@ from transformers import AutoConfig, AutoModelForImageTextToText
 
 from benchmarks.gpu.learning import base_of, timed
 from benchmarks.gpu.real import BYTES, FREE, LAYERS, layers_for
-from tests.tier import FULL
 
 NAMES = ["cost_model", "replay", "save_stall", "train_step"]
 TEXT = {
@@ -43,7 +42,8 @@ def test_without_a_gpu_a_gpu_benchmark_says_so_in_one_line(
     assert said.startswith("skipped: there is no GPU here") and said.count("\n") == 1
 
 
-@pytest.mark.parametrize("name", NAMES if FULL else NAMES[-1:])
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", NAMES)
 def test_the_tiny_setting_measures_every_arm(name: str, tmp_path: Path) -> None:
     done = started(name, "--device", "cpu", "--short", "--json", str(tmp_path / "out.json"))
     assert done.returncode == 0, done.stderr

@@ -16,7 +16,6 @@ from learning.writing import sweep_leftovers
 from schemas.failure import CheckpointError, UsageError
 from tasks.launching.trainer_process import TrainerProcess
 from tests.system.parts.ranks import run_text
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import job, parent
 
 
@@ -32,6 +31,7 @@ def test_more_processes_than_gpus_are_refused_by_name() -> None:
         processes_of(2, 1)
 
 
+@pytest.mark.nightly
 def test_whatever_libraries_print_goes_to_the_log_and_is_no_message(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,8 +111,7 @@ dist.destroy_process_group()
 """
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_other_ranks_wait_for_a_long_write_beyond_the_time_limit_of_a_step(tmp_path: Path) -> None:
     parent(tmp_path)
     plan = job(tmp_path)

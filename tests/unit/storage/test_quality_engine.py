@@ -14,7 +14,6 @@ from benchmarks.tables.pandas_gate import judged_in_pandas
 from schemas.table import Expectation
 from storage.quality.docs import docs_context
 from storage.quality.gate import _check, name_of
-from tests.tier import IN_FULL
 
 KEY = ("id",)
 GENERATE = (Phase.generate,)
@@ -71,8 +70,7 @@ def in_duckdb(table: pa.Table, suite: list[Expectation], folder: Path) -> dict[s
     return {result.expectation_config.meta["name"]: result for result in results}
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 @settings(max_examples=20, deadline=None, phases=GENERATE)
 @given(rows)
 def test_every_kind_is_judged_as_pandas_judges_it(tmp_path_factory: pytest.TempPathFactory, made: list[Any]) -> None:

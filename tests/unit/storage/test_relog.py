@@ -19,7 +19,7 @@ from storage import forgetting
 from storage.lake import Lake
 from storage.objects import LocalStore
 from storage.upgrade import upgrade
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 
 SECRET = "0secret"
 """The least of the names, so it is a bound of files that hold it."""
@@ -150,7 +150,7 @@ def test_killed_anywhere_every_version_reads_once_and_the_same_command_ends_it(
         found = versions_of(lake, ["delta"])
         assert without(found)[: len(before)] == without(before), f"killed at {kills}"
         assert SECRET not in found[-1]
-        kills += 1 if FULL else 3
+        kills += 1 if NIGHTLY else 7
     assert kills > 2
     assert versions_of(lake)[: len(before)] == without(before)
     assert not any(SECRET.encode() in path.read_bytes() for path in Path(table_of(lake)).rglob("*.*"))
@@ -166,8 +166,7 @@ def test_a_process_that_knew_the_table_before_goes_on(lake: Lake) -> None:
     assert sorted(lake.read("verdicts")["trajectory_id"].to_pylist()) == versions_of(lake)[-1]
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_files_that_an_earlier_forget_wrote_anew_in_their_place_are_read_by_every_reader_after_an_upgrade(
     lake: Lake,
 ) -> None:

@@ -13,7 +13,6 @@ from schemas.config import config_of
 from schemas.failure import UsageError
 from tasks.judge import judge_again
 from tasks.judge_training import part_of, read_split, train_judge
-from tests.tier import IN_FULL
 
 
 def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other_pages_alone(
@@ -45,8 +44,7 @@ def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other
         train_judge(config, lake, "../up", None)
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_while_a_lake_is_read_no_more_of_a_trajectory_stays_in_memory_than_its_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,7 +15,7 @@ from curation.converters.exchanged import About, Exchanged
 from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS, Format
 from schemas.action import Click, Wait
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 from tests.unit.curation.converters.records import picture, refused, taken, written
 
 REPLY = "Action: click(start_box='(500,250)')"
@@ -161,7 +161,7 @@ def assert_paired(file: Path) -> None:
 def test_no_row_shifts_its_screens_whatever_its_counts_are(tmp_path: Path, name: str) -> None:
     """Of rows with any counts those are taken whose counts agree, each step with its own turn's picture."""
     form, chosen = FORMATS.class_of(name)(), random.Random(7)
-    count = 2000 if FULL else 60
+    count = 2000 if NIGHTLY else 60
     rows = [
         ([chosen.choice([0, 1, 1, 1, 2]) for _ in range(chosen.randint(1, 4))], chosen.randint(0, 4))
         for _ in range(count)

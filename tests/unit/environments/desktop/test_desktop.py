@@ -25,11 +25,11 @@ from schemas import action as act
 from schemas.failure import SandboxFailure
 from tests.desktops import CONFIG, IN_NAMESPACES, ON_A_DESKTOP, on_a_box, witness, witnessed
 from tests.guides import told
-from tests.tier import IN_FULL
 
 pytestmark = ON_A_DESKTOP
 ENVIRONMENT = DesktopEnvironment("desktop", CONFIG)
 FEW = ("write-note", "count-lines", "rename-file", "calculate", "turn-picture", "move-window")
+EACH = [pytest.param(one, marks=() if one in FEW else pytest.mark.nightly) for one in TASKS]
 """One of each program."""
 TEXT = "aZ 09 <>|&~ {[(\\'\"`^)]} @€ äß é 漢字 привет ≠"
 
@@ -120,7 +120,7 @@ def test_a_screenshot_has_the_pointer_the_size_of_the_screen_and_the_same_bytes_
     on_a_box(work, config)
 
 
-@pytest.mark.parametrize("template", [pytest.param(one, marks=() if one in FEW else IN_FULL) for one in TASKS])
+@pytest.mark.parametrize("template", EACH)
 def test_a_task_starts_alike_twice_and_its_script_reaches_the_reward_within_its_steps(template: str) -> None:
     async def run() -> None:
         task = ENVIRONMENT.task(template)

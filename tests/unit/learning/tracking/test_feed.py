@@ -84,7 +84,7 @@ def test_a_missing_package_is_named_with_what_to_install() -> None:
 
 
 def test_wandb_without_a_key_is_refused_unless_it_is_offline(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
-    pytest.importorskip("wandb", reason="the extra wandb")
+    pytest.importorskip("wandb")
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(FlywheelError, match=r"no key.*WANDB_API_KEY.*tracking\.options\.wandb\.mode=offline"):
@@ -98,7 +98,7 @@ def test_wandb_without_a_key_is_refused_unless_it_is_offline(monkeypatch: pytest
 
 
 def test_a_folder_of_runs_is_refused_for_mlflow_before_anything_is_spent(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mlflow", reason="the extra mlflow")
+    pytest.importorskip("mlflow")
     monkeypatch.delenv("MLFLOW_ALLOW_FILE_STORE", raising=False)
     for uri in ("mlruns", "file:///mlruns"):
         with pytest.raises(FlywheelError, match=r"tracking\.options\.mlflow\.uri.*sqlite:"):

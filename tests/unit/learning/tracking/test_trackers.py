@@ -59,7 +59,7 @@ def ended(records: list[Any]) -> bool:
 
 
 def test_tensorboard_shows_the_steps_that_were_made_again_once(tmp_path: Path) -> None:
-    pytest.importorskip("tensorboard", reason="the extra tensorboard")
+    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     track("tensorboard", {"folder": str(tmp_path)})
@@ -71,7 +71,7 @@ def test_tensorboard_shows_the_steps_that_were_made_again_once(tmp_path: Path) -
 
 
 def test_weights_and_biases_keeps_an_offline_run_of_one_id(tmp_path: Path) -> None:
-    pytest.importorskip("wandb", reason="the extra wandb")
+    pytest.importorskip("wandb")
     from wandb.proto.wandb_internal_pb2 import Record
 
     track("wandb", {"mode": "offline", "folder": str(tmp_path)})
@@ -94,7 +94,7 @@ def test_weights_and_biases_keeps_an_offline_run_of_one_id(tmp_path: Path) -> No
 
 
 def test_mlflow_has_one_finished_run_with_every_step_in_its_database(tmp_path: Path) -> None:
-    pytest.importorskip("mlflow", reason="the extra mlflow")
+    pytest.importorskip("mlflow")
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path / 'runs.db'}"

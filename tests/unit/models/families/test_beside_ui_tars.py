@@ -15,7 +15,6 @@ from models.families.registry import FAMILIES
 from models.families.template import template
 from schemas.config.policy import PolicyConfig
 from schemas.failure import UsageError
-from tests.tier import IN_FULL
 from tests.unit.models.families.test_families import ACTIONS
 
 NEVER = "_never_used_51bce0c785ca2f68081bfa7d91973934"
@@ -39,8 +38,7 @@ def test_garbled_replies_are_read_alike_or_differ_for_a_known_reason() -> None:
     assert counts[EQUAL] > 2000 and counts[ONLY_HERE] > 100
 
 
-@pytest.mark.slow
-@IN_FULL
+@pytest.mark.nightly
 def test_a_hundred_thousand_garbled_replies_are_read_alike_or_differ_for_a_known_reason() -> None:
     counts, unexplained = compared(garbled(EXAMPLES, 100_000), Package())
     assert not unexplained and counts[EQUAL] > 80_000 and counts[INSIDE] > 0

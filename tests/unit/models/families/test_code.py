@@ -14,10 +14,10 @@ from models.families.opencua import read_code
 from models.families.reading import read_text
 from models.families.template import template
 from schemas.action import Action, action_of
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 SIDES = (1000.0, 1000.0)
-GARBLED = 100_000 if FULL else 1_500
+GARBLED = 100_000 if NIGHTLY else 1_500
 AT = {"x": 0.5, "y": 0.3}
 
 

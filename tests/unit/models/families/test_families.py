@@ -24,7 +24,7 @@ from schemas.action import Action, action_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, PastStep
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())
 LIMITS = ImageLimits(28, 3136, 12845056)
@@ -152,7 +152,7 @@ def test_whatever_stands_in_place_of_a_name_or_a_value_a_reply_is_an_action_or_a
     name: str, template: str
 ) -> None:
     family, chance = made(name, template), random.Random(11)
-    for _ in range(20_000 if FULL else 150):
+    for _ in range(20_000 if NIGHTLY else 150):
         text = with_odd_values(chance, CALLS)
         read = family.read(Completion(text), SCREEN)
         assert (read.action is None) == (read.error is not None), text

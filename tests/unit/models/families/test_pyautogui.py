@@ -12,9 +12,9 @@ from schemas import action as act
 from schemas.action import Action
 from schemas.keyboard import chord, key_named
 from tests.pyautogui_stub import SIZE, START, recorded
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
-PROGRAMS = 100_000 if FULL else 1_500
+PROGRAMS = 100_000 if NIGHTLY else 1_500
 BUTTONS = ["'left'", "'right'", "'middle'", "'primary'", "'SECONDARY'", "pyautogui.RIGHT", "pyautogui.LEFT"]
 KEYS = ("'enter'", "'a'", "'Tab'", "'pgdn'", "' '", "'\\n'", "'shift'", "'?'", "'B'", "'f5'", "'num0'", "'left'")
 HELD = ("'ctrl'", "'shift'", "'Alt'", "'win'")

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from models.policy import Context
-from models.random_vlm import build_random
+from models.random_vlm import KINDS, build_random
 from models.vlm import VlmPolicy
 from schemas.observation import PastStep
+from tests.tiers import NIGHTLY
 from tests.unit.models.serving.test_local import policy
 from tests.unit.models.test_vlm import TEXTS, screen
 
@@ -52,7 +53,7 @@ def assert_alike(one: VlmPolicy, other: VlmPolicy, contexts: list[Context], temp
         assert made.logprobs == pytest.approx(wanted.logprobs, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"])
+@pytest.mark.parametrize("kind", KINDS if NIGHTLY else KINDS[1:2])
 def test_steps_that_go_on_from_earlier_prompts_say_what_whole_prompts_say(kind: Any, tmp_path: Path) -> None:
     build_random(kind, TEXTS, 0, tmp_path / kind)
     for images in (1, 2, 5):

@@ -238,6 +238,7 @@ DECIDED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.nightly
 def test_what_transformers_serve_samples_is_the_same_whatever_a_checkpoint_sets() -> None:
     """By `_build_generation_config` and `generate` of transformers 5.24.0."""
     handler: Any = ChatCompletionHandler.__new__(ChatCompletionHandler)

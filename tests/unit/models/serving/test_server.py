@@ -261,7 +261,6 @@ def served(directory: Path) -> Iterator[str]:
         server.terminate()
 
 
-@pytest.mark.slow
 def test_transformers_serve_says_what_the_model_says_here(served: str, turned: Path) -> None:
     config = CONFIG.model_copy(update={"server": ServerConfig(url=served, concurrency=2)})
     require_server(config.server)
@@ -276,7 +275,6 @@ def test_transformers_serve_says_what_the_model_says_here(served: str, turned: P
         VlmPolicy(turned, gone).act(contexts[:1])
 
 
-@pytest.mark.slow
 def test_what_transformers_serve_samples_from_is_not_decided_by_the_checkpoint(
     served: str, turned: Path, tmp_path: Path
 ) -> None:
@@ -302,7 +300,6 @@ def test_what_transformers_serve_samples_from_is_not_decided_by_the_checkpoint(
         assert (greedy.text, greedy.failure) == (alike.text, "")
 
 
-@pytest.mark.slow
 def test_a_served_model_explains_a_step(served: str, turned: Path) -> None:
     # of several pictures in one message `transformers serve` 5.23 says that shapes do not match
     given = {"url": served, "model": str(turned), "max_tokens": 8, "concurrency": 2, "history_images": 1}

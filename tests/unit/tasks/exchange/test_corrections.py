@@ -17,7 +17,7 @@ from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import picture
 
@@ -99,7 +99,7 @@ def test_no_trainer_of_others_gets_a_replayed_or_corrected_step_for_a_target(
     assert mix["length"] == len(lines)
 
 
-@pytest.mark.parametrize("name", ["atif", "verl"] if FULL else ["atif"])
+@pytest.mark.parametrize("name", ["atif", "verl"] if NIGHTLY else ["atif"])
 def test_what_was_no_target_is_none_where_it_is_imported(
     corrected: tuple[Config, Lake], tmp_path: Path, name: str
 ) -> None:
@@ -229,7 +229,7 @@ def test_the_targets_of_an_export_are_those_of_a_training_here(busy: tuple[Confi
     assert _lessons(trl, OURS) == {one for one in TAUGHT if one[0] not in whole}
 
 
-@pytest.mark.parametrize("name", ["atif", "verl", "trl", "lerobot"] if FULL else ["verl"])
+@pytest.mark.parametrize("name", ["atif", "verl", "trl", "lerobot"] if NIGHTLY else ["verl"])
 def test_what_was_a_target_is_one_where_it_is_imported_and_nothing_else_is(
     busy: tuple[Config, Lake], tmp_path: Path, name: str
 ) -> None:

@@ -19,7 +19,7 @@ from tasks.exchange.importing import Request, _import_records  # pyright: ignore
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 from tests.unit.apps.conftest import Place, make_place
 
 ITERATION = -2
@@ -63,7 +63,7 @@ def brought(run: Run, form: str, folder: Path) -> dict[str, Verdict]:
     return {names[one.trajectory_id]: one for one in decided}
 
 
-KEPT = sorted(FORMATS.names) if FULL else ["agentnet", "trl"]
+KEPT = sorted(FORMATS.names) if NIGHTLY else ["agentnet", "trl"]
 
 
 @pytest.mark.parametrize("form", KEPT)

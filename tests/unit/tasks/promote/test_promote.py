@@ -27,6 +27,7 @@ from tasks.promote.leaks import leak
 from tasks.promote.promote import challenge
 from tasks.promote.rollback import roll_back
 from tasks.shared.policies import champion, policies, policy_row
+from tests.tiers import NIGHTLY
 from tests.unit.apps.conftest import make_place
 
 CHALLENGE = """
@@ -42,7 +43,7 @@ for number in range(int(sys.argv[3])):
     sys.stdin.readline()
     challenge(config, lake, policy_row(lake, f"{sys.argv[2]}{number}"))
 """
-ROUNDS = 4
+ROUNDS = 4 if NIGHTLY else 2
 TASKS = [f"fake/t{number}" for number in range(15)]
 
 

@@ -46,7 +46,7 @@ def test_logits_in_chunks_give_the_same_gradient(tmp_path: Path) -> None:
     assert all(torch.allclose(full[name], chunked[name], rtol=1e-4, atol=1e-7) for name in full)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("knobs", [{"activation_checkpointing": True, "token_cap": 700}])
 def test_compiled_blocks_give_the_same_gradient(knobs: dict[str, Any], tmp_path: Path) -> None:
     """In fp32, whose norms it rounds in another order."""

@@ -99,6 +99,7 @@ def losses(folder: Path, steps: int, memory: MemoryConfig) -> list[float]:
     return found
 
 
+@pytest.mark.nightly
 def test_the_losses_stay_within_two_percent_of_those_with_fp32_moments(tmp_path: Path) -> None:
     """Over 24 steps that more than halve the loss; measured: 0.1 percent at most."""
     full, eight = (losses(tmp_path, 24, memory) for memory in (MemoryConfig(), EIGHT))

@@ -9,7 +9,7 @@ import torch
 from learning.algorithms.method import method_of
 from learning.engines.engine import SampleRef
 from learning.learner import Learner
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 from tests.unit.learning.replies import job
 
 
@@ -25,7 +25,7 @@ def gradient(plan: Any, precision: str) -> dict[str, torch.Tensor]:
         learner.close()
 
 
-@pytest.mark.parametrize("method", ["grpo", "dpo"] if FULL else ["grpo"])
+@pytest.mark.parametrize("method", ["grpo", "dpo"] if NIGHTLY else ["grpo"])
 def test_a_cpu_computes_in_bfloat16_where_it_is_told_to_and_keeps_gradients_and_weights_in_fp32(
     method: str, tmp_path: Path
 ) -> None:

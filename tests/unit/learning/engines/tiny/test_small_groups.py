@@ -26,7 +26,6 @@ from models.tiny.network import TinyNet
 from schemas.config.training import GroupConfig
 from schemas.failure import FlywheelError
 from schemas.observation import Observation, PastStep
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, parent, samples
 
 GROUP = GroupConfig(batch=8, learning_rate=2e-3)
@@ -137,8 +136,7 @@ def said(plan: Job, folder: Path) -> dict[str, object]:
     return json.loads(done.stdout.splitlines()[-1]) | {"code": done.returncode}
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_train_what_one_trains_and_count_the_same(start: Path, tmp_path: Path) -> None:
     rollouts, pngs = rolled_out(start)
     alone = job(start, tmp_path / "one", rollouts, pngs)

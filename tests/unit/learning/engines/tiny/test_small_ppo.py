@@ -26,7 +26,6 @@ from learning.trainer import train
 from models.tiny.layout import CRITIC
 from models.tiny.network import TinyNet
 from schemas.failure import CheckpointError, FlywheelError
-from tests.tier import IN_FULL
 from tests.unit.learning.samples import job as supervised_job
 from tests.unit.learning.samples import parent
 from tests.unit.learning.trajectories import ppo_job, trajectories
@@ -218,8 +217,7 @@ def told(plan: Job) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])["numbers"]
 
 
-@IN_FULL
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_train_what_one_trains(start: Path, tmp_path: Path) -> None:
     alone = ppo_job(start, tmp_path / "one", value_steps=5)
     both = ppo_job(start, tmp_path / "two", value_steps=5, train={"processes": 2})
