@@ -2,19 +2,23 @@
 in no time."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prefect.testing.utilities import prefect_test_harness
 
 from flows.flywheel import flywheel
 from schemas.config import Config, config_of
-from tasks.launching.launchers import LAUNCHERS, LocalLauncher
-from tests.trainers import forked_trainers
+from schemas.tables.quality import QualityResult
+from storage.lake import Lake
+from storage.quality.gate import run_gate
 
 Turned = Callable[[int], Config]
+CHECKED = ("trajectories", "annotations", "pairs")
+"""The tables that the quality gate looks at in these tests."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,18 +27,9 @@ def prefect_server() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def forking() -> Iterator[type[LocalLauncher]]:
-    with forked_trainers() as launcher:
-        yield launcher
-
-
 @pytest.fixture(scope="module", autouse=True)
-def forked(forking: type[LocalLauncher]) -> Iterator[None]:
-    """Trainers begin by a fork, in these tests alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(LAUNCHERS, "local", forking)
-        yield
+def all_forked(forked: None) -> None:
+    """Trainers begin by a fork."""
 
 
 @pytest.fixture
@@ -69,11 +64,17 @@ def turned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lake_after: Callable
     return of
 
 
+def few_checks(lake: Lake, iteration: int, tables: Iterable[str], *more: Any) -> list[QualityResult]:
+    """The gate on a few tables."""
+    return run_gate(lake, iteration, [name for name in tables if name in CHECKED], *more)
+
+
 def wheel(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
-    """A wheel that turns in seconds: two fake tasks, a handful of trajectories, a handful of optimiser steps, and no
-    Data Docs, which the tests of the quality gate and of commands build."""
+    """A wheel that turns in seconds: two fake tasks, a handful of trajectories, a handful of optimiser steps, checks of
+    a few tables, and no Data Docs: the tests of the quality gate and of commands have all of them."""
     monkeypatch.setenv("FLYWHEEL_HOME", str(folder / "home"))
     monkeypatch.setattr("tasks.quality.gate.docs_folder", lambda *_: None)
+    monkeypatch.setattr("tasks.quality.gate.run_gate", few_checks)
     return config_of(
         {
             "name": "small",

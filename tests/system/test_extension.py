@@ -11,8 +11,9 @@ import pytest
 
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
+from tests.command import Call
 from tests.prefect_home import prefect_home
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = Path(__file__).parent / "extension"
@@ -41,7 +42,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def flywheel(installed: Path, folder: Path, *asked: str) -> subprocess.CompletedProcess[str]:
+def started(installed: Path, folder: Path, *asked: str) -> subprocess.CompletedProcess[str]:
     places = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", str(ROOT))]))
     prefect_home(folder / "work" / "prefect")
     environ = {**os.environ, "PYTHONPATH": places, "FLYWHEEL_HOME": str(folder / "work")}
@@ -58,10 +59,13 @@ def test_the_guide_is_the_package_to_the_letter() -> None:
     assert told == {name: text for name, text in there.items() if "__pycache__" not in name}
 
 
-def test_an_environment_a_gate_a_judge_and_a_method_from_outside_turn_two_iterations(
+ITERATIONS = 2 if NIGHTLY else 1
+
+
+def test_an_environment_a_gate_a_judge_and_a_method_from_outside_turn_iterations(
     installed: Path, tmp_path: Path
 ) -> None:
-    done = flywheel(installed, tmp_path, "run", "--iterations", "2")
+    done = started(installed, tmp_path, "run", "--iterations", str(ITERATIONS))
     assert done.returncode == 0, done.stderr
     lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")), create=False)
     solved = {row["task_id"] for row in lake.read("trajectories").to_pylist() if row["success"]}
@@ -71,18 +75,28 @@ def test_an_environment_a_gate_a_judge_and_a_method_from_outside_turn_two_iterat
     assert any(row["gate"] == "brief" and not row["passed"] for row in verdicts)
     assert all("clicks-1" in row["gate_version"] for row in verdicts if row["gate"] == "judge")
     methods = [row["method"] for row in lake.read("policies").to_pylist()]
-    assert methods.count("lamps.method:METHOD") == 2
+    assert methods.count("lamps.method:METHOD") == ITERATIONS
 
 
-def test_an_option_that_a_part_from_outside_does_not_know_is_refused_by_name(installed: Path, tmp_path: Path) -> None:
-    for override in UNKNOWN if FULL else UNKNOWN[::3]:
-        refused = flywheel(installed, tmp_path, "run", override)
-        assert refused.returncode == 2, refused.stderr
-        assert override.partition("=")[0] in refused.stderr
-        assert not (tmp_path / "lake").exists()
+@pytest.fixture
+def asked(installed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
+    """What a command in this process is asked with to know the package."""
+    monkeypatch.syspath_prepend(installed)
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "work"))
+    return ("--config", str(installed / "lamps.toml"), f"lake.uri={tmp_path}/lake", "lake.min_free_mb=10")
 
 
-def test_doctor_and_the_plan_know_what_came_from_outside(installed: Path, tmp_path: Path) -> None:
-    checks = flywheel(installed, tmp_path, "doctor", "--json")
-    assert json.loads(checks.stdout)["checks"]
-    assert flywheel(installed, tmp_path, "run", "--dry-run").returncode == 0
+@pytest.mark.parametrize("override", UNKNOWN)
+def test_an_option_that_a_part_from_outside_does_not_know_is_refused_by_name(
+    override: str, asked: tuple[str, ...], flywheel: Call, tmp_path: Path
+) -> None:
+    code, _, errors = flywheel("run", override, *asked)
+    assert code == 2, errors
+    assert override.partition("=")[0] in errors
+    assert not (tmp_path / "lake").exists()
+
+
+def test_doctor_and_the_plan_know_what_came_from_outside(asked: tuple[str, ...], flywheel: Call) -> None:
+    _, checks, errors = flywheel("doctor", "--json", *asked)
+    assert json.loads(checks)["checks"], errors
+    assert flywheel("run", "--dry-run", *asked)[0] == 0

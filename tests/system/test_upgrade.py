@@ -14,8 +14,9 @@ from schemas.table import SCHEMA_VERSION
 from schemas.tables import TABLES
 from storage.lake import Lake
 from storage.upgrade import upgrade
+from tests.command import Call
 from tests.prefect_home import prefect_home
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "lake-1.tar.xz"
 """Two iterations on the fake environment with a judged task, a retrained and a merged policy; schema version 1."""
@@ -65,7 +66,7 @@ def command(lake: Path, *asked: str) -> list[str]:
     return [sys.executable, "-m", "apps.cli", *asked, "--config", str(lake.parent / "config.toml")]
 
 
-def flywheel(lake: Path, *asked: str) -> subprocess.CompletedProcess[str]:
+def started(lake: Path, *asked: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command(lake, *asked), capture_output=True, text=True, timeout=240, check=False)
 
 
@@ -79,24 +80,28 @@ def answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_an_older_lake_is_refused_with_the_command_that_upgrades_it_and_is_then_gone_on_with(lake: Path) -> None:
-    refused = flywheel(lake, "status")
-    assert refused.returncode == 1
-    assert "flywheel upgrade" in refused.stderr
+def test_an_older_lake_is_refused_with_the_command_that_upgrades_it_and_is_then_gone_on_with(
+    lake: Path, flywheel: Call
+) -> None:
+    asked = ("--config", lake.parent / "config.toml")
+    code, _, errors = flywheel("status", *asked)
+    assert code == 1
+    assert "flywheel upgrade" in errors
     before = rows_of(lake)
-    assert answer(flywheel(lake, "upgrade", "--json"))["steps"][-1] == f"schema version {SCHEMA_VERSION}"
-    assert flywheel(lake, "upgrade").stdout == "the lake is up to date\n"
+    code, output, errors = flywheel("upgrade", "--json", *asked)
+    assert code == 0 and json.loads(output)["steps"][-1] == f"schema version {SCHEMA_VERSION}", errors
+    assert flywheel("upgrade", *asked)[1] == "the lake is up to date\n"
     assert rows_of(lake) == before
-    status = answer(flywheel(lake, "status", "--json"))
+    status = json.loads(flywheel("status", "--json", *asked)[1])
     assert [one["iteration"] for one in status["iterations"]] == [0, 1]
     assert status["champion"] == "merged-0000"
-    like = answer(flywheel(lake, "retrain", "--like", "policy-0001", "--json"))
+    like = answer(started(lake, "retrain", "--like", "policy-0001", "--json"))
     again = Lake.open(LakeConfig(uri=str(lake)), create=False).read("policies").to_pylist()
     made = {row["policy_version"]: row for row in again}
     assert made[like["policy"]]["data_versions"] == made["policy-0001"]["data_versions"]
-    if FULL:  # `flywheel up` turns such a lake, too: tests/system/test_schedule.py
-        assert flywheel(lake, "run", "--iterations", "1").returncode == 0
-        assert len(answer(flywheel(lake, "status", "--json"))["iterations"]) == 3
+    if NIGHTLY:  # `flywheel up` turns such a lake, too: tests/system/test_schedule.py
+        assert started(lake, "run", "--iterations", "1").returncode == 0
+        assert len(json.loads(flywheel("status", "--json", *asked)[1])["iterations"]) == 3
 
 
 class Killed(BaseException):
@@ -116,7 +121,7 @@ def test_an_upgrade_that_is_killed_after_any_step_goes_on_and_loses_nothing(lake
     assert Lake.open(config, create=False).schema_version == SCHEMA_VERSION
 
 
-def test_an_upgrade_that_is_killed_outright_goes_on(lake: Path) -> None:
+def test_an_upgrade_that_is_killed_outright_goes_on(lake: Path, flywheel: Call) -> None:
     before = rows_of(lake)
     running = subprocess.Popen(command(lake, "upgrade"), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert running.stdout is not None
@@ -125,17 +130,18 @@ def test_an_upgrade_that_is_killed_outright_goes_on(lake: Path) -> None:
     running.wait()
     assert rows_of(lake) == before
     assert upgrade(LakeConfig(uri=str(lake)), lambda step: None)[-1:] in ([f"schema version {SCHEMA_VERSION}"], [])
-    assert answer(flywheel(lake, "status", "--json"))["champion"] == "merged-0000"
+    status = flywheel("status", "--json", "--config", lake.parent / "config.toml")
+    assert json.loads(status[1])["champion"] == "merged-0000"
 
 
 def kill(step: str) -> None:
     raise Killed(step)
 
 
-def test_a_lake_that_is_newer_than_the_code_is_refused(lake: Path) -> None:
+def test_a_lake_that_is_newer_than_the_code_is_refused(lake: Path, flywheel: Call) -> None:
     mark = json.loads((lake / "flywheel.json").read_text())
     (lake / "flywheel.json").write_text(json.dumps({**mark, "schema_version": 99}))
     for verb in ("status", "upgrade"):
-        refused = flywheel(lake, verb)
-        assert refused.returncode == 1
-        assert "version 99" in refused.stderr
+        code, _, errors = flywheel(verb, "--config", lake.parent / "config.toml")
+        assert code == 1
+        assert "version 99" in errors

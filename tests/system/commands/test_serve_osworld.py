@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from benchmarks.desktop.__main__ import left_behind, processes
+from tests.command import Call
 from tests.desktops import ON_OSWORLD_S
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-osworld"]
@@ -47,6 +48,9 @@ def test_it_says_where_it_listens_and_a_signal_ends_it_with_its_desktop() -> Non
         (["--host", "0.0.0.0"], "FLYWHEEL_OSWORLD_TOKEN"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name_before_anything_starts(given: list[str], named: str) -> None:
-    done = subprocess.run([*COMMAND, *given], capture_output=True, text=True, timeout=60, env=WITHOUT)
-    assert done.returncode == 2 and named in done.stderr
+def test_what_makes_no_sense_is_refused_by_name_before_anything_starts(
+    given: list[str], named: str, flywheel: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FLYWHEEL_OSWORLD_TOKEN", raising=False)
+    code, _, errors = flywheel("serve-osworld", *given)
+    assert code == 2 and named in errors

@@ -1,16 +1,15 @@
 """`flywheel serve-sandboxes` as a process of its own, and MiniWoB++ played through it."""
 
-import os
 import signal
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from environments.openenv.blocking import BlockingClient
 from environments.openenv.client import ServerLost
+from tests.command import Call
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-sandboxes"]
 
@@ -54,26 +53,26 @@ def test_it_says_where_it_listens_serves_real_pages_and_ends_by_a_signal() -> No
         (["environments.miniwob.browser=/nowhere"], 1, "/nowhere"),
     ],
 )
-def test_what_cannot_be_served_is_refused_in_a_line(given: list[str], code: int, message: str) -> None:
-    command = [*COMMAND, "--port", "0", *given]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == code
-    assert message in done.stderr and done.stderr.count("\n") == 1
+def test_what_cannot_be_served_is_refused_in_a_line(given: list[str], code: int, message: str, flywheel: Call) -> None:
+    ended, _, errors = flywheel("serve-sandboxes", "--port", "0", *given)
+    assert ended == code
+    assert message in errors and errors.count("\n") == 1
 
 
-def test_a_port_that_is_taken_is_named() -> None:
+def test_a_port_that_is_taken_is_named(flywheel: Call) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = subprocess.run([*COMMAND, "--port", port], capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert f"`--port`: cannot listen at 127.0.0.1, port {port}" in done.stderr
+        code, _, errors = flywheel("serve-sandboxes", "--port", port)
+    assert (code, errors.count("\n")) == (1, 1)
+    assert f"`--port`: cannot listen at 127.0.0.1, port {port}" in errors
 
 
-def test_what_this_machine_lacks_for_a_served_task_is_told_before_anybody_comes(tmp_path: Path) -> None:
+def test_what_this_machine_lacks_for_a_served_task_is_told_before_anybody_comes(
+    no_bubblewrap: None, flywheel: Call
+) -> None:
     given = ["--port", "0", "--tasks", "files-open", "environments.hybrid.optional=false"]
-    without = {**os.environ, "PATH": str(tmp_path)}
-    done = subprocess.run([*COMMAND, *given], capture_output=True, text=True, timeout=60, env=without)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "bubblewrap" in done.stderr and "Traceback" not in done.stderr
+    code, output, errors = flywheel("serve-sandboxes", *given)
+    assert (code, output) == (1, "")
+    assert "bubblewrap" in errors and "Traceback" not in errors

@@ -2,7 +2,7 @@
 
 import asyncio
 import io
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,20 +22,36 @@ from schemas.observation import Outcome
 from tests.guides import told
 from tests.parts import miniwob
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, hybrid, run
-from tests.tier import FULL, IN_FULL
+from tests.tiers import NIGHTLY
 
-pytestmark = NEEDS_A_JAIL
+pytestmark = [NEEDS_A_JAIL, pytest.mark.usefixtures("real_browser")]
 T = TypeVar("T")
 
 
+ENVIRONMENT = hybrid(1, 1, command_s=1.0)
+SHARED: list[tuple[asyncio.Runner, SandboxPool]] = []
+"""The pool of one browser that the tests lease from, one after the other."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared() -> Iterator[None]:
+    with asyncio.Runner() as runner:
+        pool = runner.run(SandboxPool([ENVIRONMENT]).__aenter__())
+        SHARED.append((runner, pool))
+        yield
+        runner.run(pool.close())
+        SHARED.clear()
+
+
 def leased(template: str, work: Callable[[HybridSandbox], Awaitable[T]], seed: int = 1) -> T:
+    ((runner, pool),) = SHARED
+
     async def inside() -> T:
-        environment = hybrid(1, 1, command_s=1.0)
-        async with SandboxPool([environment]) as pool, pool.lease(environment.task(template), seed) as sandbox:
+        async with pool.lease(ENVIRONMENT.task(template), seed) as sandbox:
             assert isinstance(sandbox, HybridSandbox)
             return await work(sandbox)
 
-    return run(inside())
+    return runner.run(inside())
 
 
 async def click(sandbox: Sandbox, name: str) -> None:
@@ -387,9 +403,9 @@ def _solved(environment: HybridEnvironment, names_: list[str], seeds: range) -> 
 
 def test_a_task_of_every_family_and_level_is_solved_by_its_way() -> None:
     chosen = [name for family in FAMILIES for name in list(family.templates)[-2:]]
-    assert _solved(hybrid(1, 2), list(TEMPLATES) if FULL else chosen, range(11, 12)) == []
+    assert _solved(hybrid(1, 2), list(TEMPLATES) if NIGHTLY else chosen, range(11, 12)) == []
 
 
-@IN_FULL
+@pytest.mark.nightly
 def test_the_whole_catalog_is_solved_by_its_ways_for_five_seeds() -> None:
     assert _solved(hybrid(1, 2), list(TEMPLATES), range(5)) == []

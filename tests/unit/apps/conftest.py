@@ -1,12 +1,17 @@
 """A small synthetic lake: three iterations, two finished, with everything that status, lineage and report read."""
 
+import atexit
 import hashlib
 import io
 import json
 import random
+import shutil
+import tempfile
+import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +22,7 @@ from schemas.config import Config, config_of
 from schemas.tables.policy import MEASURES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from storage.schema_marker import NAME
 
 TASKS = ("click-target", "two-steps", "enter-text")
 START = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
@@ -42,7 +48,29 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 
 
 def make_place(folder: Path) -> Place:
-    config = config_of(
+    """Returns a lake of its own: a copy of the one that is made once."""
+    made = _made()
+    shutil.copytree(made.lake.uri, folder / "lake")
+    mark = json.loads((folder / "lake" / NAME).read_text())
+    (folder / "lake" / NAME).write_text(json.dumps(mark | {"lake_id": uuid.uuid4().hex[:12]}))
+    config = _config(folder)
+    file = folder / "config.toml"
+    file.write_text(made.file.read_text().replace(made.lake.uri, str(folder / "lake")))
+    lake = Lake.open(config.lake)
+    rows = lake.read("policies").to_pylist()
+    lake.upsert("policies", [{**row, "config": config.canonical()} for row in rows])
+    return Place(lake, config, file)
+
+
+@cache
+def _made() -> Place:
+    home = tempfile.TemporaryDirectory(prefix="flywheel-place-")
+    atexit.register(home.cleanup)
+    return _make(Path(home.name))
+
+
+def _config(folder: Path) -> Config:
+    return config_of(
         {
             "name": "synthetic",
             "lake": {"uri": str(folder / "lake"), "min_free_mb": 1},
@@ -50,6 +78,10 @@ def make_place(folder: Path) -> Place:
             "suite": {"tasks": TASKS[:2], "held_out": TASKS[2:]},
         }
     )
+
+
+def _make(folder: Path) -> Place:
+    config = _config(folder)
     file = folder / "config.toml"
     file.write_text(
         f'name = "synthetic"\n[lake]\nuri = "{folder / "lake"}"\nmin_free_mb = 1\n[environments.fake]\n'
@@ -58,14 +90,13 @@ def make_place(folder: Path) -> Place:
     lake = Lake.open(config.lake)
     _policy(lake, config, folder, -1)
     _evaluations(lake, "explorer-1", -1, EXPLORER)
-    _stage(lake, -1, "prepare", {})
+    _stages(lake, -1, {"prepare": {}})
     for iteration in (0, 1):
         _collect(lake, iteration)
         _policy(lake, config, folder, iteration)
-        for stage in STAGES:
-            _stage(lake, iteration, stage, {"say": stage, "orchestration_s": 0.25})
+        _stages(lake, iteration, {stage: {"say": stage, "orchestration_s": 0.25} for stage in STAGES})
     _collect(lake, 2)
-    _stage(lake, 2, "curriculum", {})
+    _stages(lake, 2, {"curriculum": {}})
     return Place(lake, config, file)
 
 
@@ -241,9 +272,9 @@ def _quality(iteration: int, name: str) -> dict[str, Any]:
     }
 
 
-def _stage(lake: Lake, iteration: int, stage: str, result: dict[str, Any]) -> None:
-    row = {"iteration": iteration, "stage": stage, "run_id": "run", "started_at": START, "wall_s": 2.0}
-    lake.append("stages", [{**row, "result": json.dumps(result)}])
+def _stages(lake: Lake, iteration: int, results: dict[str, dict[str, Any]]) -> None:
+    row = {"iteration": iteration, "run_id": "run", "started_at": START, "wall_s": 2.0}
+    lake.append("stages", [{**row, "stage": stage, "result": json.dumps(one)} for stage, one in results.items()])
 
 
 def _screenshot(iteration: int, png: bytes) -> dict[str, Any]:

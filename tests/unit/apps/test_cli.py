@@ -5,13 +5,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from apps import cli, interrupts
 from apps.commands import verbs
 from apps.environment import DEFAULTS, settle
 from models.random_vlm import build_random
@@ -21,24 +19,11 @@ from schemas.tables.stage import STAGES
 from storage.lake import Lake
 from tasks.iteration_lock import iteration_lock
 from tasks.shared.policies import policy_row
+from tests.command import Call
 from tests.unit.apps.conftest import make_place
 
-Call = Callable[..., tuple[int, str, str]]
 NO_WEIGHTS = (2).to_bytes(8, "little") + b"{}"
 """A safetensors file that names no weight."""
-
-
-@pytest.fixture
-def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    def call(*words: Any) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
-        monkeypatch.setattr(interrupts, "ignore", lambda: None)
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), said.out, said.err
-
-    return call
 
 
 def test_status_json_has_exactly_the_fixed_keys_and_lists_finished_iterations(flywheel: Call, place: Any) -> None:

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 
 from apps.options import resolve
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
-
-__all__ = ["flywheel"]
+from tests.command import Call
 
 
 def test_the_version_is_one_line(flywheel: Call) -> None:

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
-
-__all__ = ["flywheel"]
+from tests.command import Call
 
 CLICK = '{"name":"computer_use","arguments":{"action":"left_click","coordinate":[960,540]}}'
 

@@ -10,10 +10,8 @@ from apps.commands.status import show_status
 from tasks.iteration_lock import iteration_lock
 from tasks.running.pausing import FILE, pause, pause_of
 from tasks.running.run_status import RunStatus, file_of
+from tests.command import Call
 from tests.unit.apps.conftest import Place, make_place
-from tests.unit.apps.test_cli import Call, flywheel
-
-__all__ = ["flywheel"]
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ import pytest
 import typer
 
 from apps.cli import make_app
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
-
-__all__ = ["flywheel"]
+from tests.command import Call
 
 WITHOUT_JSON = {
     "desk": "serves until a signal ends it; its address is the first line",

@@ -19,9 +19,10 @@ from learning.trainer import refs_of, train
 from models.families.registry import reply_limit
 from schemas.tables.policy import MEASURES
 from tasks.launching.trainer_process import TrainerProcess
-from tests.tier import IN_FULL
 from tests.unit.learning import replies
 from tests.unit.learning.samples import job, parent
+
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 def sampler_of(plan: Job) -> Sampler:
@@ -78,7 +79,7 @@ def test_replies_of_a_group_tell_their_advantages_ratios_and_lengths(tmp_path: P
     assert measured(plan, steps=3)["kl"] > 0
 
 
-@IN_FULL
+@pytest.mark.nightly
 def test_two_ranks_tell_what_one_does(tmp_path: Path) -> None:
     plan = replies.job(tmp_path, "qwen2_5_vl", "grpo", steps=2)
     one, two = (messages_of(plan, tmp_path / str(n), n) for n in (1, 2))

@@ -25,6 +25,7 @@ from models.vlm import VlmPolicy
 from schemas.action import Click, from_json
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
+from tests.system.parts.trainings import trained
 from tests.unit.learning.samples import HEIGHT, POLICY, TRAIN, WIDTH, job, parent, samples
 
 
@@ -103,14 +104,12 @@ def test_the_parts_of_two_processes_add_up_to_the_gradient_of_one(folder: Path) 
     assert torch.allclose(whole, parts, rtol=1e-2, atol=1e-2 * float(whole.abs().max()))
 
 
-def test_two_processes_train_the_checkpoint_that_one_trains(folder: Path) -> None:
+def test_two_processes_train_the_checkpoint_that_one_trains(folder: Path, forked: None) -> None:
     alone = job(folder, steps=2)
     train(alone)
     both = alone.model_copy(update={"out": folder / "both", "train": alone.train.model_copy(update={"processes": 2})})
-    done = started(both, folder)
-    assert done.returncode == 0, done.stderr
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert said[-1]["checkpoint"] == str(both.out) and said[-2]["step"] == 2
+    output, messages = trained(both)
+    assert output.checkpoint == str(both.out) and messages[-2].step == 2
     one, two = (load_file(path / "model.safetensors") for path in (alone.out, both.out))
     start = load_file(alone.parent / "model.safetensors")
     moved = sum(float((one[name] - start[name]).float().abs().sum()) for name in one)
@@ -118,12 +117,11 @@ def test_two_processes_train_the_checkpoint_that_one_trains(folder: Path) -> Non
     assert apart < 0.1 * moved
 
 
-def test_a_loss_that_is_no_number_stops_with_a_word_and_leaves_nothing(folder: Path) -> None:
+def test_a_loss_that_is_no_number_stops_with_a_word_and_leaves_nothing(folder: Path, forked: None) -> None:
     plan = job(folder, steps=8).model_copy(update={"learning_rate": 1e30})
-    done = started(plan, folder)
-    assert done.returncode == 1
-    assert "learning_rate" in json.loads(done.stdout.splitlines()[-1])["error"]
-    assert not plan.out.exists() and not list(folder.glob("out*"))
+    with pytest.raises(FlywheelError, match="learning_rate"):
+        trained(plan)
+    assert [path.name for path in folder.glob("out*")] == ["out-work"]
 
 
 def test_no_samples_is_an_error_before_anything_is_spent(folder: Path) -> None:

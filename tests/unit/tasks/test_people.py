@@ -12,6 +12,8 @@ from tasks.shared.reviews import Draft, submit
 from tests.unit.apps.conftest import make_place
 from tests.unit.learning.samples import POLICY, parent
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 BETTER = '{"type":"click","x":0.1,"y":0.9}'
 
 

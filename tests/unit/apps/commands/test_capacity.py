@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from schemas.config import load_config
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
+from tests.command import Call
 from tests.unit.learning.engines.fsdp.test_census import SEVEN
-
-__all__ = ["flywheel"]
 
 
 @pytest.fixture

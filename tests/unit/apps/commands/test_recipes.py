@@ -15,10 +15,9 @@ from schemas.config import load_config
 from schemas.config.profiles import config_file
 from schemas.failure import FlywheelError
 from tasks.preflight.preflight import require
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
+from tests.command import Call
 from tests.unit.learning.engines.fsdp.test_census import SEVEN
 
-__all__ = ["flywheel"]
 GPUS = {"gpu": "1x80", "node": "8x80", "cluster": "2x8x80"}
 
 

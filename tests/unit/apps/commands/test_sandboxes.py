@@ -6,9 +6,7 @@ from typing import Any
 
 from environments.leased import Leased
 from tasks.running.run_status import RunStatus, file_of
-from tests.unit.apps.test_cli import Call, flywheel  # pyright: ignore[reportUnusedImport]
-
-__all__ = ["flywheel"]
+from tests.command import Call
 
 
 def test_what_is_leased_is_listed_with_its_kind_trajectory_age_silence_and_memory(flywheel: Call, place: Any) -> None:

@@ -8,6 +8,7 @@ import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import numpy as np
 import pytest
 from PIL import Image, ImageChops
 
@@ -52,20 +53,14 @@ def screen_of(seen: Observation, author: str = "page") -> RecognisedScreen:
 
 def centres(screen: RecognisedScreen) -> dict[str, tuple[float, float]]:
     """Where the pixels of each colour lie, without asking any element; below the instruction."""
-    picture = Image.open(io.BytesIO(screen.png)).convert("RGB")
-    found: dict[str, list[tuple[int, int]]] = {}
-    for place in range(60 * picture.width, picture.width * picture.height):
-        x, y = place % picture.width, place // picture.width
-        for name, rgb in COLOURS.items():
-            if picture.getpixel((x, y)) == rgb:
-                found.setdefault(name, []).append((x, y))
-    return {
-        name: (
-            (min(x for x, _ in at_) + max(x for x, _ in at_)) / 2 / picture.width,
-            (min(y for _, y in at_) + max(y for _, y in at_)) / 2 / picture.height,
-        )
-        for name, at_ in found.items()
-    }
+    pixels = np.asarray(Image.open(io.BytesIO(screen.png)).convert("RGB"))
+    found: dict[str, tuple[float, float]] = {}
+    for name, rgb in COLOURS.items():
+        y, x = np.nonzero((pixels[60:] == rgb).all(axis=2))
+        if x.size:
+            wide, high = pixels.shape[1] * 2, pixels.shape[0] * 2
+            found[name] = (int(x.min() + x.max()) / wide, int(y.min() + y.max() + 120) / high)
+    return found
 
 
 def test_a_description_names_the_colour_that_is_at_its_place(screens: list[RecognisedScreen]) -> None:

@@ -12,9 +12,8 @@ from learning.engines.engine import SampleRef
 from learning.job import Job
 from learning.learner import Learner
 from learning.trainer import train
-from tests.tier import IN_FULL
+from tests.system.parts.trainings import trained
 from tests.unit.learning import chats, samples
-from tests.unit.learning.algorithms.test_objectives import started
 
 METHOD = "tests.foreign:METHOD"
 
@@ -51,12 +50,11 @@ def test_before_the_first_step_the_parent_is_the_policy(job: Callable[..., Job],
     learner.close()
 
 
-@IN_FULL
-@pytest.mark.slow
-def test_two_ranks_train_by_it_as_one_does(tmp_path: Path) -> None:
+@pytest.mark.nightly
+def test_two_ranks_train_by_it_as_one_does(tmp_path: Path, forked: None) -> None:
     losses = []
     for processes in (1, 2):
         plan = large(tmp_path, method=METHOD, processes=processes)
-        said = started(plan.model_copy(update={"out": tmp_path / f"out-{processes}"}))
-        losses.append([one["loss"] for one in said if "step" in one])
+        _, messages = trained(plan.model_copy(update={"out": tmp_path / f"out-{processes}"}))
+        losses.append([one.loss for one in messages if one.step is not None])
     assert losses[0] == pytest.approx(losses[1], abs=2e-4)

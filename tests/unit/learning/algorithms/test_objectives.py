@@ -2,10 +2,7 @@
 
 import json
 import math
-import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -34,7 +31,7 @@ from models.vlm import VlmPolicy
 from schemas.config.training import GroupConfig, PpoConfig
 from schemas.failure import CheckpointError, FlywheelError, UsageError
 from schemas.observation import Observation
-from tests.tier import FULL
+from tests.tiers import NIGHTLY
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.replies import job, model, preferences, rolled_out, streamed
 from tests.unit.learning.samples import HEIGHT, WIDTH, screen
@@ -47,23 +44,16 @@ class Start(NamedTuple):
     kind: str
 
 
-@pytest.fixture(scope="module", params=KINDS if FULL else KINDS[1:2])
+@pytest.fixture(scope="module", params=KINDS if NIGHTLY else KINDS[1:2])
 def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
     folder = tmp_path_factory.mktemp("model")
     model(folder, request.param)
     return Start(folder, request.param)
 
 
-def started(plan: Job) -> list[dict[str, Any]]:
-    """The trainer's process to its end; what it said."""
-    path = plan.out.with_name(f"{plan.out.name}.json")
-    path.write_text(plan.model_dump_json())
-    environ = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    command = [sys.executable, "-m", "learning.trainer", str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, env=environ)
-    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert said and "checkpoint" in said[-1], done.stdout[-500:] + done.stderr[-2000:]
-    return said
+def numbers_of(said: str) -> dict[str, float]:
+    """What a training measured, from its last line."""
+    return json.loads([line for line in said.splitlines() if line.startswith("{")][-1])["numbers"]
 
 
 def act(checkpoint: Path) -> str:
@@ -85,13 +75,13 @@ def logprobs(checkpoint: Path, plan: Job) -> list[float]:
         learner.close()
 
 
-def test_what_was_drawn_gains_by_its_advantage_in_a_trainer_of_its_own(start: Start) -> None:
+def test_what_was_drawn_gains_by_its_advantage(start: Start, capsys: pytest.CaptureFixture[str]) -> None:
     plan = job(*start, "grpo")
-    said = started(plan)
+    train(plan)
+    numbers = numbers_of(capsys.readouterr().out)
     before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
     change = [new - old for new, old in zip(after, before, strict=True)]
     assert min(change[0::2]) > 0 > max(change[1::2])
-    numbers = said[-1]["numbers"]
     assert numbers["tokens"] == plan.steps * sum(len(rollout.token_ids) for rollout in read_rollouts(plan.samples))
     assert numbers["mismatch"] < 1e-3 and numbers["moved"] > 0
     assert act(plan.out) is not None
@@ -173,11 +163,14 @@ def test_the_preferred_reply_gains_against_the_rejected_one(start: Start, capsys
     assert act(plan.out) is not None
 
 
-def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(start: Start, tmp_path: Path) -> None:
+def test_a_critic_learns_alone_then_with_the_policy_and_goes_on_with_its_child(
+    start: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     critic: Literal["shared", "alone"] = "shared" if start.kind == KINDS[0] else "alone"
     config = PpoConfig(critic=critic, value_steps=6, policy_lambda=1.0, value_clip=0.0)
     plan = job(*start, "ppo", ppo=config).model_copy(update={"out": tmp_path / "out"})
-    numbers = started(plan)[-1]["numbers"]
+    train(plan)
+    numbers = numbers_of(capsys.readouterr().out)
     won = [rollout.correct for rollout in read_rollouts(plan.samples)]
     before, after = logprobs(plan.parent, plan), logprobs(plan.out, plan)
     change = [new - old for new, old in zip(after, before, strict=True)]

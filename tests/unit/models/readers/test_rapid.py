@@ -28,8 +28,12 @@ def drawn() -> bytes:
     return out.getvalue()
 
 
-def test_text_is_read_with_its_box_from_top_to_bottom() -> None:
-    reader = RapidReader()
+@pytest.fixture(scope="module")
+def reader() -> RapidReader:
+    return RapidReader()
+
+
+def test_text_is_read_with_its_box_from_top_to_bottom(reader: RapidReader) -> None:
     first, second = reader.read(drawn())
     assert (first.name, first.kind, second.name) == ("Sign in", "text", "Submit")
     assert first.box[0] * WIDTH == pytest.approx(20, abs=5) and first.box[1] * HEIGHT == pytest.approx(22, abs=8)
@@ -39,42 +43,49 @@ def test_text_is_read_with_its_box_from_top_to_bottom() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "letters", "button"), [((1280, 720), 12, False), ((1920, 1080), 12, True), ((390, 844), 16, False)]
+    ("size", "letters", "button"),
+    [
+        ((390, 844), 16, False),
+        pytest.param((1280, 720), 12, False, marks=pytest.mark.nightly),
+        pytest.param((1920, 1080), 12, True, marks=pytest.mark.nightly),
+    ],
 )
-def test_a_lone_label_or_button_of_a_large_screen_is_read(size: tuple[int, int], letters: int, button: bool) -> None:
+def test_a_lone_label_or_button_of_a_large_screen_is_read(
+    size: tuple[int, int], letters: int, button: bool, reader: RapidReader
+) -> None:
     screen = drawn_screen(*size, letters, 1, button, 0)
-    assert read_of(RapidReader(), screen) == 1
+    assert read_of(reader, screen) == 1
 
 
-def test_small_text_is_read_wherever_it_stands_on_a_screen_wider_than_rapidocr_shrinks() -> None:
+@pytest.mark.nightly
+def test_small_text_is_read_wherever_it_stands_on_a_screen_wider_than_rapidocr_shrinks(reader: RapidReader) -> None:
     picture, pen_at = Image.new("RGB", (3840, 1000), "white"), [(100, 60), (700, 60), (1900, 500), (3600, 940)]
     for number, place in enumerate(pen_at):
         ImageDraw.Draw(picture).text(place, f"Label {number}7", fill="black", font=ImageFont.load_default(11))
     out = io.BytesIO()
     picture.save(out, "png")
-    assert {one.name for one in RapidReader().read(out.getvalue())} == {f"Label {number}7" for number in range(4)}
+    assert {one.name for one in reader.read(out.getvalue())} == {f"Label {number}7" for number in range(4)}
 
 
-def test_a_line_across_the_edges_of_tiles_is_one_line() -> None:
+def test_a_line_across_the_edges_of_tiles_is_one_line(reader: RapidReader) -> None:
     picture = Image.new("RGB", (1400, 400), "white")
     text = "The quick brown fox jumps over the lazy dog while nine other animals are watching"
     ImageDraw.Draw(picture).text((150, 200), text, fill="black", font=ImageFont.load_default(28))
     out = io.BytesIO()
     picture.save(out, "png")
-    reader = RapidReader()
     (line,) = reader.read(out.getvalue())
     assert reader.read(out.getvalue()) == [line]
     assert line.name.replace(" ", "") == text.replace(" ", "")
     assert line.box[0] * 1400 == pytest.approx(150, abs=8) and line.box[2] * 1400 > 1150
 
 
-def test_a_toolbar_many_times_as_wide_as_high_is_read() -> None:
+def test_a_toolbar_many_times_as_wide_as_high_is_read(reader: RapidReader) -> None:
     picture = Image.new("RGB", (1280, 60), "white")
     for number, name in enumerate(("File", "Edit", "View")):
         ImageDraw.Draw(picture).text((40 + 300 * number, 20), name, fill="black", font=ImageFont.load_default(16))
     out = io.BytesIO()
     picture.save(out, "png")
-    assert [one.name for one in RapidReader().read(out.getvalue())] == ["File", "Edit", "View"]
+    assert [one.name for one in reader.read(out.getvalue())] == ["File", "Edit", "View"]
 
 
 @pytest.mark.parametrize("side", [1, 735, 736, 737, 1000, 1343, 1345, 5120])

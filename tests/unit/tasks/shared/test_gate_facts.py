@@ -1,6 +1,7 @@
 """What the gates know of screens on which something changes by itself."""
 
 import io
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,40 +19,51 @@ from tasks.shared.decisions import decisions_of
 from tasks.shared.gate_facts import Known
 
 CLOCKS = [form(number, 0) for number in range(3, 124, 4)]
+FAULTS = {
+    "no-op loop": "loops",
+    "stuck": "redundant",
+    "near-duplicate": "duplicates",
+    "near-duplicate that idles": "duplicates",
+    "hack: no change": "evidence",
+    "hack: shortcut": "shortcut",
+}
+"""The gate that finds each."""
+WRONG = {fault: planted(fault, 1, one, 0) for fault, one in zip(FAULTS, CLOCKS[4:], strict=False)}
 
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
+    return config_in(tmp_path)
+
+
+def config_in(folder: Path) -> Config:
     suite = {"tasks": ["two-steps"], "held_out": []}
-    return config_of({"lake": {"uri": str(tmp_path / "lake")}, "environments": {"fake": {}}, "suite": suite})
+    return config_of({"lake": {"uri": str(folder / "lake")}, "environments": {"fake": {}}, "suite": suite})
 
 
-def decided(config: Config, *scripts: Script) -> dict[str, str]:
-    """Which gate turned each of them away, after thirty clean forms with a clock; empty for none."""
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Thirty clean forms with a clock, and one form with each fault, all decided on."""
+    config = config_in(tmp_path_factory.mktemp("clocks"))
     lake = Lake.open(config.lake)
-    write(lake, [one.record() for one in (*CLOCKS, *scripts)])
+    write(lake, [one.record() for one in (*CLOCKS, *WRONG.values())])
     decide(config, lake, 0)
-    return {name: "" if one.passed else one.decided_by for name, one in decisions_of(lake, 0).items()}
+    return lake
 
 
-def test_no_clean_trajectory_is_lost_where_a_clock_ticks(config: Config) -> None:
-    assert all(one.clock for one in CLOCKS) and set(decided(config).values()) == {""}
+def gates(lake: Lake, scripts: Iterable[Script]) -> list[str]:
+    """Which gate turned each of them away; empty for none."""
+    found = decisions_of(lake, 0)
+    decisions = [found[one.trajectory.trajectory_id] for one in scripts]
+    return ["" if one.passed else one.decided_by for one in decisions]
 
 
-@pytest.mark.parametrize(
-    ("fault", "gate"),
-    [
-        ("no-op loop", "loops"),
-        ("stuck", "redundant"),
-        ("near-duplicate", "duplicates"),
-        ("near-duplicate that idles", "duplicates"),
-        ("hack: no change", "evidence"),
-        ("hack: shortcut", "shortcut"),
-    ],
-)
-def test_what_changed_nothing_but_the_clock_is_found_out(config: Config, fault: str, gate: str) -> None:
-    wrong = planted(fault, 1, CLOCKS[4], 0)
-    assert decided(config, wrong)[wrong.trajectory.trajectory_id] == gate
+def test_no_clean_trajectory_is_lost_where_a_clock_ticks(lake: Lake) -> None:
+    assert all(one.clock for one in CLOCKS) and set(gates(lake, CLOCKS)) == {""}
+
+
+def test_what_changed_nothing_but_the_clock_is_found_out(lake: Lake) -> None:
+    assert dict(zip(WRONG, gates(lake, WRONG.values()), strict=True)) == FAULTS
 
 
 def test_a_success_whose_clicks_show_nothing_is_kept_where_that_is_usual_whatever_the_clock_does(
@@ -65,14 +77,14 @@ def test_a_success_whose_clicks_show_nothing_is_kept_where_that_is_usual_whateve
     assert {one.decided_by for one in decisions_of(lake, 0).values() if not one.passed} <= {"duplicates"}
 
 
-def test_what_a_step_changed_is_told_from_the_clock(config: Config) -> None:
-    lake, wrong = Lake.open(config.lake), planted("no-op loop", 1, CLOCKS[4], 0)
-    write(lake, [one.record() for one in (*CLOCKS, wrong)])
-    decide(config, lake, 0)
-    rows = lake.read("reflections").to_pylist()
+def test_what_a_step_changed_is_told_from_the_clock(lake: Lake) -> None:
+    wrong = WRONG["no-op loop"]
+    name = wrong.trajectory.trajectory_id
+    rows = lake.read("reflections", where={"trajectory_id": name}).to_pylist()
     redundant = {row["step"] for row in rows if row["last_step_redundant"]}
-    assert {row["trajectory_id"] for row in rows} == {wrong.trajectory.trajectory_id}
     assert len(redundant) == len(wrong.shots) - len(CLOCKS[4].shots)
+    clean = {one.trajectory.trajectory_id for one in CLOCKS}
+    assert clean.isdisjoint(lake.read("reflections", ["trajectory_id"])["trajectory_id"].to_pylist())
 
 
 def test_a_lake_without_some_of_its_pictures_is_filtered_as_before(config: Config) -> None:
