@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.section import Count, Section, Share, Whole
+from schemas.config.section import Count, ReadIf, Section, Share, Whole
 from schemas.registry import seam
 
 
@@ -48,6 +48,8 @@ class FilterConfig(Section):
 
 class JudgeConfig(Section):
     """The judge, which scores trajectories of tasks whose environment has no verifier."""
+
+    read_if = (ReadIf("judge.kind"),)
 
     kind: str = "none"
     """`endpoint`: a model behind OpenAI's chat completions. `local`: a network that `flywheel judge --train` made.
@@ -95,6 +97,8 @@ PerceptionKind = Literal["description", "caption", "question", "marks", "transit
 class AnnotateConfig(Section):
     """Perception data that is made of screens, whatever the actions on them (docs/perception.md)."""
 
+    read_if = (ReadIf("annotate.perception", keys=("screens", "per_screen")),)
+
     perception: tuple[PerceptionKind, ...] = ("description", "caption", "question", "marks", "transition")
     """Kinds of perception data that are made; `train.perception` and `train.ct.perception` set how much a training
     reads."""
@@ -109,6 +113,8 @@ class AnnotateConfig(Section):
 
 class ReflectConfig(Section):
     """Corrections of failed trajectories, each seen to succeed before it is learned from (docs/reflect.md)."""
+
+    read_if = (ReadIf("reflect.on", (), ("trajectories", "steps", "recover", "proposers", "options"), refused=False),)
 
     on: bool = False
     """Whether an iteration goes back to its failures; for methods that imitate or prefer: `sft`, `rft`, `dpo`."""
@@ -143,6 +149,8 @@ class ReflectConfig(Section):
 class ThinkConfig(Section):
     """Thoughts of accepted steps that have none of their own (docs/thoughts.md)."""
 
+    read_if = (ReadIf("policy.thoughts", keys=("keep_without",)),)
+
     thinkers: tuple[str, ...] = ("template",)
     """The thinkers, in order: the first whose thought is kept. `policy` (the champion, which is not shown the action: a
     thought is kept where it led to the same one), `endpoint` (a served model, which is shown the action or not),
@@ -170,6 +178,8 @@ class ThinkConfig(Section):
 
 class SynthesisConfig(Section):
     """New tasks, made of existing ones and verified before any training on them (docs/synthesis.md)."""
+
+    read_if = (ReadIf("synthesis.on", refused=False),)
 
     on: bool = False
     """Whether every iteration begins with it; `flywheel tasks synthesize` does it once. Made tasks that were accepted

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.section import Count, Positive, Section, Share, Whole
+from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole
 from schemas.failure import UsageError
 from schemas.registry import seam
 
@@ -13,6 +13,8 @@ Launch = Literal["local", "torchrun", "command"]
 
 class ClusterConfig(Section):
     """Distribution of an iteration's rollouts, judgements, thoughts and readings over machines."""
+
+    read_if = (ReadIf("cluster.kind", ("ray",)),)
 
     kind: Literal["local", "ray"] = "local"
     """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
@@ -28,6 +30,12 @@ class ClusterConfig(Section):
 
 class MachinesConfig(Section):
     """Trainings on several machines (docs/machines.md); read where `train.launch` is `torchrun` or `command`."""
+
+    read_if = (
+        ReadIf("train.launch", ("torchrun",), ("hosts", "reach")),
+        ReadIf("train.launch", ("command",), ("command", "cancel", "nodes")),
+        ReadIf("train.launch", ("torchrun", "command"), ("python", "least", "join_s", "store")),
+    )
 
     hosts: tuple[str, ...] = ()
     """With `train.launch=torchrun`: the machines; `localhost` is this one."""
@@ -103,6 +111,8 @@ class BudgetConfig(Section):
 class TracesConfig(Section):
     """OpenTelemetry traces: a span for every run, and in it one for every stage, with its numbers."""
 
+    read_if = (ReadIf("traces.to", ("otlp",), ("endpoint",)),)
+
     to: Literal["none", "file", "otlp"] = "none"
     """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/ ]+")] = "http://localhost:4318/v1/traces"
@@ -111,6 +121,8 @@ class TracesConfig(Section):
 
 class OpenLineageConfig(Section):
     """Events in OpenLineage's form, at the begin and end of every stage and retraining."""
+
+    read_if = (ReadIf("openlineage.to"),)
 
     to: Annotated[str, Field(pattern=r"^(https?://.+|[^:]*)$")] = ""
     """A file that a line of JSON is added to for each event, or the `http://` or `https://` address that they are

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from schemas.config.section import Count, Positive, Section, Whole
+from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 
 TEXT_HEAD, VISION_HEAD = 32, 64
 """Widths of an attention head of the small policy's text stack and of its vision tower; there few, since
@@ -19,6 +19,8 @@ SAMPLING = {
 
 class ServerConfig(Section):
     """An OpenAI-compatible server that runs the policy's model, in place of this process."""
+
+    read_if = (ReadIf("policy.server.command", keys=("start_timeout_s",)),)
 
     url: str = ""
     """The address of a running server up to the version, such as `http://localhost:8000/v1`; empty for none."""
@@ -101,6 +103,10 @@ class ServerConfig(Section):
 
 class PolicyConfig(Section):
     """The vision-language policy."""
+
+    read_if = (
+        ReadIf("policy.base", ("tiny",), ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
+    )
 
     base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
     """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""

@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any, Literal, TypeGuard, cast, get_args, get_origin
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, TypeGuard, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,8 +20,29 @@ def is_section(value: object) -> TypeGuard[dict[str, Any]]:
     return isinstance(value, dict)
 
 
+@dataclass(frozen=True, slots=True)
+class ReadIf:
+    """Keys of a section that are read only while another key has certain values."""
+
+    key: str
+    """The other key, dotted from the top of the config."""
+    values: tuple[object, ...] = ()
+    """Values of the other key under which they are read; if empty, all but none."""
+    keys: tuple[str, ...] = ()
+    """The keys; if empty, all keys of the section but the other key."""
+    refused: bool = True
+    """Whether a run refuses the keys, or only names them because another command reads them."""
+
+    def holds(self, value: object) -> bool:
+        """Checks whether the keys are read under this value of the other key."""
+        return value in self.values if self.values else bool(value) and value != "none"
+
+
 class Section(BaseModel):
     """A part of the config; unknown keys are refused."""
+
+    read_if: ClassVar[tuple[ReadIf, ...]] = ()
+    """Conditions of keys (`tasks.preflight.unused_keys`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 

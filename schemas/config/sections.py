@@ -23,7 +23,7 @@ from schemas.config.operations import (
 )
 from schemas.config.policy import PolicyConfig
 from schemas.config.profiles import read_toml
-from schemas.config.section import Count, Positive, Section, Share, Whole, is_section, refuse_credentials
+from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole, is_section, refuse_credentials
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 from schemas.registry import options_of, seam
@@ -99,8 +99,16 @@ class SuiteConfig(Section):
     """Step limits that differ from the catalog's."""
 
 
+WEIGHING = (
+    "floor", "most_shown", "saturated", "hopeless_below", "saturated_above", "shown_rate", "hopeless_share",
+)  # fmt: skip
+"""Keys of `curriculum` that divide single trajectories by success."""
+
+
 class CurriculumConfig(Section):
     """Distribution of the next trajectories over the tasks."""
+
+    read_if = (ReadIf("curriculum.method", ("learnable",), WEIGHING),)
 
     method: Literal["learnable", "uniform"] = "learnable"
     """`learnable`: most for tasks that succeed sometimes; `uniform`: the same for every task."""

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from schemas.config.operations import Launch, MachinesConfig
-from schemas.config.section import Count, Positive, Section, Share, Whole
+from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole
 from schemas.registry import Registry, seam
 
 
@@ -108,6 +108,8 @@ class ClippedConfig(EpochSection):
 class GroupConfig(ClippedConfig):
     """Trajectories of the same task and seed, for `rft`, `grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
 
+    read_if = (ReadIf("train.stream.on", (False,), ("refill",)),)
+
     groups: Count = 32
     """Groups per iteration; the curriculum shares them out over the tasks that can be learned from."""
     size: Annotated[int, Field(ge=2)] = 8
@@ -200,6 +202,8 @@ class LoraConfig(Section):
     in its folder `adapter` by themselves, too, for servers that take adapters.
     """
 
+    read_if = (ReadIf("train.lora.rank"),)
+
     rank: Whole = 0
     """Inner width of an adapter; 0 for none: then all weights are trained."""
     alpha: Positive = 32.0
@@ -215,6 +219,8 @@ class StreamConfig(Section):
     """Training while collecting goes on, for `train.method=grpo` and `ppo`: the trainer takes finished groups, the
     others go on."""
 
+    read_if = (ReadIf("train.stream.on"),)
+
     on: bool = False
     """Whether collecting and training run at the same time; else an iteration first rolls out all its groups."""
     groups: Count = 8
@@ -227,6 +233,8 @@ class StreamConfig(Section):
 
 class ContinualConfig(StepSection):
     """Continual training (CT) on failures: on their screens and actions, or on the failed trajectories themselves."""
+
+    read_if = (ReadIf("annotate.perception", keys=("perception",)),)
 
     steps: Count = 150
     """Optimiser steps."""
@@ -244,6 +252,8 @@ Keep = Literal["nothing", "masters", "masters+moments"]
 
 class TrainConfig(StepSection):
     """Training of the policy."""
+
+    read_if = (ReadIf("annotate.perception", keys=("perception",)),)
 
     method: str = "sft"
     """`sft`: imitate successes. `ct`: learn from screens and actions of failed trajectories, without imitating them.

@@ -1,13 +1,16 @@
 """Refuse keys that were set and that nothing reads under this config, by name, instead of ignoring them.
 
-Keys that only another model's engine reads are refused in `learning.engines.choice`; this module has keys that depend
-on another key. A key counts as set where its value is not the default. One config serves several commands in turn, so
-it may have keys of another method or of a part that is off: these are not refused, but every run names them
+A section has the conditions of its own keys (`schemas.config.section.ReadIf`). This module checks them, and those that
+depend on the tasks, the model or the training method. Keys of another model's engine are refused in
+`learning.engines.choice`. A key counts as set where its value is not the default. One config serves several commands in
+turn, so it may have keys of another method or of a part that is off: these are not refused, but every run names them
 (docs/decisions/0013-other-methods.md).
 """
 
+import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from functools import reduce
+from typing import Any
 
 from pydantic import BaseModel
 
@@ -17,22 +20,10 @@ from learning.algorithms.method import DataSource, Method, method_of
 from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
-from schemas.config.curating import JudgeConfig, SynthesisConfig
-from schemas.config.sections import CurriculumConfig
+from schemas.config.section import ReadIf, Section
+from schemas.config.sections import WEIGHING
 from schemas.config.training import EpochSection, GroupConfig, TrainConfig
 from schemas.failure import UsageError
-
-
-@dataclass(frozen=True, slots=True)
-class UnusedKeyRule:
-    """Keys that only some configs read."""
-
-    keys: tuple[str, ...]
-    """Dotted keys; a section stands for every key in it."""
-    idle: Callable[[Config], bool]
-    """Whether nothing reads them."""
-    because: str
-    hint: str
 
 
 def refuse_unused_keys(config: Config) -> str:
@@ -41,11 +32,44 @@ def refuse_unused_keys(config: Config) -> str:
     Raises:
         UsageError: nothing reads one of them; the message has the key, the reason and the fix.
     """
-    for rule in RULES:
-        found = _set_among(config, rule.keys)
-        if found and rule.idle(config):
-            raise UsageError(f"`{found[0]}` is set, and nothing reads it: {rule.because}.", rule.hint)
+    for key, rule in _idle(config):
+        if rule.refused:
+            because = f"`{rule.key}` is {_text(_value(config, rule.key))}"
+            to = f" to {' or '.join(map(_text, rule.values))}" if rule.values else ""
+            raise _refused(key, because, f"Set `{rule.key}`{to}, or remove it.")
+    for keys, idle, because, hint in RULES:
+        if (found := _set_among(config, keys)) and idle(config):
+            raise _refused(found[0], because, hint)
     return for_others(config) or "every key that is set is read"
+
+
+def _text(value: object) -> str:
+    return value if value and isinstance(value, str) else json.dumps(value)
+
+
+def _refused(key: str, because: str, hint: str) -> UsageError:
+    return UsageError(f"`{key}` is set, and nothing reads it: {because}.", hint)
+
+
+def _idle(config: Config) -> Iterator[tuple[str, ReadIf]]:
+    """Yield each set key whose section's condition does not hold, with the condition."""
+    for above, section in _sections("", config):
+        for rule in section.read_if:
+            if not rule.holds(_value(config, rule.key)):
+                keys = [f"{above}{key}" for key in rule.keys or type(section).model_fields]
+                yield from ((key, rule) for key in _set_among(config, keys) if key != rule.key)
+
+
+def _sections(above: str, section: Section) -> Iterator[tuple[str, Section]]:
+    """Yield a section and those in it, each with the beginning of its dotted keys."""
+    yield above, section
+    for name, inner in section:
+        if isinstance(inner, Section):
+            yield from _sections(f"{above}{name}.", inner)
+
+
+def _value(config: Config, key: str) -> Any:
+    return reduce(getattr, key.split("."), config)
 
 
 def refuse_unrepeated(overrides: Iterable[str]) -> None:
@@ -71,8 +95,7 @@ def for_others(config: Config, sections: bool = True) -> str:
         config: the run's.
         sections: as in `for_other_methods`.
     """
-    idle = [f"{section}.{key}" for section, keys, on in PARTS if not on(config) for key in keys]
-    off = _set_among(config, idle)
+    off = [key for key, rule in _idle(config) if not rule.refused]
     parts = f"set for parts that are off, and not read by this run: {', '.join(off)}" if off else ""
     return "; ".join(filter(None, (for_other_methods(config, sections), parts)))
 
@@ -86,15 +109,13 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     """
     train = config.train
     method = method_of(train)
-    others = {"ct", "ppo", "preference"} - {method.section} - ({"ct"} if train.ct_every else set[str]())
-    idle = [f"train.{name}" for name in sorted(others) if sections]
-    if sections and not method.in_groups:
-        idle.append("train.group")
+    read = {method.section, *(["group"] * method.in_groups), *(["ct"] * bool(train.ct_every))}
+    idle = [f"train.{name}" for name in ("ct", "group", "ppo", "preference") if sections and name not in read]
     idle += [f"train.group.{key}" for key in _unused_of_groups(method, train)]
     if isinstance(method.source, DataSource) and method.source is not DataSource.ACCEPTED:
         idle += [f"train.{key}" for key in IMITATED]
     if method.in_groups:
-        idle += [f"curriculum.{key}" for key in WEIGHING]
+        idle += [f"curriculum.{key}" for key in ("method", *WEIGHING)]
     own = method.settings(train)
     if own is not train:
         idle += [f"train.{name}" for name in ("learning_rate", "learning_rate_first", "steps", "steps_first")]
@@ -112,27 +133,25 @@ def _unused_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
         yield from EpochSection.model_fields
         return
     read = {*ROLLED_OUT, *({"advantage"} if method.source is DataSource.TRAJECTORIES else ())}
-    default = GroupConfig()
-    if train.group.size < default.k:  # `k` may not exceed it, whatever reads it
+    if train.group.size < GroupConfig().k:  # `k` may not exceed it, whatever reads it
         read.add("k")
     yield from (key for key in GroupConfig.model_fields if key not in read)
 
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
     """Return the dotted keys at or below these whose values are not the default."""
-    default = Config(suite=config.suite, environments=config.environments)
-    return [one for key in keys for one in _set(config, default, key.split("."))]
+    changed = list(_changed(config, Config(suite=config.suite, environments=config.environments)))
+    return [one for key in keys for one in changed if f"{one}.".startswith(f"{key}.")]
 
 
-def _set(chosen: BaseModel, default: BaseModel, keys: list[str], above: str = "") -> Iterator[str]:
-    """Yield the dotted keys at or below `keys` whose values differ."""
-    for key in keys[:1] or type(chosen).model_fields:
-        mine, usual = getattr(chosen, key), getattr(default, key)
-        name = f"{above}{key}"
+def _changed(chosen: BaseModel, default: BaseModel, above: str = "") -> Iterator[str]:
+    """Yield the dotted keys whose values differ."""
+    for key, mine in chosen:
+        usual = getattr(default, key)
         if isinstance(mine, BaseModel):
-            yield from _set(mine, usual, keys[1:], f"{name}.")
+            yield from _changed(mine, usual, f"{above}{key}.")
         elif mine != usual:
-            yield name
+            yield f"{above}{key}"
 
 
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
@@ -140,8 +159,6 @@ ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
 scores or successes as its rewards."""
 IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
 """Keys of `train` that weigh samples of accepted trajectories."""
-WEIGHING = tuple(key for key in CurriculumConfig.model_fields if key != "forgetting")
-"""Keys of `curriculum` that divide single trajectories, not groups."""
 LAUNCHED = ("launch", "machines", "restarts", "hung_s")
 """Keys of `train` for the place of a training: the current ones count, also for a repeated older training."""
 REPEATED: dict[str, tuple[str, ...]] = {
@@ -152,31 +169,10 @@ REPEATED: dict[str, tuple[str, ...]] = {
     "seed": (),
 }
 """Sections of a training's settings, each with the keys in it that are about storage and acting instead."""
-PARTS: tuple[tuple[str, tuple[str, ...], Callable[[Config], bool]], ...] = (
-    ("synthesis", tuple(SynthesisConfig.model_fields), lambda config: config.synthesis.on),
-    ("reflect", ("trajectories", "steps", "recover", "proposers", "options"), lambda config: config.reflect.on),
-)
-"""Sections, the keys in them that only the part itself reads, and whether it is on."""
-
-
-def _is_local(config: Config) -> bool:
-    return not config.lake.uri.startswith("s3://")
-
-
-def _acts_elsewhere(config: Config) -> bool:
-    return config.policy.backend == "server" or (config.policy.backend == "auto" and config.policy.server.named)
 
 
 def _is_fast(config: Config) -> bool:
     return config.policy.backend in ("auto", "tiny") and is_small(config.policy.base)
-
-
-def _without_device(config: Config) -> bool:
-    return config.policy.device == "cuda" and (_is_fast(config) or _acts_elsewhere(config))
-
-
-def _without_server(config: Config) -> bool:
-    return not config.policy.server.named and ":" not in config.policy.backend
 
 
 def _unjudged(config: Config) -> bool:
@@ -184,147 +180,55 @@ def _unjudged(config: Config) -> bool:
     return not asked and all(verifier_of(task.verifier) is not None for task in catalog(config))
 
 
-def _asks_no_model(config: Config) -> bool:
-    return not any(THINKERS.class_of(name).asks_model for name in config.think.thinkers)
-
-
-RULES = (
-    UnusedKeyRule(
-        ("annotate.screens", "annotate.per_screen", "train.perception", "train.ct.perception"),
-        lambda config: not config.annotate.perception,
-        "no perception data is made",
-        "Name kinds in `annotate.perception`, or remove it.",
-    ),
-    UnusedKeyRule(
+RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str, str], ...] = (
+    (
         ("lake.endpoint", "lake.region"),
-        _is_local,
+        lambda config: not config.lake.uri.startswith("s3://"),
         "the lake is a folder of this machine",
         "Remove it, or set `lake.uri` to s3://bucket/prefix.",
     ),
-    UnusedKeyRule(
-        tuple(f"policy.{key}" for key in ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")),
-        lambda config: config.policy.base != "tiny",
-        "the network is that of `policy.base`",
-        "Remove it, or set `policy.base` to tiny.",
-    ),
-    UnusedKeyRule(
+    (
         ("policy.device",),
-        _without_device,
+        lambda config: config.policy.device == "cuda" and (_is_fast(config) or config.policy.acts_on_server),
         "the small policy acts on the CPU, and a server where it runs",
         "Remove it; `policy.backend=transformers` takes the small policy to a GPU.",
     ),
-    UnusedKeyRule(
+    (
         ("policy.batch", "policy.seen_screens_mb", "policy.prefix_mb"),
-        lambda config: _is_fast(config) or _acts_elsewhere(config),
+        lambda config: _is_fast(config) or config.policy.acts_on_server,
         "the small policy takes all that wait at once, and a server as it likes",
         "Remove it.",
     ),
-    UnusedKeyRule(
+    (
         ("policy.precision",),
-        _acts_elsewhere,
+        lambda config: config.policy.acts_on_server,
         "a server decides for itself",
         "Remove it, or set no `policy.server`.",
     ),
-    UnusedKeyRule(
+    (
         ("policy.server",),
-        _without_server,
+        lambda config: not config.policy.server.named and ":" not in config.policy.backend,
         "there is no server",
         "Set `policy.server.url` or `policy.server.command`, or remove it.",
     ),
-    UnusedKeyRule(
-        ("policy.server.start_timeout_s",),
-        lambda config: not config.policy.server.command,
-        "no server is started",
-        "Set `policy.server.command`, or remove it.",
-    ),
-    UnusedKeyRule(
+    (
         ("policy.server.in_flight",),
         lambda config: config.policy.server.update == "path",
         "requests go on under the weights that they name",
         "Set `policy.server.update`, or remove it.",
     ),
-    UnusedKeyRule(
+    (
         ("think.tries", "think.most"),
-        _asks_no_model,
+        lambda config: not any(THINKERS.class_of(name).asks_model for name in config.think.thinkers),
         "none of `think.thinkers` asks a model",
         "Name one that does, such as policy, or remove it.",
     ),
-    UnusedKeyRule(
-        ("think.keep_without",),
-        lambda config: not config.policy.thoughts,
-        "without `policy.thoughts` no trajectory is read with its thoughts",
-        "Remove it, or set `policy.thoughts` to true.",
-    ),
-    UnusedKeyRule(
-        tuple(f"judge.{key}" for key in JudgeConfig.model_fields if key != "kind"),
-        lambda config: config.judge.kind == "none",
-        "there is no judge",
-        "Set `judge.kind`, or remove it.",
-    ),
-    UnusedKeyRule(
-        tuple(f"cluster.{key}" for key in ("address", "parts", "cpus", "retries")),
-        lambda config: config.cluster.kind == "local",
-        "this machine collects alone",
-        "Set `cluster.kind` to ray, or remove it.",
-    ),
-    UnusedKeyRule(
-        tuple(f"openlineage.{key}" for key in ("namespace", "key_variable", "timeout_s")),
-        lambda config: not config.openlineage.to,
-        "no events are sent",
-        "Set `openlineage.to`, or remove it.",
-    ),
-    UnusedKeyRule(
-        ("train.machines.hosts", "train.machines.reach"),
-        lambda config: config.train.launch != "torchrun",
-        "`train.launch` is not torchrun",
-        "Set `train.launch` to torchrun, or remove it.",
-    ),
-    UnusedKeyRule(
-        ("train.machines.command", "train.machines.cancel", "train.machines.nodes"),
-        lambda config: config.train.launch != "command",
-        "`train.launch` is not command",
-        "Set `train.launch` to command, or remove it.",
-    ),
-    UnusedKeyRule(
-        tuple(f"train.machines.{key}" for key in ("python", "least", "join_s", "store")),
-        lambda config: config.train.launch == "local",
-        "trainings run on this machine alone",
-        "Set `train.launch` to torchrun or command, or remove it.",
-    ),
-    UnusedKeyRule(
-        ("train.lora.alpha", "train.lora.targets", "train.lora.vision"),
-        lambda config: not config.train.lora.rank,
-        "without a rank there is no adapter",
-        "Set `train.lora.rank`, or remove it.",
-    ),
-    UnusedKeyRule(
-        ("train.stream.groups", "train.stream.stale"),
-        lambda config: not config.train.stream.on,
-        "training does not go on while others are rolled out",
-        "Set `train.stream.on`, or remove it.",
-    ),
-    UnusedKeyRule(
-        ("train.group.refill",),
-        lambda config: config.train.stream.on,
-        "with a stream groups fill batches anyway",
-        "Remove it, or set `train.stream.on` to false.",
-    ),
-    UnusedKeyRule(
-        tuple(f"curriculum.{key}" for key in WEIGHING if key != "method"),
-        lambda config: config.curriculum.method == "uniform",
-        "`curriculum.method` gives every task an equal share",
-        "Remove it, or set `curriculum.method` to learnable.",
-    ),
-    UnusedKeyRule(
-        ("traces.endpoint",),
-        lambda config: config.traces.to != "otlp",
-        "no traces are sent to a collector",
-        "Set `traces.to` to otlp, or remove it.",
-    ),
-    UnusedKeyRule(
+    (
         ("judge",),
         _unjudged,
         "every task has a verifier, and `judge` is not among `filter.gates`",
         "Add the gate `judge` or a task without a verifier, or remove it.",
     ),
 )
+"""Conditions that need more than another key: dotted keys (a section stands for every key in it), whether nothing reads
+them, the reason and the fix."""
