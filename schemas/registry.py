@@ -6,6 +6,7 @@ paths as well, so only parts that a config names are imported, and your parts ar
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from importlib import import_module
 from traceback import walk_tb
 from typing import Any, Generic, TypeVar
@@ -54,6 +55,10 @@ class Registry(Generic[T]):
         if not isinstance(found, self._base):
             raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
         return found
+
+    def read(self, section: Any) -> dict[str, Any]:
+        """Reads the options of each part that a section of the config names; raises UsageError as `options` does."""
+        return self.options(getattr(section, self.key.rpartition(".")[2]), section.options)
 
     def options(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
         """Reads the options of each named part by its class's `section`; their key is next to the key that names parts.
@@ -135,4 +140,4 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
 def seam(path: str) -> Any:
     """Imports the registry or function at `package.module:name`, for the config, which imports nothing above it."""
     module, _, name = path.partition(":")
-    return getattr(import_module(module), name)
+    return reduce(getattr, name.split("."), import_module(module))

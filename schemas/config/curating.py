@@ -4,12 +4,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.section import Count, ReadIf, Section, Share, Whole
-from schemas.registry import seam
+from schemas.config.section import Count, PartsSection, ReadIf, Section, Share, Whole
 
 
-class FilterConfig(Section):
+class FilterConfig(PartsSection):
     """Gates that every trajectory has to pass before its data is used."""
+
+    parts = "curation.gates.registry:gates_of"
 
     gates: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "environment",
@@ -39,16 +40,11 @@ class FilterConfig(Section):
     """Which of people's corrections of steps are learned from: all but those that a sandbox refuted or that are of a
     verified success and not verified themselves, or only those that a sandbox saw succeed (docs/annotate.md)."""
 
-    @model_validator(mode="after")
-    def _of_their_gates(self) -> "FilterConfig":
-        if self.model_fields_set:  # the defaults hold, and are made before gates can be imported
-            seam("curation.gates.registry:gates_of")(self)
-        return self
 
-
-class JudgeConfig(Section):
+class JudgeConfig(PartsSection):
     """The judge, which scores trajectories of tasks whose environment has no verifier."""
 
+    parts = "models.judges.registry:kind_of"
     read_if = (ReadIf("judge.kind"),)
 
     kind: str = "none"
@@ -84,12 +80,6 @@ class JudgeConfig(Section):
     false_accept_max: Share = 0.1
     """A judge that accepts a larger share of failures is on probation: each teaches an error as a success."""
 
-    @model_validator(mode="after")
-    def _of_its_kind(self) -> "JudgeConfig":
-        if self.model_fields_set:
-            seam("models.judges.registry:kind_of")(self)
-        return self
-
 
 PerceptionKind = Literal["description", "caption", "question", "marks", "transition"]
 
@@ -111,9 +101,10 @@ class AnnotateConfig(Section):
     pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.ScreenReader`."""
 
 
-class ReflectConfig(Section):
+class ReflectConfig(PartsSection):
     """Corrections of failed trajectories, each seen to succeed before it is learned from (docs/reflect.md)."""
 
+    parts = "models.proposers.proposer:PROPOSERS.read"
     read_if = (ReadIf("reflect.on", (), ("trajectories", "steps", "recover", "proposers", "options"), refused=False),)
 
     on: bool = False
@@ -139,16 +130,11 @@ class ReflectConfig(Section):
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each proposer's own keys, under its name: `reflect.options.endpoint.url`."""
 
-    @model_validator(mode="after")
-    def _of_their_proposers(self) -> "ReflectConfig":
-        if self.model_fields_set:
-            seam("models.proposers.proposer:PROPOSERS").options(self.proposers, self.options)
-        return self
 
-
-class ThinkConfig(Section):
+class ThinkConfig(PartsSection):
     """Thoughts of accepted steps that have none of their own (docs/thoughts.md)."""
 
+    parts = "models.thinkers.thinker:THINKERS.read"
     read_if = (ReadIf("policy.thoughts", keys=("keep_without",)),)
 
     thinkers: tuple[str, ...] = ("template",)
@@ -169,16 +155,11 @@ class ThinkConfig(Section):
     """Share of the trajectories that supervised training reads without their thoughts, under the prompt that asks for
     the action alone: a policy trained so can act either way (`policy.thoughts`)."""
 
-    @model_validator(mode="after")
-    def _of_their_thinkers(self) -> "ThinkConfig":
-        if self.model_fields_set:
-            seam("models.thinkers.thinker:THINKERS").options(self.thinkers, self.options)
-        return self
 
-
-class SynthesisConfig(Section):
+class SynthesisConfig(PartsSection):
     """New tasks, made of existing ones and verified before any training on them (docs/synthesis.md)."""
 
+    parts = "curation.synthesis.makers:makers_of"
     read_if = (ReadIf("synthesis.on", refused=False),)
 
     on: bool = False
@@ -209,9 +190,7 @@ class SynthesisConfig(Section):
     """A task is turned away if at least this share succeeds: there is nothing left to learn."""
 
     @model_validator(mode="after")
-    def _of_their_makers(self) -> "SynthesisConfig":
+    def _has_a_range(self) -> "SynthesisConfig":
         if self.solved_above >= self.solved_below:
             raise ValueError(f"solved_above is {self.solved_above}, not below solved_below, {self.solved_below}")
-        if self.model_fields_set:
-            seam("curation.synthesis.makers:makers_of")(self)
         return self

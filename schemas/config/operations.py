@@ -4,9 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from schemas.config.section import Count, Positive, ReadIf, Section, Share, Whole
+from schemas.config.section import Count, PartsSection, Positive, ReadIf, Section, Share, Whole
 from schemas.failure import UsageError
-from schemas.registry import seam
 
 Launch = Literal["local", "torchrun", "command"]
 
@@ -150,17 +149,13 @@ class TriggersConfig(Section):
     (95 %); 0 for never."""
 
 
-class TrackingConfig(Section):
+class TrackingConfig(PartsSection):
     """Trackers of trainings; the lake has the same numbers always, in the table `training_steps` (docs/tracking.md)."""
+
+    parts = "learning.tracking.tracker:TRACKERS.read"
 
     trackers: tuple[str, ...] = ()
     """`tensorboard`, `wandb`, `mlflow` (an extra of the same name each), or `my_package.my_tracker:MyTracker`. Keys and
     passwords come from the environment."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Each tracker's own keys, under its name: `tracking.options.wandb.project`."""
-
-    @model_validator(mode="after")
-    def _of_their_trackers(self) -> "TrackingConfig":
-        if self.model_fields_set:
-            seam("learning.tracking.tracker:TRACKERS").options(self.trackers, self.options)
-        return self

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, TypeGuard, cast, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeGuard, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.failure import UsageError
+from schemas.registry import seam
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Count = Annotated[int, Field(ge=1)]
@@ -53,6 +54,20 @@ class Section(BaseModel):
         if not is_section(given):
             return given
         return {name: None if value == "none" and _may_lack(cls, name) else value for name, value in given.items()}
+
+
+class PartsSection(Section):
+    """A section that names parts, such as gates, and has each part's own keys in `options`."""
+
+    parts: ClassVar[str]
+    """Reader of the section, as `package.module:name`."""
+
+    @model_validator(mode="after")
+    def _read_parts(self) -> Self:
+        """Refuse unknown parts and keys; the defaults hold, and are made before parts can be imported."""
+        if self.model_fields_set:
+            seam(self.parts)(self)
+        return self
 
 
 def _may_lack(section: type[BaseModel], name: str) -> bool:

@@ -226,7 +226,7 @@ def _proposers(
             loaded.append(load_policy(config, lake, version.policy_version))
         return loaded[0]
 
-    options = PROPOSERS.options(config.reflect.proposers, config.reflect.options)
+    options = PROPOSERS.read(config.reflect)
     names = [name for name in options if name != "policy" or version.kind != "initial"]
     resources = ProposerResources(policy, explorer, known)
     made = [PROPOSERS.class_of(name)(options[name], resources) for name in names or ["explorer"]]

@@ -122,7 +122,7 @@ class Recorder:
         training = Training(
             self._lake.lake_id, recipe.version, recipe.parent, recipe.iteration, self._config.train.method, config
         )
-        for name, options in TRACKERS.options(tracking.trackers, tracking.options).items():
+        for name, options in TRACKERS.read(tracking).items():
             make: Callable[[], Any] = partial(TRACKERS.class_of(name), options, training)
             self._feeds.append(Feed(name, make, self._resumed, lambda text: err().print(text, style="yellow")))
 
