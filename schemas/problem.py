@@ -2,10 +2,11 @@
 
 import json
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from types import UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Union, cast, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -147,3 +148,52 @@ def _plain(annotation: Any) -> Any:
         kinds = [one for one in inner if one is not type(None)]
         return _plain(kinds[0]) if len(kinds) == 1 else annotation
     return annotation
+
+
+MOST_NAMED = 12
+"""Maximum keys of a section that are named where none is like an unknown one."""
+
+
+def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> str:
+    """Lists every refused key with its reason; an unknown one with the nearest that is known.
+
+    Args:
+        error: pydantic's.
+        root: the section that was read.
+        above: its dotted key; empty for the whole config.
+    """
+    lines: list[str] = []
+    places = [(place(root, item["loc"]), item) for item in error.errors()]
+    for at, (where, item) in enumerate(places):
+        dotted, given = ".".join([above, *where] if above else where), item.get("input")
+        key = f"`{dotted}`"
+        if item["type"] == "extra_forbidden":
+            known = keys_of(root, where[:-1])
+            near = nearest(where[-1], known)
+            meant = [near] if near else named(root, where[-1])
+            listed = above or len(known) <= MOST_NAMED
+            there = f"; known: {', '.join(known) or 'none'}." if listed else "; docs/config.md has all."
+            lines.append(f"unknown key {key}" + (f"; did you mean `{'` or `'.join(meant)}`?" if meant else there))
+        elif item["type"] == "missing":
+            lines.append(f"{key} is not set. Set it: {dotted}=...")
+        elif item["type"] == "tuple_type":
+            first = next(iter(cast(dict[str, Any], given)), "") if isinstance(given, dict) else given
+            one = first if isinstance(first, int | float) else str(first)
+            such = shlex.quote(f"{dotted}=[{json.dumps(one)}]")
+            lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
+        elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
+            reasons = [in_words(other) for there, other in places if there == where]
+            wanted = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
+            got = "" if isinstance(given, dict) else f" (got {given!r})"
+            lines.append(f"{key}: {wanted}{got}.")
+    return " ".join(lines)
+
+
+def named(section: type[BaseModel], key: str, *where: str) -> list[str]:
+    """Lists the dotted keys of this name in the sections of `section`, whose own dotted key is `where`."""
+    inner = [(name, field.annotation) for name, field in section.model_fields.items()]
+    found = [".".join([*where, name]) for name, _ in inner if name == key]
+    for name, kind in inner:
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            found += named(kind, key, *where, name)
+    return found

@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from schemas.failure import FlywheelError, UsageError
-from schemas.problem import in_words, keys_of, nearest, place
+from schemas.problem import explain
 
 T = TypeVar("T")
 S = TypeVar("S", bound=BaseModel)
@@ -124,17 +124,8 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
     try:
         return section.model_validate(dict(given))
     except ValidationError as error:
-        item = error.errors()[0]
-        keys = place(section, item["loc"])
-        where = ".".join([key, *keys])
-        if item["type"] == "missing":
-            raise UsageError(f"`{where}` is not set.", f"Set it: {where}=...") from error
-        if item["type"] != "extra_forbidden":
-            raise UsageError(f"`{where}`: {in_words(item)} (got {item.get('input')!r}).") from error
-        known = keys_of(section, keys[:-1])
-        near = nearest(keys[-1], known)
-        hint = f"Did you mean `{near}`?" if near else f"Known: {', '.join(known) or 'none'}."
-        raise UsageError(f"Unknown key `{where}`.", hint) from error
+        found = explain(error, section, key)
+        raise UsageError(found[0].upper() + found[1:]) from error
 
 
 def seam(path: str) -> Any:

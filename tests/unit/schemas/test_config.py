@@ -62,16 +62,16 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ("train.group.dual_clip=1", r"Config: `train\.group\.dual_clip`: [^`]*greater than 1 \(got 1\)\.$"),
         (
             'environments={"html":{"browser_count":2}}',
-            r"`environments\.html\.browser_count`\. Did you mean `browsers`\?",
+            r"`environments\.html\.browser_count`; did you mean `browsers`\?",
         ),
-        ('environments={"html":{"num_pages":2}}', r"`environments\.html\.num_pages`\. Did you mean `pages`\?"),
+        ('environments={"html":{"num_pages":2}}', r"`environments\.html\.num_pages`; did you mean `pages`\?"),
         (
             'environments={"html":{"tasks":{"form":{"instruction":"Send.","max_stps":3}}}}',
-            r"Unknown key `environments\.html\.tasks\.form\.max_stps`\. Did you mean `max_steps`\?",
+            r"Unknown key `environments\.html\.tasks\.form\.max_stps`; did you mean `max_steps`\?",
         ),
         (
             'environments={"html":{"tasks":{"form":{"instruction":"Send.","zzz":3}}}}',
-            r"`environments\.html\.tasks\.form\.zzz`\. Known: instruction, .*, deterministic, threshold, graded\.",
+            r"`environments\.html\.tasks\.form\.zzz`; known: instruction, .*, deterministic, threshold, graded\.",
         ),
         ("trian.steps=3", r"unknown key `trian`; did you mean `train`"),
         ("zzz=3", r"unknown key `zzz`; docs/config\.md has all"),
