@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from learning.algorithms.method import Optimizer, method_of
 from models.tiny.layout import is_tiny, read_config
+from schemas.config.section import changed_keys
 from schemas.config.training import TrainConfig
 from schemas.failure import UsageError
 
@@ -16,6 +17,11 @@ SMALL_ONLY = (
     "grounding", "reading", "copying", "words", "soft_bins", "shift", "steps_first", "learning_rate_first",
 )  # fmt: skip
 """Options of `train` that only the small policy reads."""
+OTHERS_ONLY = (
+    "lora.rank", "token_cap", "replicas", "compiled", "experts", "activation_checkpointing", "precision", "device",
+    "memory",
+)  # fmt: skip
+"""Options and sections of `train` that it does not read; `device` only where it is a GPU."""
 
 
 def engine_of(job: "Job", rank: int, world: int) -> "Engine":
@@ -72,20 +78,5 @@ def without_ignored(train: TrainConfig, small: bool) -> TrainConfig:
 
 
 def _set_in_vain(train: TrainConfig, small: bool) -> list[str]:
-    default = TrainConfig()
-    if not small:
-        return [name for name in SMALL_ONLY if getattr(train, name) != getattr(default, name)]
-    found = {
-        "lora.rank": train.lora.rank > 0,
-        "token_cap": train.token_cap is not None,
-        "replicas": train.replicas > 1,
-        "compiled": train.compiled,
-        "experts": train.experts != default.experts,
-        "activation_checkpointing": train.activation_checkpointing,
-        "precision": train.precision != default.precision,
-        "device": train.device == "cuda",
-    }
-    memory = [
-        name for name in type(train.memory).model_fields if getattr(train.memory, name) != getattr(default.memory, name)
-    ]
-    return [*(name for name, is_set in found.items() if is_set), *(f"memory.{name}" for name in memory)]
+    found = changed_keys(train, TrainConfig(), OTHERS_ONLY if small else SMALL_ONLY)
+    return [key for key in found if key != "device" or train.device == "cuda"]  # the small policy trains on the CPU

@@ -56,6 +56,21 @@ class Section(BaseModel):
         return {name: None if value == "none" and _may_lack(cls, name) else value for name, value in given.items()}
 
 
+def changed_keys(section: Section, default: Section, among: Iterable[str]) -> list[str]:
+    """Lists the dotted keys at or below those of `among` that differ from `default`, in the order of `among`."""
+    changed = list(_changed(section, default))
+    return [key for one in among for key in changed if f"{key}.".startswith(f"{one}.")]
+
+
+def _changed(section: Section, default: Section, above: str = "") -> Iterator[str]:
+    for key, value in section:
+        usual = getattr(default, key)
+        if isinstance(value, Section):
+            yield from _changed(value, usual, f"{above}{key}.")
+        elif value != usual:
+            yield f"{above}{key}"
+
+
 class PartsSection(Section):
     """A section that names parts, such as gates, and has each part's own keys in `options`."""
 

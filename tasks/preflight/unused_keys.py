@@ -12,15 +12,13 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
 from typing import Any
 
-from pydantic import BaseModel
-
 from environments.catalog import catalog
 from environments.registry import verifier_of
 from learning.algorithms.method import DataSource, Method, method_of
 from learning.engines.choice import is_small
 from models.thinkers.thinker import THINKERS
 from schemas.config import Config
-from schemas.config.section import ReadIf, Section
+from schemas.config.section import ReadIf, Section, changed_keys
 from schemas.config.sections import WEIGHING
 from schemas.config.training import EpochSection, GroupConfig, TrainConfig
 from schemas.failure import UsageError
@@ -140,18 +138,7 @@ def _unused_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
     """Return the dotted keys at or below these whose values are not the default."""
-    changed = list(_changed(config, Config(suite=config.suite, environments=config.environments)))
-    return [one for key in keys for one in changed if f"{one}.".startswith(f"{key}.")]
-
-
-def _changed(chosen: BaseModel, default: BaseModel, above: str = "") -> Iterator[str]:
-    """Yield the dotted keys whose values differ."""
-    for key, mine in chosen:
-        usual = getattr(default, key)
-        if isinstance(mine, BaseModel):
-            yield from _changed(mine, usual, f"{above}{key}.")
-        elif mine != usual:
-            yield f"{above}{key}"
+    return changed_keys(config, Config(suite=config.suite, environments=config.environments), keys)
 
 
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
