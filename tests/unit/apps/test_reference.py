@@ -1,6 +1,47 @@
+"""The reference pages, and the config that `flywheel init` writes, are those of the code."""
+
+import re
+import tomllib
+
+import pytest
+
+from apps.commented import commented
 from apps.reference import DOCS, config_page, tables_page
+from schemas.config import Config, config_of, load_config
 
 
-def test_the_reference_pages_say_what_the_code_says():
+def uncommented(text: str) -> str:
+    return re.sub(r"^#(?! )", "", text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ['environments={"fake":{},"more fakes":{"kind":"fake","sandboxes":3}}', 'suite.tasks=["fake/click-one"]',
+         "suite.held_out=[]", "suite.practice=[]", 'suite.max_steps={"fake/click-one":3}', "train.lora.rank=4"],
+        ["name=\"quotes \\\" # and \\n\\u007f\"", 'policy.server.url="http://h/v1"',
+         'policy.server.extra={"a key":[1,2.5,true,"x"],"deep":{"er":{}}}'],
+    ],
+)  # fmt: skip
+def test_the_file_is_the_config_it_was_made_from_with_its_comments_and_without(overrides: list[str]) -> None:
+    config = load_config("laptop", overrides, {})
+    text = commented(config)
+    for written in (text, uncommented(text)):
+        assert config_of(tomllib.loads(written)) == config
+
+
+def test_every_key_is_there_with_what_it_means() -> None:
+    lines = commented(load_config("laptop", (), {})).splitlines()
+    for name, section in Config.model_fields.items():
+        assert f"[{name}]" in lines or name == "environments" or any(re.match(rf"#?{name} = ", one) for one in lines)
+        assert section is not None
+    at = lines.index("#tolerance = 0.03")
+    assert lines[at - 1].startswith("# is kept out takes its training with it")
+    assert "[environments.miniwob]" in lines and "# endpoint is not set" in lines
+    assert all(len(line) <= 118 for line in lines if line.startswith("# "))
+
+
+def test_the_reference_pages_say_what_the_code_says() -> None:
     for name, page in (("tables.md", tables_page()), ("config.md", config_page())):
         assert (DOCS / name).read_text() == page, f"docs/{name} is old: run `python -m apps.reference`"
