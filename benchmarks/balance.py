@@ -1,30 +1,32 @@
-"""What levelling every phase of a training step gains over its peers: a cost model, no step is run.
+"""Compare the balance of every phase of a training step with its peers: a cost model, no step is run.
 
 Ranks are virtual. Every arm gets the same samples and the same costs: operations of a 7B language model with a 0.67B
 vision encoder, per sequence linear and quadratic. A step lasts as long as the slowest rank of each phase in turn;
 communication is left out. Arms: no balance; the language model's work alone (longest first); verl's rule
-(Karmarkar-Karp, equal counts, on the language model's work); VeOmni's rule (the encoder's work alone, outputs go
-back); ours, each phase by itself. These are predictions: no ratio here is a measured throughput.
+(Karmarkar-Karp, equal counts, on the language model's work); VeOmni's rule (the encoder's work alone, outputs return);
+ours, each phase by itself. All ratios are predictions, not measured throughput.
 
-Samples: a mix of GUI trajectories; three modalities; and a lake's own (`--lake PATH`, else a small one that the
-explorer makes in the fake sandbox), drawn from with replacement: its steps as the trainer takes them, and whole
-trajectories (which with screens of one size no plan can level: `least possible`).
+Samples: a mix of GUI trajectories; three modalities; and those of a lake (`--lake PATH`, else a small one that the
+explorer makes in the fake sandbox), drawn with replacement. A lake gives its steps as the trainer takes them, and its
+whole trajectories. With screens of one size no plan can level those: see `least possible`.
 """
 
 import argparse
 import heapq
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.lake import Sample, columns, make_small_lake, open_lake, step_samples, trajectory_samples
-from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.harness import Bar, add_options, finish
 from learning.planning.balance import BalanceCost, Ints, Phase, balance, longest_first, near_holders, step_cost
+from schemas.config.sections import LakeConfig
+from storage.lake import Lake
+from tests.fixtures.lake import make_small_lake
 
 LANGUAGE = BalanceCost(linear=456_000, quadratic=6)
 """Per token and token^2, in 10^5 operations of forward and backward: 6 x 7.6e9, and 12 x 28 layers x 3,584 / 2."""
@@ -35,6 +37,78 @@ SMALL = BalanceCost(linear=180_000, quadratic=4)
 AUDIO = BalanceCost(linear=38_000, quadratic=5)
 """Per frame and frame^2: 6 x 0.64e9, and 12 x 32 layers x 1,280."""
 PER_NODE = 8
+
+
+PATCH, MERGE = 14, 2
+"""Pixels of a patch, and patches of a token's side: Qwen2.5-VL's."""
+BYTES_A_TOKEN = 4
+"""What a byte-pair vocabulary of that family takes for English and for actions, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Lengths of one training sample."""
+
+    patches: int
+    """Of one screen."""
+    screens: int
+    text: int
+    """Tokens of instruction, history and reply."""
+
+    @property
+    def tokens(self) -> int:
+        """What the language model reads."""
+        return self.screens * self.patches // MERGE**2 + self.text
+
+
+def step_samples(lake: Lake, history_images: int) -> list[Sample]:
+    """One sample per step, as the trainer makes them: the last screens, all past replies as text, the step's reply."""
+    samples: list[Sample] = []
+    for instruction, steps in _trajectories(lake):
+        tokens = _tokens(instruction)
+        for number, step in enumerate(steps):
+            tokens += _tokens(step["thought"] or "") + _tokens(step["action"])
+            samples.append(Sample(_patches(step), min(number + 1, history_images), tokens))
+    return samples
+
+
+def trajectory_samples(lake: Lake) -> list[Sample]:
+    """One sample per trajectory with all of its screens, as long-context training would take it."""
+    return [
+        Sample(
+            _patches(steps[0]),
+            len(steps),
+            _tokens(instruction) + sum(_tokens(step["thought"] or "") + _tokens(step["action"]) for step in steps),
+        )
+        for instruction, steps in _trajectories(lake)
+    ]
+
+
+def columns(samples: list[Sample]) -> tuple[Ints, Ints, Ints]:
+    """Patches of a screen, screens, and language tokens of every sample."""
+    found = [(sample.patches, sample.screens, sample.tokens) for sample in samples]
+    patches, screens, tokens = np.array(found, dtype=np.int64).T
+    return patches, screens, tokens
+
+
+def _trajectories(lake: Lake) -> Iterable[tuple[str, list[dict[str, Any]]]]:
+    rows = lake.read("trajectories", ["trajectory_id", "instruction"]).to_pylist()
+    wanted = ["trajectory_id", "step", "screen_width", "screen_height", "thought", "action"]
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in lake.read("steps", wanted).to_pylist():
+        steps.setdefault(row["trajectory_id"], []).append(row)
+    for row in sorted(rows, key=lambda row: row["trajectory_id"]):
+        if row["trajectory_id"] in steps:
+            yield row["instruction"], sorted(steps[row["trajectory_id"]], key=lambda step: step["step"])
+
+
+def _patches(step: dict[str, Any]) -> int:
+    block = PATCH * MERGE
+    return -(-step["screen_height"] // block) * -(-step["screen_width"] // block) * MERGE**2
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text.encode()) // BYTES_A_TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +224,7 @@ def exchanged(mix: Mix, ranks: int) -> tuple[float, float, float]:
 def lake_makers(uri: str | None, history_images: int) -> list[Callable[[int, np.random.Generator], Mix]]:
     """Mixes of a lake's steps and of its trajectories."""
     with tempfile.TemporaryDirectory() as folder:
-        lake = open_lake(uri) if uri else make_small_lake(Path(folder) / "lake")
+        lake = Lake.open(LakeConfig(uri=uri), create=False) if uri else make_small_lake(Path(folder) / "lake")
         steps, whole = step_samples(lake, history_images), trajectory_samples(lake)
     whose = Path(uri).name if uri else "a small lake"
     names = (f"{whose}: {len(steps)} steps", f"{whose}: {len(whole)} trajectories")
@@ -206,7 +280,7 @@ def main() -> int:
         Bar(f"{own[0]['samples']}, 2,560 ranks x 8: ours / ideal", own[0]["ours"], 1.01, "lower"),
         Bar("40,960 samples, two phases: planning ms", planned, 150.0, "lower"),
     ]
-    return finish("balance", [*rows, *own, nodes], bars, chosen.json, [[*rows, *own], [nodes]])
+    return finish("balance", [*rows, *own, nodes], bars, chosen, [[*rows, *own], [nodes]])
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""What a checkpoint costs the training, and what a load on other ranks reads: ours beside torch.save and DCP.
+"""Measure how long a checkpoint blocks the training, and the bytes that a load on other ranks reads.
 
-Everything here is run, on gloo ranks of this machine, in turn within one run: a language model of 1 GiB in fp32 with
-AdamW's moments, in rows over 4 ranks as FSDP2 keeps it. Blocking: until the training may change its weights again,
+All ways (ours, torch.save and DCP) run in turn on gloo ranks of this machine: a language model of 1 GiB in fp32 with
+AdamW's moments, in rows over 4 ranks as FSDP2 keeps it. Blocking lasts until the training may change its weights again:
 the slowest rank's, median over the rounds; "x ours" is the median of the ratios within a round. The first save of each
-way, which takes its buffers and starts its helpers, is shown apart. All ways force their files to the disk (fsync).
-Bytes read are counted at the file. ETTR, the share of a training's time that is not lost to one failure, is computed
-by ByteCheckpoint's formula from the measured whole seconds of a save and of a load on 3 ranks, for an assumed interval.
+way takes its buffers and starts its helpers, and is a column of its own. All ways force their files to the disk
+(fsync). Bytes read are counted at the file. ETTR is the share of a training's time that is not lost to one failure, by
+ByteCheckpoint's formula, from the measured seconds of a save and of a load on 3 ranks, for an assumed interval.
 """
 
 import json
@@ -24,17 +24,14 @@ from torch.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
 from torch.distributed.checkpoint.planner import SavePlan
 
-from benchmarks.shared.checkpoint_ranks import shapes
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.checkpoint_ranks import shapes
+from benchmarks.harness import Bar, finish, options
 from learning.checkpoint.planner import bytes_of, global_plan, local_plan
 
 ASYNC = ("dcp.async_save, thread", "dcp.async_save, process")
 OTHERS = (
-    "dcp.save, lowest rank",
     "torch.save, gathered",
     "torch.save, a file a rank",
-    "dcp.async_save, thread, kept buffers",
-    "dcp.async_save, process, kept buffers",
 )
 INTERVALS = (10.0, 60.0)
 """Seconds of training from one checkpoint to the next, assumed for ETTR."""
@@ -62,7 +59,7 @@ def main() -> int:
         Bar("plan, cached / first", plan["cached_s"] / plan["first_s"], 0.1, "lower"),
         Bar("most bytes of a rank / mean, replicas, ours", _most(spread, "max / mean"), 1.05, "lower"),
     ]
-    return finish("checkpoint", [*saved, *read, *spread, *kept_time(saved, read)], bars, asked.json)
+    return finish("checkpoint", [*saved, *read, *spread, *kept_time(saved, read)], bars, asked)
 
 
 def saving(found: list[Row]) -> tuple[list[Row], dict[str, float]]:
@@ -167,7 +164,7 @@ def _on_ranks(ranks: int, jobs: list[Row], place: Path) -> list[list[Row]]:
     file = place / f"jobs-{ranks}.json"
     file.write_text(json.dumps(jobs))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command = [*torchrun, "-m", "benchmarks.shared.checkpoint_ranks", str(file)]
+    command = [*torchrun, "-m", "benchmarks.checkpoint_ranks", str(file)]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the ranks failed:\n{done.stderr[-3000:]}")

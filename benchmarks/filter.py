@@ -1,13 +1,13 @@
-"""What the gates find: planted faults among clean trajectories.
+"""Measure the precision and recall of every gate on planted faults among clean trajectories.
 
 `python -m benchmarks.filter [--short] --json PATH`
 
-A thousand clean, really different trajectories, half of them acted in the fake sandbox, and 60 with each of 19 faults
-(`benchmarks.shared.planted`, which shares nothing with the gates). They are written to a lake as two iterations, and
-the stages of the wheel filter and annotate them. A gate's precision is the share of its own faults among what it turned
-away; its recall the share of its faults that it turned away. Then the queries that training reads by are asked for what
-was planted: as a target of imitation, a side of a preference, a member of a group, or anything annotated. `findings`
-are single steps that changed nothing, one in each of some clean trajectories, and what the filter wrote of them.
+A thousand clean, different trajectories, half of them acted in the fake sandbox, and 60 with each of 19 faults
+(`tests.fixtures.planted`, which shares no code with the gates) are written as two iterations. The stages filter and
+annotate them. A gate's precision is the share of its own faults among the trajectories that it rejected; its recall is
+the share of its faults that it rejected. Then the queries of training are searched for planted trajectories: as a
+target of imitation, a side of a preference, a member of a group, or anything annotated. `findings` are single steps
+without a change, one in each of some clean trajectories, that the filter has to mark.
 """
 
 import io
@@ -23,19 +23,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from benchmarks.shared.planted.faults import (
-    FAULTS,
-    JUDGED,
-    LONG,
-    REAL,
-    Script,
-    Solver,
-    form,
-    noop,
-    planted,
-    script_of,
-)
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.harness import Bar, finish, options
 from environments.catalog import tasks_named
 from rollout.actor import Actor
 from rollout.runner import roll_out_all
@@ -51,6 +39,18 @@ from tasks.collect.records import write
 from tasks.filter import decide_routes
 from tasks.running.console import bar
 from tasks.running.run import Run
+from tests.fixtures.planted.faults import (
+    FAULTS,
+    JUDGED,
+    LONG,
+    REAL,
+    Script,
+    Solver,
+    form,
+    noop,
+    planted,
+    script_of,
+)
 
 SIZES = {False: (1000, 60), True: (400, 10)}
 """Clean trajectories, and trajectories with each fault; of a full and of a short run."""
@@ -233,7 +233,7 @@ def main() -> int:
         Bar("findings: precision", precision, BAR, "higher"),
         Bar("findings: recall", recall, BAR, "higher"),
     ]
-    return finish("filter", [*by_gate, *by_fault, *training], bars, asked.json, [by_gate, by_fault, training])
+    return finish("filter", [*by_gate, *by_fault, *training], bars, asked, [by_gate, by_fault, training])
 
 
 if __name__ == "__main__":

@@ -1,45 +1,55 @@
-"""The wheel's own judge against the verifiers, on pages and on tasks that nothing was chosen by.
+"""Measure the trained judge against the verifiers, on pages and tasks that no choice used.
 
-`python -m benchmarks.judge [--short] [--counts N N N N N N] [--lake URI] [--figure PNG] --json PATH [KEY=VALUE]...`
+`python -m benchmarks.judge [--short] [--counts N N N N N N] [--lake URI] --json PATH [KEY=VALUE]...`
 
-The explorer and the champions of four iterations of the profile `miniwob` (those of `--lake`, or of a wheel that is
-turned first) roll out the suite's tasks; what `flywheel judge --train` runs trains a judge on it: pages are split, 80 %
-to learn from, 10 % to calibrate and choose the threshold by, 10 % left out. Then other pages of the same tasks, seeds
-from 5,000,000 on, and the tasks that are held out are rolled out and judged. Beside it stand judges that need no
-training, or hardly any: `all`, which accepts all; `early`, which accepts what ended before its step limit; `changed`,
-which accepts what changed the last screen; and `numbers`, a logistic regression on what the judge reads beside pixels
-and words (actions, counts, places), with its threshold chosen on the same pages. All lies under FLYWHEEL_HOME: a run
-that was cut short goes on where it stood. `--short` is the explorer in the fake sandbox.
+The explorer and the champions of four iterations of the profile `miniwob` (those of `--lake`, or of a run that is made
+first) roll out the suite's tasks. A judge is trained on it as by `flywheel judge --train`: of the pages 80 % train, 10
+% calibrate and choose the threshold, 10 % are left out. Then other pages of the same tasks, seeds from 5,000,000 on,
+and the held-out tasks are rolled out and judged. The table also has judges with hardly any training: `all` accepts all;
+`early` accepts trajectories that ended before their step limit; `changed` accepts those whose last action changed the
+screen; `numbers` is a logistic regression on the judge's inputs without pixels and words (actions, counts, places),
+with its threshold chosen on the same pages. All lies under FLYWHEEL_HOME, so an interrupted run resumes there.
+`--short` is the explorer in the fake sandbox.
 """
 
 import argparse
+import random
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import altair as alt
 import numpy as np
 import torch
 
-from benchmarks.shared.arms import Arm, root_of
-from benchmarks.shared.gathered import gather
-from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.shared.scores import Known, Scores, best_f1, quality, reliability, roc
+from benchmarks.arms import Arm, root_of
+from benchmarks.harness import Bar, add_options, finish
+from benchmarks.scores import Known, Scores, best_f1, quality
+from environments.catalog import catalog
 from learning.judging.cases import Cases
 from learning.judging.fit import USUAL, Effort, platt
+from models.explorer import PageExplorer
 from models.judges.judge import JudgeCase
 from models.judges.local.features import features_of
 from models.judges.local.judge import LocalJudge, LocalOptions
 from models.judges.registry import case_of
+from models.policy import Policy
+from rollout.actor import Actor
+from rollout.runner import missing, roll_out_all
+from rollout.trajectory import PlannedTrajectory
 from schemas.config import Config, load_config
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
+from tasks.collect.plan import finished
+from tasks.collect.records import drop_unfinished, write
 from tasks.judge_training import ended, read_split, train_judge
+from tasks.running.console import bar as progress_bar
+from tasks.shared.weights import load_policy
 
 Row = dict[str, Any]
 LEARN, TEST = 100_000, 5_000_000
@@ -48,6 +58,8 @@ SIZES = {False: ((300, 60), (40, 10), (80, 20)), True: ((150, 0), (60, 0), (60, 
 """Trajectories of each task by the explorer and by each policy: to learn from, of other pages, of held-out tasks."""
 BARS = {"other pages": 0.90, "held-out tasks": 0.80}
 ITERATIONS = 4
+APART = 10_000
+"""Seeds between one policy's pages and the next one's."""
 FAKE = (
     'environments={"fake":{"sandboxes":8}}',
     'suite.tasks=["click-target","two-steps","enter-text"]',
@@ -56,9 +68,6 @@ FAKE = (
     "suite.practice=[]",
 )
 SHORT = Effort(reading_steps=60, epochs=8, batch=32, readings=64)
-FIGURE = Path("docs/judge.png")
-FEW = 10
-"""Trajectories from which a bin is in the picture."""
 
 
 @dataclass(frozen=True)
@@ -120,19 +129,17 @@ def main(words: Sequence[str] | None = None) -> int:
             ("held-out tasks", "tasks", "held_out", tasks),
         )
     ]
-    save_figure(sets, asked.figure)
     rows, by_task = [row for one in sets for row in one.rows()], [row for one in sets for row in one.by_task()]
     own = {"set": "learned from", "judge": "trained", "n": trained.test.train, "left out": asdict(trained.test)}
     found = {row["set"]: row["F1"] for row in rows if row["judge"] == "trained"}
     bars = [Bar(f"F1 on {name}", found[name] or 0.0, bar, "higher") for name, bar in BARS.items()]
-    return finish("judge", [*rows, *by_task, own], bars, asked.json, [rows, by_task])
+    return finish("judge", [*rows, *by_task, own], bars, asked, [rows, by_task])
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--config", default="configs/miniwob.toml")
     parser.add_argument("--lake", help="whose policies act; a wheel is turned first if not given")
-    parser.add_argument("--figure", type=Path, help="where the picture goes; docs/judge.png of a full run")
     parser.add_argument(
         "--counts", type=int, nargs=6, metavar="N", help="sizes of the three sets, in their order below"
     )
@@ -140,7 +147,6 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     asked = parser.parse_args(words)
     given = asked.counts and tuple(zip(asked.counts[::2], asked.counts[1::2], strict=True))
     asked.sizes = given or SIZES[asked.short]
-    asked.figure = asked.figure or (None if asked.short else FIGURE)
     return asked
 
 
@@ -149,8 +155,59 @@ def _champions(asked: argparse.Namespace, overrides: Sequence[str], folder: Path
     if asked.lake:
         return Lake.open(load_config(asked.config, [*overrides, f"lake.uri={asked.lake}"]).lake, create=False)
     wheel = Arm("wheel", 0, asked.config, folder / "wheel", (*overrides, f"lake.uri={folder}/wheel/lake"))
-    wheel.turn(ITERATIONS)
+    wheel.run_until(ITERATIONS)
     return Lake.open(load_config(asked.config, wheel.overrides).lake, create=False)
+
+
+def gather(
+    config: Config, made: Lake | None, versions: Sequence[str], split: str, first: int, explorer: int, each: int
+) -> Lake:
+    """Roll out the tasks of a split at temperature 1, except what the lake has already.
+
+    Args:
+        config: `lake.uri` is the lake that they are written to.
+        made: the lake of the policies.
+        versions: the policies.
+        split: `train` or `held_out`.
+        first: the first seed.
+        explorer: trajectories of each task by the explorer.
+        each: trajectories of each task by each policy.
+    """
+    lake = Lake.open(config.lake)
+    tasks = [task for task in catalog(config) if task.split == split]
+    lake.upsert("tasks", tasks)
+    drop_unfinished(lake, 0)
+    counts = {PageExplorer.version: explorer} | dict.fromkeys(versions, each)
+    planned = [
+        _planned(lake, task, version, first + APART * number + seed)
+        for task in tasks
+        for number, (version, count) in enumerate(counts.items())
+        for seed in range(count)
+    ]
+    left = missing(random.Random(0).sample(planned, len(planned)), finished(lake, 0))
+    with ExitStack() as stack:
+        policies: list[Policy] = [
+            PageExplorer(),
+            *(load_policy(config, made, one) for one in versions if made and left),
+        ]
+        actors = {one.version: stack.enter_context(Actor(one, 1.0)) for one in policies}
+        sink = lambda chunk: write(lake, chunk)  # noqa: E731
+        actor_of = lambda one: [actors[one.policy_version]]  # noqa: E731
+        roll_out_all(config, left, actor_of, sink, progress_bar, "gather", for_data=True)
+    return lake
+
+
+def _planned(lake: Lake, task: GuiTask, version: str, seed: int) -> PlannedTrajectory:
+    return PlannedTrajectory(
+        lake_id=lake.lake_id,
+        run_id=lake.lake_id,
+        iteration=0,
+        task=task,
+        seed=seed,
+        policy="explorer" if version == PageExplorer.version else "policy",
+        policy_version=version,
+        temperature=1.0,
+    )
 
 
 class Numbers:
@@ -212,45 +269,6 @@ def _judged(name: str, config: Config, lake: Lake, judge: LocalJudge, plain: Num
 
 def _changed(case: JudgeCase) -> bool:
     return len(case.screens) > 1 and case.screens[-1] != case.screens[-2]
-
-
-def save_figure(sets: Sequence[Judged], path: Path | None) -> None:
-    """ROC with the point that the threshold chooses, and the share of successes by score, of the trained judge."""
-    if path is None:
-        return
-    curves = [{"set": one.name, "x": x, "y": y} for one in sets for x, y in roc(one.scores["trained"][0], one.known)]
-    chosen = [{"set": one.name, **dict(zip("xy", _chosen(one), strict=True))} for one in sets]
-    bins = [
-        {"set": one.name, "x": mean, "y": share, "n": count}
-        for one in sets
-        for mean, share, count in reliability(one.scores["trained"][0], one.known)
-        if count >= FEW
-    ]
-    colour = alt.Color("set:N", title=None)
-    scale = alt.Scale(domain=[0, 1])
-    left, up = (
-        alt.X("x:Q", title="failures accepted", scale=scale),
-        alt.Y("y:Q", title="successes accepted", scale=scale),
-    )
-    curve = alt.Chart(alt.Data(values=curves)).mark_line().encode(x=left, y=up, color=colour, order="y:Q")
-    point = alt.Chart(alt.Data(values=chosen)).mark_point(filled=True, size=90).encode(x=left, y=up, color=colour)
-    line = alt.Chart(alt.Data(values=[{"x": 0, "y": 0}, {"x": 1, "y": 1}])).mark_line(strokeDash=[4, 4], color="grey")
-    means, shares = alt.X("x:Q", title="score", scale=scale), alt.Y("y:Q", title="share of successes", scale=scale)
-    dots = alt.Chart(alt.Data(values=bins)).encode(x=means, y=shares, color=colour)
-    calibration = dots.mark_line() + dots.mark_point(filled=True).encode(size=alt.Size("n:Q", title="trajectories"))
-    panels = [
-        (curve + point).properties(width=320, height=320, title="ROC, and the threshold"),
-        (line.encode(x=means, y=shares) + calibration).properties(width=320, height=320, title="calibration"),
-    ]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    alt.hconcat(*panels).save(str(path), scale_factor=2)
-
-
-def _chosen(one: Judged) -> Iterator[float]:
-    """Shares of failures and of successes that are accepted."""
-    scores, threshold = one.scores["trained"]
-    for kind in (~one.known, one.known):
-        yield float((scores[kind] >= threshold).mean())
 
 
 if __name__ == "__main__":

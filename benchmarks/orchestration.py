@@ -1,11 +1,11 @@
-"""What orchestration costs: an iteration of the profile `miniwob` under Prefect, and its same stages called without.
+"""Measure the cost of orchestration: an iteration of the profile `miniwob` with Prefect, and its stages without.
 
-Three arms turn the same two iterations, each from an empty lake, in a process of its own, in the same run: the stages
-called one after the other (`plain`); `flywheel run` with its temporary server (`temporary server`); and with a server
-that has pages, so that log lines, events, a table and a picture go there, too (`server`). Of the second iteration, each
-arm has the seconds that its stages work (sandboxes, models, storage) and those that lie between the work of two stages.
-Overhead is what lies between beyond what lies there in `plain`, of the whole iteration. The stages' work itself varies
-from arm to arm by more than that, for reasons that are not Prefect's: it is in the rows, and in no bar.
+Three arms make the same two iterations, each from an empty lake in a process of its own: the stages called one after
+the other (`plain`); `flywheel run` with its temporary server (`temporary server`); and with a server that has pages, so
+that log lines, events, a table and a picture go there, too (`server`). Of the second iteration, each arm has the
+seconds of its stages' work (sandboxes, models, storage) and those between the stages. Overhead is the time between
+stages beyond that of `plain`, as a share of the iteration. The work of the stages varies by more than that for other
+reasons: it is in the rows, and in no bar.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.harness import Bar, add_options, finish
 from schemas.config import Config, load_config
 
 ARMS = ("plain", "temporary server", "server")
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _options(arguments)
     overrides = [*(SHORT if options.short else ()), *options.overrides]
     if options.arm:
-        turn(options.arm, load_config(options.config, overrides))
+        run_arm(options.arm, load_config(options.config, overrides))
         return 0
     with tempfile.TemporaryDirectory(prefix="flywheel-orchestration-") as folder:
         rows = [measured(arm, Path(folder) / arm.replace(" ", "-"), options.config, overrides) for arm in ARMS]
@@ -53,11 +53,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for row in rows:
         row["overhead %"] = 100 * (row["between s"] - plain["between s"]) / plain["iteration s"]
     bars = [Bar(f"overhead of {row['arm']}, share", row["overhead %"] / 100, MOST, "lower") for row in rows[1:]]
-    return finish("orchestration", rows, bars, options.json)
+    return finish("orchestration", rows, bars, options)
 
 
 def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> dict[str, Any]:
-    """Turns an arm in a folder of its own; where the last iteration's seconds went."""
+    """Run an arm in a folder of its own; return the seconds of its last iteration."""
     folder.mkdir(parents=True)
     words = [sys.executable, "-m", "benchmarks.orchestration", "--arm", arm, "--config", config]
     environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), "FLYWHEEL__LAKE__URI": str(folder / "lake")}
@@ -68,8 +68,8 @@ def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> d
     return {"arm": arm, **found}
 
 
-def turn(arm: str, config: Config) -> None:
-    """Turns the arm's iterations in this process and writes what was measured to the work folder."""
+def run_arm(arm: str, config: Config) -> None:
+    """Run the arm's iterations in this process and write the measurement to the work folder."""
     from apps.environment import make_prefect_home, settle
     from apps.interrupts import heeded, ignore
     from common.process import home
@@ -86,7 +86,7 @@ def turn(arm: str, config: Config) -> None:
 
 
 def _plain(config: Config) -> None:
-    """The stages of `flows.flywheel`, called by nobody but us."""
+    """Call the stages of `flows.flywheel` without Prefect."""
     from tasks.annotate import annotate_steps
     from tasks.check import check_before_spending
     from tasks.collect.collect import collect_trajectories

@@ -1,9 +1,9 @@
-"""How a million garbled replies are read by every model family: no exception, and each in time that grows with it.
+"""Read a million garbled replies by every model family: without an exception, in time linear in their length.
 
-Rows: per family the replies that were read, those that held an action, mean and longest processor time, and how
-much longer a reply of twice the length takes, the worst of long replies of every grammar's pieces. Linear is 2; the
-bar leaves room for what else the machine does. A last table counts what the public `ui-tars` package, running beside,
-makes of its own published examples and of garbled replies, by why it differs from ours.
+Rows: per family the replies, the share with an action, mean and longest processor time, and the growth of the time for
+a reply of twice the length, the worst over long replies of every grammar's pieces. Linear is 2; the bar leaves room for
+the machine's other work. A last table compares with the public `ui-tars` package on its own published examples and on
+garbled replies, by the reason of each difference.
 """
 
 import json
@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.beside_ui_tars import UNEXPLAINED, Package, compared, garbled
-from benchmarks.shared.planted.replies import NOISE, SEEDS, mutated
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.harness import Bar, finish, options
 from models.completion import Completion
 from models.families.family import ModelFamily
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
 from schemas.config.policy import PolicyConfig
+from tests.fixtures.planted.replies import NOISE, SEEDS, mutated
+from tests.fixtures.ui_tars_package import UNEXPLAINED, Package, compared, garbled
 
 SCREEN = (1920, 1080)
 REPLIES, SHORT = 1_000_000, 20_000
@@ -51,7 +51,7 @@ def main() -> int:
         Bar("twice the length, times", max(row["twice"] for row in rows), MOST_GROWTH, "lower"),
         Bar(f"{UNEXPLAINED}, beside ui-tars", len(unexplained), 0, "lower"),
     ]
-    return finish("parse", [*rows, *beside], bars, given.json, [rows, beside])
+    return finish("parse", [*rows, *beside], bars, given, [rows, beside])
 
 
 def _row(name: str, count: int) -> dict[str, Any]:

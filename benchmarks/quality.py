@@ -1,12 +1,12 @@
-"""What the quality gate costs at size: seconds and memory, beside Great Expectations' own way over pandas.
+"""Measure the seconds and the memory of the quality gate at size, and of the quality page.
 
 `python -m benchmarks.quality [--short] [--lakes DIR] --json PATH`
 
-Each gate runs in a process of its own, from its start (the import of Great Expectations is part of it and is also
-given alone) to the last result with its Data Docs, over every table of an iteration of 1,034,000 steps, 517,000
-trajectories and 2,068,000 verdicts (`benchmarks.tables.wide`). The pandas way gets a tenth of it: at full size
-it took 122 s and 3.9 GB. Memory is the process's most, sampled (`benchmarks.shared.memory`). Then the quality page of a
-lake whose gate has checked 1,000 iterations, from the lake to the last byte.
+The gate runs in a process of its own over every table of an iteration of 1,034,000 steps, 517,000 trajectories and
+2,068,000 verdicts (`benchmarks.lake.wide`), and over a tenth of it. The time is from the start of the process to the
+last result with its Data Docs; it includes the import of Great Expectations, which is also given alone. Memory is the
+sampled maximum of the process (`benchmarks.peak_memory`). The quality page is of a lake whose gate checked 1,000
+iterations, from the lake to the last byte.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from deltalake import write_deltalake
 
 from apps.quality.gather import quality_of
 from apps.quality.page import render
-from benchmarks.shared.memory import PeakMemory
-from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.tables.wide import fill_iterations
+from benchmarks.harness import Bar, add_options, finish
+from benchmarks.lake.wide import fill_iterations
+from benchmarks.peak_memory import PeakMemory
 from schemas.config import config_of
 from schemas.config.sections import LakeConfig
 from schemas.tables import TABLES
@@ -35,8 +35,8 @@ from storage.lake import Lake
 
 SIZES = {False: 517_000, True: 20_000}
 """Trajectories of a full and of a short run."""
-PANDAS = 10
-"""The pandas way gets one in so many of them."""
+PART = 10
+"""Share of the trajectories in the second, smaller measurement."""
 MOST_S, MOST_GIB, MOST_PAGE_S = 10.0, 1.0, 0.3
 PAGE_ITERATIONS = 1000
 
@@ -61,40 +61,20 @@ def gate(uri: str, docs: Path) -> dict[str, Any]:
     }
 
 
-def pandas_way(uri: str, _: Path) -> dict[str, Any]:
-    """The same checks over whole tables in pandas."""
-    began = time.perf_counter()
-    from benchmarks.tables.pandas_gate import pandas_gate
-
-    imported = time.perf_counter()
-    found = [result for contract in TABLES.values() for result in pandas_gate(_lake(uri), contract, 0).values()]
-    done = time.perf_counter()
-    return {
-        "import_s": imported - began,
-        "work_s": done - imported,
-        "cpu_s": time.process_time(),
-        "checks": len(found),
-        "failed": sum(not one.success for one in found),
-    }
-
-
-WAYS = {"gate": gate, "pandas": pandas_way}
-
-
-def measure(way: str, uri: str, trajectories: int, folder: Path) -> dict[str, Any]:
-    """One way in a process of its own, over a lake that is made if it is not there."""
+def measure(uri: str, trajectories: int, folder: Path) -> dict[str, Any]:
+    """Measure the gate in a process of its own, over a lake that is made if it is missing."""
     lake = _lake(uri)
     if not lake.count("trajectories"):
         fill_iterations(lake, trajectories)
     began = time.perf_counter()
-    command = [sys.executable, "-m", "benchmarks.quality", "--way", way, uri, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.quality", "--gate", uri, str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process, PeakMemory(process.pid, 0.05) as watched:
         printed, _ = process.communicate()
     wall = time.perf_counter() - began
     if process.returncode:
         raise SystemExit(f"{command}: exit status {process.returncode}")
     rows = {name: lake.count(name) for name in ("trajectories", "steps", "verdicts")}
-    return {"what": way, **rows, "all_s": wall, **json.loads(printed), "gib": watched.peak.gib}
+    return {"what": "gate", **rows, "all_s": wall, **json.loads(printed), "gib": watched.peak.gib}
 
 
 def page(uri: str) -> dict[str, Any]:
@@ -130,22 +110,19 @@ def _found(iteration: int, name: str, success: bool) -> QualityResult:
 
 
 def main() -> int:
-    """Measures both ways."""
+    """Measure the gate at two sizes, then the page."""
     parser = add_options(argparse.ArgumentParser(description=__doc__))
     parser.add_argument("--lakes", type=Path, help="where the lakes are kept")
-    parser.add_argument("--way", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--gate", nargs=2, help=argparse.SUPPRESS)
     chosen = parser.parse_args()
-    if chosen.way:
-        way, uri, folder = chosen.way
-        print(json.dumps(WAYS[way](uri, Path(folder))))
+    if chosen.gate:
+        uri, folder = chosen.gate
+        print(json.dumps(gate(uri, Path(folder))))
         return 0
     count = SIZES[chosen.short]
     with tempfile.TemporaryDirectory() as scratch:
         folder = chosen.lakes or Path(scratch)
-        rows = [
-            measure(way, str(folder / str(size)), size, Path(scratch) / way)
-            for way, size in (("gate", count), ("gate", count // PANDAS), ("pandas", count // PANDAS))
-        ]
+        rows = [measure(str(folder / str(size)), size, Path(scratch) / "gate") for size in (count, count // PART)]
         paged = page(str(Path(scratch) / "pages"))
     whole = rows[0]
     bars = [
@@ -154,7 +131,7 @@ def main() -> int:
         Bar("failed checks of sound data", whole["failed"], 0, "lower"),
         Bar(f"seconds to the quality page after {PAGE_ITERATIONS} iterations", paged["all_s"], MOST_PAGE_S, "lower"),
     ]
-    return finish("quality", [*rows, paged], bars, chosen.json, [rows, [paged]])
+    return finish("quality", [*rows, paged], bars, chosen, [rows, [paged]])
 
 
 def _lake(uri: str) -> Lake:

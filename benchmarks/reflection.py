@@ -1,13 +1,13 @@
-"""Corrections of failed trajectories: how many are found, at what cost, that none is taught unverified, their worth.
+"""Measure corrections of failed trajectories: their number, their cost, their verification, their worth.
 
-First the explorer collects, the same number of trajectories of every task, and all that failed are gone
-back to (`reflect.*`). Sandbox steps per verified correction, with replayed steps and attempts in vain, stand
-beside the steps per success of the plain collection on the same tasks.
+The explorer collects the same number of trajectories of every task, and all failures are corrected (`reflect.*`). The
+sandbox steps per verified correction, with replayed steps and failed attempts, are compared with the steps per success
+of plain collection on the same tasks.
 
-With `--training`, arms of equal sandbox steps and equal training (docs/reflect.md): `plain`, the wheel; `corrections`,
-the wheel that gives part of its steps to going back to failures; and both followed by `dpo` on the pairs that their
-lakes hold. Held-out success is paired by training seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME: a
-run that was cut short goes on where it stood.
+With `--training`, arms have equal sandbox steps and equal training (docs/reflect.md): `plain`; `corrections`, which
+uses part of its steps for corrections; and both followed by `dpo` on the pairs of their lakes. Held-out success is
+paired by training seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes
+there.
 """
 
 import argparse
@@ -17,10 +17,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from benchmarks.arms import Arm, root_of
+from benchmarks.harness import Bar, add_options, finish
 from benchmarks.learning._start import NETWORK
-from benchmarks.shared.arms import Arm, root_of
-from benchmarks.shared.paired import difference
-from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.paired import difference, outcomes
 from schemas.config import Config, load_config
 from storage.catalog import ask
 from storage.lake import Lake
@@ -57,7 +57,7 @@ def main(words: Sequence[str] | None = None) -> int:
         trained, lifts = _trained(options)
         rows, tables = [*rows, *trained, *lifts], [*tables, trained, lifts]
         bars += [Bar(f"{one['arm']} minus plain, lower end", one["clusters, low"], 0.0, "higher") for one in lifts]
-    return finish("reflection", rows, bars, options.json, tables)
+    return finish("reflection", rows, bars, options, tables)
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -96,7 +96,7 @@ def _searched(options: argparse.Namespace) -> tuple[Lake, Config]:
     folder = root_of(options.config, collected).parents[1] / "reflection" / root_of(options.config, collected).name
     config = load_config(options.config, [*collected, f"lake.uri={folder}/lake"])
     with open_run(config) as run:
-        prepare_lake.fn(config, -1)  # the stages themselves: nobody schedules a benchmark
+        prepare_lake.fn(config, -1)  # the stages themselves, without Prefect
         for stage in (choose_tasks, collect_trajectories, filter_trajectories, reflect_on_failures):
             stage.fn(config, 0)
         return run.lake, config
@@ -175,16 +175,17 @@ def _trained(options: argparse.Namespace) -> tuple[list[Row], list[Row]]:
     rows: list[Row] = []
     for seed in range(options.seeds):
         plain = _arm(options, "plain", seed)
-        plain.turn(options.iterations)
+        plain.run_until(options.iterations)
         ours = _arm(options, "corrections", seed)
-        ours.turn(options.iterations)
+        ours.run_until(options.iterations)
         for arm in (plain, ours):
             rows += [
                 _measured(options, arm, _last(arm), arm.name),
                 _measured(options, arm, _preferred(arm), f"{arm.name}, dpo"),
             ]
-    names = ("corrections", "corrections, dpo", "plain, dpo")
-    return rows, [_lift(rows, name) for name in names]
+    names, plain = ("corrections", "corrections, dpo", "plain, dpo"), outcomes(rows, arm="plain")
+    found = {name: difference(outcomes(rows, arm=name), plain) for name in names}
+    return rows, [{"arm": name, "minus": "plain", **gap.row()} for name, gap in found.items()]
 
 
 def _arm(options: argparse.Namespace, name: str, seed: int) -> Arm:
@@ -246,31 +247,6 @@ def _measured(options: argparse.Namespace, arm: Arm, version: str, name: str) ->
         "recoveries": pairs["post_reflection"],
         "partings": pairs["parting"],
         "plays": measured["plays"],
-    }
-
-
-def _lift(rows: Sequence[Row], name: str) -> Row:
-    """Paired difference to the plain arm, with its interval over training seeds and tasks."""
-
-    def plays(arm: str) -> dict[tuple[int, str, int], bool]:
-        return {
-            (row["seed"], task, seed): won
-            for row in rows
-            if row["arm"] == arm
-            for task, seed, won, *_ in row["plays"]
-            if won is not None
-        }
-
-    found = difference(plays(name), plays("plain"))
-    return {
-        "arm": name,
-        "minus": "plain",
-        "mean": found.mean,
-        "trajectories, low": found.trajectories[0],
-        "clusters, low": found.clusters[0],
-        "clusters, high": found.clusters[1],
-        "paired": found.n,
-        "clusters": found.clustered,
     }
 
 

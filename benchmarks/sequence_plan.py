@@ -1,4 +1,4 @@
-"""What mixing groups of different sequence-parallel degree gains: a cost model, no step is run.
+"""Compare plans that mix sequence-parallel degrees with plans of one degree: a cost model, no step is run.
 
 Cluster, coefficients and time formula are the ones released with FlexSP (7B model, 64 A100-40G in 8 nodes; arXiv
 2412.01523). Lengths are drawn from the percentiles of the released Wikipedia lengths, handled as the release does:
@@ -8,17 +8,19 @@ Seconds are predictions of that cost model. Arms:
 - released static: one degree for all batches, best-fit packing to 0.9 of a group's memory, the last micro-batch
   levelled; degree 64, as the release fixes it for these lengths, and 32, the least that holds the longest sequence.
 - released adaptive: the same packing, the best degree for every batch.
-- static, one degree a batch, one a micro-batch: the same choices, but filled as well as ours is (longest first, even
-  cuts); stronger than the published baselines.
+- static, one degree a batch, one a micro-batch: the same choices, filled as well as ours is (longest first, even cuts);
+  stronger than the published baselines.
 - Megatron's hybrid rule, and the integer programme under a time limit.
 - even cuts: ours inside a micro-batch, cut into even tokens as in the paper. And ours.
 
 Every arm but the released ones tries the same 24 numbers of micro-batches, and up to 96 until one can be planned. As in
-the paper, 40 batches (8 with `--short`, and without the integer programme). Further parts compare ours with the optimum
-on small clusters, where the integer programme proved it; tell how many tokens 16 buckets add by rounding up, with the
-programme's bounds and with equal widths; compare ours with the plans of listing every partition of up to 512 ranks (32
-with `--short`), which is what the planner once did; compare ours with best-fit packing at any one degree where
-sequences are large beside a group; and plan for 1,024 ranks.
+the paper there are 40 batches (8 with `--short`, without the integer programme). Further parts:
+
+- ours against the optimum on small clusters, where the integer programme proved it;
+- the tokens that 16 buckets add by rounding up, with the programme's bounds and with equal widths;
+- ours against the earlier planner, which listed every partition of up to 512 ranks (32 with `--short`);
+- ours against best-fit packing at any one degree, where sequences are large for a group;
+- plans for 1,024 ranks.
 """
 
 import argparse
@@ -33,9 +35,18 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.shared.report import Bar, add_options, finish
-from benchmarks.shared.sequence_grid import Case, listed
-from benchmarks.shared.sequence_lengths import A100, LONGEST, RANKS, Lengths, as_released, gui_like, wikipedia_like
+from benchmarks.harness import Bar, add_options, finish
+from benchmarks.sequence_lengths import (
+    A100,
+    LONGEST,
+    RANKS,
+    Case,
+    Lengths,
+    as_released,
+    gui_like,
+    listed,
+    wikipedia_like,
+)
 from learning.planning.sequence_cost import ClusterCost, GroupedMicroBatch
 from learning.planning.sequence_milp import buckets, mixed_integer
 from learning.planning.sequence_mix import homogeneous, mixture
@@ -376,7 +387,7 @@ def main() -> int:
     ]
     bars = bars_of(first, second, others, large)
     tables = [turned([first, second]), *([other] for other in others), large]
-    return finish("sequence_plan", [first, second, *others, *large], bars, chosen.json, tables)
+    return finish("sequence_plan", [first, second, *others, *large], bars, chosen, tables)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""The small policy's own network against `transformers` on the same weights: samples per second, acting and training.
+"""Compare the small policy's network with `transformers` on the same weights: samples per second.
 
 Acting: one batch of chats from PNG to text, greedy, `TOKENS` tokens each; the peer's `generate` with its cache, on the
-left-padded batch. Training: forward, backward and update over the same rows, with the same loss (it is compared); ours
+left-padded batch. Training: forward, backward and update over the same rows, with the same loss (it is compared). Ours
 steps with Muon on fp32 weights, the peer with fused AdamW on its own weights, which is less work. The peer runs in bf16
-and in fp32, and the faster counts. All in turn in one run, by the wall; medians.
+and in fp32, and the faster counts. All in turn in one run, by the wall clock; medians.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch.nn.functional import cross_entropy
 
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.harness import Bar, finish, options
 from learning.data.rollouts import Rollout
 from learning.engines.tiny.engine import ReplyEncoder
 from learning.engines.tiny.forward import ForwardBatch, outputs_of
@@ -227,7 +227,7 @@ def main() -> int:
     bars.append(Bar("act: completions as the peer's, both in fp32", alike, 0.95, "higher"))
     off = max(abs(loss - training.losses["ours"]) for loss in training.losses.values())
     bars.append(Bar("train: losses apart, nats a token", off, 0.02, "lower"))
-    return finish("small_policy", rows, bars, chosen.json)
+    return finish("small_policy", rows, bars, chosen)
 
 
 if __name__ == "__main__":

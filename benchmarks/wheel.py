@@ -1,14 +1,14 @@
-"""What the wheel learns, and what the wheel itself adds: arms of equal trajectories and equal training compute.
+"""Measure the success of the flywheel, and compare arms of equal trajectories and equal training compute.
 
-Arms: the full wheel; explorer data alone (uniform tasks, no trajectory of the policy's own); the wheel without
-curriculum (uniform tasks and training). Every arm collects the same number of trajectories and takes the same optimiser
-steps. After every iteration the policy that then reigns is measured, greedily, on test seeds (2,000,000 and up). The
-wheel never uses them; we have looked at them while comparing variants of the recipe (docs/measurements.md, "Seeds"). A
-run that was cut short goes on where it stood: each arm is a lake.
+Arms: the full flywheel; explorer data alone (uniform tasks, no trajectory of the policy's own); the flywheel without
+curriculum (uniform tasks and training). Every arm collects the same number of trajectories and takes the same optimizer
+steps. After every iteration the champion is measured, greedily, on test seeds (2,000,000 and up). No run uses them; the
+authors have seen them while comparing variants of the recipe (docs/measurements.md, "Seeds"). Each arm is a lake, so an
+interrupted run resumes there.
 
 Differences of arms are paired by training seed, task and test seed, with two 95 % intervals: trajectories as if
 independent, and clusters of (training seed, task) resampled whole; the bar is on the lower end of both. Memory is the
-peak of the whole process tree while an arm turns; it is not known (and its bar not met) where every turn was cut short.
+peak of the whole process tree while an arm runs. It is unknown, and its bar missed, where every run was interrupted.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
 
-from benchmarks.shared.arms import Arm, root_of
-from benchmarks.shared.paired import Difference, difference
-from benchmarks.shared.report import Bar, add_options, finish, say
+from benchmarks.arms import Arm, root_of
+from benchmarks.harness import Bar, add_options, finish, print_rows
+from benchmarks.paired import difference, outcomes
 from schemas.config import Config, load_config
 
 Row = dict[str, Any]
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for seed in range(options.seeds):
         for arm in options.arms:
             rows += _rows(config, options, arm, seed)
-            say(_some(rows, SUCCESS), f"wheel, after {arm} with training seed {seed}")
+            print_rows(_some(rows, SUCCESS), f"wheel, after {arm} with training seed {seed}")
     lifts = [_lift_row(config, rows, arm, options.iterations - 1) for arm in options.arms if arm != "wheel"]
     lifts = [row for pair in lifts for row in pair]
     bars = _bars(config, rows, lifts, options)
     tables = [_some(rows, SUCCESS), _some(rows, COST), _summary(config, rows), *([lifts] if lifts else [])]
-    return finish("wheel", [*rows, *lifts], bars, options.json, tables)
+    return finish("wheel", [*rows, *lifts], bars, options, tables)
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -86,23 +86,23 @@ def _rows(config: Config, options: argparse.Namespace, name: str, seed: int) -> 
     folder = root_of(options.config, options.overrides) / f"{name.replace(' ', '-')}-{seed}"
     arm_overrides = (*options.overrides, f"lake.uri={folder}/lake", f"seed={seed}", *ARMS[name])
     arm = Arm(name, seed, options.config, folder, arm_overrides)
-    arm.turn(options.iterations)
+    arm.run_until(options.iterations)
     turned = arm.iterations()[: options.iterations]
     cost, explorer = arm.cost(), arm.measure_explorer(config.suite.tasks, options.test_seeds)
-    reigning, rows = FIRST, []
+    champion, rows = FIRST, []
     for row in [None, *turned]:
-        reigning = row["policy"] if row and row["promoted"] else reigning
-        measured = arm.measure(reigning, config.suite.tasks, options.test_seeds)
-        rows.append(_row(arm, row, reigning, measured, explorer, cost))
+        champion = row["policy"] if row and row["promoted"] else champion
+        measured = arm.measure(champion, config.suite.tasks, options.test_seeds)
+        rows.append(_row(arm, row, champion, measured, explorer, cost))
     return rows
 
 
-def _row(arm: Arm, row: Row | None, reigning: str, measured: Row, explorer: dict[str, float], cost: Row) -> Row:
+def _row(arm: Arm, row: Row | None, champion: str, measured: Row, explorer: dict[str, float], cost: Row) -> Row:
     return {
         "arm": arm.name,
         "seed": arm.seed,
         "iteration": row["iteration"] if row else -1,
-        "reigns": reigning,
+        "reigns": champion,
         "success": measured["success"],
         "95 %": "{:.2f} to {:.2f}".format(*measured["ci"]),
         "ci": measured["ci"],
@@ -150,37 +150,14 @@ def _mean(rows: list[Row], who: str, tasks: Sequence[str]) -> float | None:
     return fmean(row[who][task] for row in rows for task in tasks) if tasks else None
 
 
-def outcomes_of(rows: list[Row], arm: str, last: int, tasks: set[str] | None) -> dict[tuple[int, str, int], bool]:
-    """Success by (training seed, task, test seed) of an arm after an iteration; environment failures are left out."""
-    return {
-        (row["seed"], task, seed): success
-        for row in rows
-        if row["iteration"] == last and row["arm"] == arm
-        for task, seed, success in row["plays"]
-        if success is not None and (tasks is None or task in tasks)
-    }
-
-
 def _lift_row(config: Config, rows: list[Row], arm: str, last: int) -> list[Row]:
-    lines = []
-    for name, tasks in (("hard tasks", set(config.suite.hard)), ("the suite", None)):
-        found = difference(outcomes_of(rows, "wheel", last, tasks), outcomes_of(rows, arm, last, tasks))
-        lines.append(_lift_line(arm, name, found))
+    """Subtract an arm from the full wheel after an iteration, on hard tasks and on the suite."""
+    lines = list[Row]()
+    for name, tasks in (("hard tasks", config.suite.hard), ("the suite", config.suite.tasks)):
+        ours, theirs = (outcomes(rows, arm=one, iteration=last) for one in ("wheel", arm))
+        chosen = {key: won for key, won in ours.items() if key[1] in tasks}
+        lines.append({"wheel minus": arm, "on": name, **difference(chosen, theirs).row()})
     return lines
-
-
-def _lift_line(arm: str, tasks: str, found: Difference) -> Row:
-    return {
-        "wheel minus": arm,
-        "on": tasks,
-        "mean": found.mean,
-        "plays, low": found.trajectories[0],
-        "plays, high": found.trajectories[1],
-        "clusters, low": found.clusters[0],
-        "clusters, high": found.clusters[1],
-        "paired plays": found.n,
-        "clusters": found.clustered,
-    }
 
 
 def _bars(config: Config, rows: list[Row], lifts: list[Row], options: argparse.Namespace) -> list[Bar]:
@@ -205,7 +182,8 @@ def _lift_bars(line: Row) -> list[Bar]:
     if line["on"] == "the suite":
         return [Bar(what, line["mean"], -0.01, "higher")]
     return [
-        Bar(f"{what}, lower end over {kind}", line[f"{kind}, low"], 0.0, "higher") for kind in ("plays", "clusters")
+        Bar(f"{what}, lower end over {kind}", line[f"{kind}, low"], 0.0, "higher")
+        for kind in ("trajectories", "clusters")
     ]
 
 

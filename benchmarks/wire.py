@@ -1,10 +1,10 @@
-"""What OpenEnv's wire adds to a step: our client against our server, beside the same sandbox in this process.
+"""Measure the time that OpenEnv's protocol adds to a step: our client and server, and the sandbox in process.
 
 `python -m benchmarks.wire [--short] [--json PATH]`. The server runs in a process of its own, as `flywheel
-serve-sandboxes` starts it. Its sandboxes show one fixed picture and do nothing, so that what is measured is the wire:
-an action there, a screenshot back and read. There is a small screen (MiniWoB++'s) and a large one whose PNG is as big
-as those of a real desktop. The number is the median step over the wire, less the median step in process, in the
-quietest round: whatever else the machine does only adds to it.
+serve-sandboxes` starts it. Its sandboxes return one fixed picture and do nothing, so the protocol alone is measured: an
+action there, a screenshot back and read. There is a small screen (MiniWoB++'s) and a large one whose PNG is as big as
+those of a real desktop. The number is the median step over the protocol, less the median step in process, in the
+quietest round, because other work on the machine only adds to it.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 from PIL import Image, ImageDraw
 
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.harness import Bar, finish, options
 from environments.environment import Environment
 from environments.host import Host, NoHost
 from environments.openenv.environment import OpenEnvConfig, OpenEnvEnvironment
@@ -184,7 +184,7 @@ def main() -> int:
         )
         for size in SIZES
     ]
-    return finish("wire", rows, bars, arguments.json)
+    return finish("wire", rows, bars, arguments)
 
 
 if __name__ == "__main__":

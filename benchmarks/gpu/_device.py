@@ -1,4 +1,4 @@
-"""What the GPU benchmarks share: the device or a plain word that there is none, a random model, and a clock."""
+"""Share the device, a random model and a clock among the GPU benchmarks."""
 
 import argparse
 import time
@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.shared.report import add_options
+from benchmarks.harness import Bar, add_options, finish
 from learning.engines.fsdp.model import load_model
 from learning.parallel.packed_attention import PackedDocuments
 from models.random_vlm import build_random
 
+Row = dict[str, Any]
+Measure = Callable[[argparse.Namespace], tuple[list[Row], list[Bar]]]
+"""Measures with the options of `chosen`, and returns rows and bars."""
 NO_GPU = "skipped: there is no GPU here (--device cpu runs a tiny setting)."
 TINY = {"hidden": 64, "layers": 2, "heads": 4, "kv_heads": 4, "vision_hidden": 64, "vision_layers": 2}
 SIZES: dict[str, dict[str, int]] = {
@@ -36,6 +39,12 @@ def chosen(description: str) -> argparse.Namespace | None:
         print(NO_GPU)
         return None
     return options
+
+
+def run(description: str, measure: Measure) -> int:
+    """Run one benchmark and print its table; return 1 if a bar is missed, 0 without a GPU."""
+    options = chosen(description)
+    return 0 if options is None else finish("gpu", *measure(options), options)
 
 
 def device_name(device: str) -> str:

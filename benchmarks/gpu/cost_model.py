@@ -1,11 +1,12 @@
-"""Fit of the cost model on one GPU: milliseconds = sum(a1 l^2 + a2 l) + b over documents or screens; held-out error.
+"""Fit the cost model on one GPU, milliseconds = sum(a1 l^2 + a2 l) + b, and measure its error on held-out batches.
 
-Batches of one length and count are measured for each phase (`--device cpu`: a tiny model, to try the program); every
-other point is fitted, the rest is predicted. FlexSP (arXiv 2412.01523) claims an error below 6 %. Below some size a
-pass takes as long as its kernels take to be launched, whatever they compute, which is no sum: so the fit is made once
-over all sizes, and once over those that take at least `BUSY` times as long as the quickest.
+Batches of one length and count are measured for each phase (`--device cpu`: a tiny model, to try the program). Every
+other point is fitted, the others are predicted. FlexSP (arXiv 2412.01523) claims an error below 6 %. Below some size a
+pass takes as long as the launches of its kernels, which is no sum. So the fit is made once over all sizes, and once
+over those that take at least `BUSY` times as long as the quickest.
 """
 
+import argparse
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
-from benchmarks.gpu._device import chosen, device_name, language_pass, milliseconds, random_model, vision_pass
-from benchmarks.shared.report import Bar, finish
+from benchmarks.gpu._device import Row, device_name, language_pass, milliseconds, random_model, run, vision_pass
+from benchmarks.harness import Bar
 
 LENGTHS = {"cuda": (256, 512, 1024, 2048, 4096, 8192, 16384, 32768), "cpu": (32, 64, 128, 256, 512)}
 TOKENS = {"cuda": 32768, "cpu": 1024}
@@ -45,24 +46,21 @@ def held_out(points: list[Point]) -> tuple[float, float, float, float]:
     return a1, a2, b, float(np.mean(errors))
 
 
-def measure(model: Any, work: Pass, lengths: tuple[int, ...], most: int) -> list[Point]:
+def points_of(model: Any, work: Pass, lengths: tuple[int, ...], most: int) -> list[Point]:
     """Points over a grid of lengths and counts."""
     grid = [(length, count) for length in lengths for count in (1, 2, 4, 8) if length * count <= most]
     return [(length, count, milliseconds(model, work(model, [length] * count))) for length, count in grid]
 
 
-def main() -> int:
-    """Prints the table; exit code 1 if a bar is missed."""
-    options = chosen(__doc__ or "")
-    if options is None:
-        return 0
+def measure(options: argparse.Namespace) -> tuple[list[Row], list[Bar]]:
+    """Return the rows and the bars."""
     lengths = LENGTHS[options.device][::2] if options.short else LENGTHS[options.device]
-    rows, bars = [], []
+    rows, bars = list[Row](), list[Bar]()
     with tempfile.TemporaryDirectory() as folder:
         model = random_model(options.device, Path(folder))
         phases: dict[str, Pass] = {"language": language_pass, "vision": vision_pass}
         for phase, work in phases.items():
-            points = measure(model, work, lengths, TOKENS[options.device])
+            points = points_of(model, work, lengths, TOKENS[options.device])
             busy = [point for point in points if point[2] >= BUSY * min(taken for _, _, taken in points)]
             for sizes, chosen_points in {"all": points, "busy": busy}.items():
                 if len(chosen_points) < 4:
@@ -77,8 +75,8 @@ def main() -> int:
                 )  # fmt: skip
                 if options.device == "cuda":
                     bars.append(Bar(f"{phase}, {sizes} sizes: mean held-out error", error, 0.06, "lower"))
-    return finish("gpu cost model", rows, bars, options.json)
+    return rows, bars
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run(__doc__ or "", measure))

@@ -1,10 +1,11 @@
-"""A step of many ranks, replayed on one GPU: every virtual rank's share of each phase is run, one after the other.
+"""Replay a step of many ranks on one GPU: the share of every virtual rank in each phase, one after the other.
 
-A step lasts as long as the slowest rank of each phase in turn, so the times are measured and the makespan is added up;
+A step lasts as long as the slowest rank of each phase in turn: the times are measured and the step is their sum;
 communication is left out. Arms: no balance; verl's rule (Karmarkar-Karp, equal counts, the language model's work);
 VeOmni's rule (the encoder's work alone); ours, each phase by itself. `--device cpu`: a tiny setting, to try it.
 """
 
+import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.balance import karmarkar_karp
-from benchmarks.gpu._device import chosen, device_name, language_pass, milliseconds, random_model, vision_pass
-from benchmarks.shared.report import Bar, finish
+from benchmarks.gpu._device import Row, device_name, language_pass, milliseconds, random_model, run, vision_pass
+from benchmarks.harness import Bar
 from learning.engines.fsdp.costs import shape_of
 from learning.planning.balance import Ints, Phase, balance, longest_first
 
@@ -49,11 +50,8 @@ def makespan(model: Any, plans: tuple[Ints, Ints], tokens: Ints, screens: list[l
     return sum(spans)
 
 
-def main() -> int:
-    """Prints the table; exit code 1 if a bar is missed."""
-    options = chosen(__doc__ or "")
-    if options is None:
-        return 0
+def measure(options: argparse.Namespace) -> tuple[list[Row], list[Bar]]:
+    """Return the rows and the bars."""
     ranks = RANKS[options.device] if options.short else 2 * RANKS[options.device]
     tokens, screens = samples(ranks * EACH, LONGEST[options.device], 0)
     with tempfile.TemporaryDirectory() as folder:
@@ -75,15 +73,15 @@ def main() -> int:
     rows = [
         {**about, "arm": name, "step_ms": taken, "over_ours": taken / found["ours"]} for name, taken in found.items()
     ]
-    bars = []
+    bars = list[Bar]()
     if options.device == "cuda":
         bars = [
             Bar(f"{name} / ours, replayed", found[name] / found["ours"], 1.0, "higher")
             for name in found
             if name != "ours"
         ]
-    return finish("gpu replay", rows, bars, options.json)
+    return rows, bars
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run(__doc__ or "", measure))

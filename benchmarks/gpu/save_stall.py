@@ -1,8 +1,9 @@
-"""How long a training on one GPU stands still for a checkpoint: ours against DCP's own saves, weights and moments.
+"""Measure how long a checkpoint blocks a training on one GPU, with ours and with DCP's own saves.
 
 All in one run, in turn, each to a folder of its own on this machine's disk; medians. `--device cpu`: a tiny state.
 """
 
+import argparse
 import shutil
 import tempfile
 import time
@@ -17,8 +18,8 @@ from torch import Tensor
 from torch.distributed.checkpoint.state_dict_saver import async_save
 from torch.distributed.checkpoint.state_dict_saver import save as dcp_save
 
-from benchmarks.gpu._device import chosen, device_name
-from benchmarks.shared.report import Bar, finish
+from benchmarks.gpu._device import Row, device_name, run
+from benchmarks.harness import Bar
 from learning.checkpoint import Checkpoints
 
 GIB = {"cuda": 8.0, "cpu": 0.02}
@@ -65,11 +66,8 @@ def stalls(state: dict[str, Tensor], folder: Path, repeats: int) -> dict[str, li
     return found
 
 
-def main() -> int:
-    """Prints the table; exit code 1 if a bar is missed."""
-    options = chosen(__doc__ or "")
-    if options is None:
-        return 0
+def measure(options: argparse.Namespace) -> tuple[list[Row], list[Bar]]:
+    """Return the rows and the bars."""
     gib = GIB[options.device] / (2 if options.short else 1)
     store = dist.HashStore()  # type: ignore[attr-defined]
     dist.init_process_group(
@@ -83,11 +81,11 @@ def main() -> int:
         for arm, taken in found.items()
     ]
     middle = {arm: median(taken) for arm, taken in found.items()}
-    bars = []
+    bars = list[Bar]()
     if options.device == "cuda":
         bars = [Bar(f"{arm} / ours, blocking", middle[arm] / middle["ours"], 1.0, "higher") for arm in list(middle)[1:]]
-    return finish("gpu save stall", rows, bars, options.json)
+    return rows, bars
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run(__doc__ or "", measure))

@@ -1,11 +1,12 @@
-"""The trainer's own step on one GPU: tokens and samples per second, memory, and what a step's time is spent on.
+"""Measure the trainer's step on one GPU: tokens and samples per second, memory, and the parts of its time.
 
-The learner, the planner and the encoder are the trainer's, on samples of up to six screens of up to 1280 x 800 pixels;
-a batch is planned and its screens decoded one step ahead, in one thread. `waiting` is what the GPU stands still for
-that. Operations are the cost model's: what forward and backward need, without what activation checkpointing computes
-again. `--device cpu`: a tiny setting, to try it.
+Learner, planner and encoder are the trainer's, on samples of up to six screens of up to 1280 x 800 pixels. A batch is
+planned and its screens are decoded one step ahead, in one thread; `waiting` is the time that the GPU waits for it.
+Operations are the cost model's: those of forward and backward, without the repeated ones of activation checkpointing.
+`--device cpu`: a tiny setting, to try it.
 """
 
+import argparse
 import tempfile
 import time
 from pathlib import Path
@@ -15,9 +16,9 @@ import torch
 import torch.distributed as dist
 
 from benchmarks.gpu._device import SIZES as MODELS
-from benchmarks.gpu._device import chosen, device_name
-from benchmarks.shared.mixed_samples import NAMES, SIZES, mixed_job, mixed_samples
-from benchmarks.shared.report import Bar, finish
+from benchmarks.gpu._device import Row, device_name, run
+from benchmarks.gpu.mixed_samples import NAMES, SIZES, mixed_job, mixed_samples
+from benchmarks.harness import Bar
 from learning.data.sample import TrainSample
 from learning.engines.engine import SampleRef
 from learning.engines.fsdp.engine import FsdpEngine
@@ -102,11 +103,8 @@ def measured(job: Job, samples: list[TrainSample], arm: str) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Prints the table; exit code 1 if a bar is missed."""
-    options = chosen(__doc__ or "")
-    if options is None:
-        return 0
+def measure(options: argparse.Namespace) -> tuple[list[Row], list[Bar]]:
+    """Return the rows and the bars."""
     device = options.device
     cap = {"token_cap": 8192} if device == "cuda" else {}
     twice = cap | {"activation_checkpointing": True}
@@ -120,8 +118,8 @@ def main() -> int:
             if device == "cuda":
                 torch.cuda.empty_cache()
     bars = [Bar("share of a step spent waiting, plain", rows[0]["waiting"], 0.1, "lower")] if device == "cuda" else []
-    return finish("gpu train step", rows, bars, options.json)
+    return rows, bars
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(run(__doc__ or "", measure))

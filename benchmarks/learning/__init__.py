@@ -1,1 +1,1 @@
-"""What the methods of reinforcement learning are worth: `python -m benchmarks.learning NAME`."""
+"""Measure methods of learning: `python -m benchmarks.learning NAME`."""

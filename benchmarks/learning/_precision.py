@@ -1,8 +1,7 @@
-"""Full precision and dynamic int8 side by side: greedy success on the same seeds, processor time of an answer.
+"""Compare full precision with dynamic int8: greedy success on the same seeds, processor time of an answer.
 
-Time is that of one thread, the two taken in turn over the same screens. The small policy has nothing to gain: its
-matrices are 200 wide. What int8 is for is a larger model, so a wider random one is timed too (its answers mean nothing,
-so it is not measured).
+Time is that of one thread, the two in turn over the same screens. The small policy gains nothing, since its matrices
+are 200 wide. int8 is for larger models, so a wider random one is timed too; its answers are not measured.
 """
 
 import statistics
@@ -14,9 +13,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.learning._start import lake_of, reigning
-from benchmarks.shared.arms import Arm
-from benchmarks.shared.paired import Key
+from benchmarks.arms import Arm
+from benchmarks.learning._start import champion_of, lake_of
+from benchmarks.paired import Key
 from models.policy import Context, Policy
 from models.random_vlm import build_random
 from models.vlm import VlmPolicy
@@ -35,14 +34,14 @@ def greedy(start: Arm, precision: str, tasks: Sequence[str], seeds: int) -> dict
     folder = start.folder / precision
     folder.mkdir(parents=True, exist_ok=True)
     arm = Arm(precision, start.seed, start.config, folder, (*start.overrides, f"policy.precision={precision}"))
-    trajectories = arm.measure(reigning(start), tasks, seeds)["plays"]
+    trajectories = arm.measure(champion_of(start), tasks, seeds)["plays"]
     return {(start.seed, task, seed): success for task, seed, success, *_ in trajectories if success is not None}
 
 
 def milliseconds(start: Arm, width: int) -> dict[str, dict[str, float]]:
     """Processor time of an answer by model and precision: the champion, and a random Qwen3-VL of this width."""
     lake, config = lake_of(start), load_config(start.config, start.overrides)
-    champion = checkpoint_folder(lake, reigning(start))
+    champion = checkpoint_folder(lake, champion_of(start))
     contexts = _contexts(start)
     with tempfile.TemporaryDirectory() as folder:
         random = Path(folder) / "random"

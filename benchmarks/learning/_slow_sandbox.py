@@ -1,8 +1,8 @@
-"""The fake environment with slow pages, a few of them very: trajectories with a heavy tail of lengths.
+"""Make the fake environment slow, with a heavy tail: a few trajectories take very long.
 
-How long every action takes is drawn once per trajectory from Pareto's law, P(D > d) = (least_s / d)^tail, cut off at
-the top. The draw depends on the task, the seed and how many trajectories of these the pool had before: every arm meets
-the same. A config names it as `environments.fake.kind=benchmarks.learning._slow_sandbox:SlowEnvironment`.
+Each trajectory draws the time of its actions once from Pareto's law, P(D > d) = (least_s / d)^tail, cut off at the top.
+The draw depends on the task, the seed and the number of earlier trajectories of both in the pool, so every arm has the
+same. A config names it as `environments.fake.kind=benchmarks.learning._slow_sandbox:SlowEnvironment`.
 """
 
 import asyncio

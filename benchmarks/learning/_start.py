@@ -1,7 +1,7 @@
-"""The supervised start that all arms of a training seed share, and the branches that go on from it.
+"""Make the supervised start that all arms of a training seed share, and the branches from it.
 
-A branch is a copy of the start's lake: the same champion, the same data, the same training seeds to come. So arms are
-paired from the first trajectory on.
+A branch is a copy of the start's lake: the same champion, the same data, the same seeds to come. So arms are paired
+from the first trajectory on.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.shared.arms import Arm, root_of
+from benchmarks.arms import Arm, root_of
 from schemas.config import load_config
 from storage.lake import Lake
 
@@ -51,12 +51,12 @@ SHORT = (
 
 
 def start_of(options: argparse.Namespace, seed: int) -> Arm:
-    """The supervised start of a training seed, turned."""
+    """Run the supervised start of a training seed."""
     folder = root_of(options.config, options.overrides).parents[1] / "learning"
     folder = folder / f"{root_of(options.config, options.overrides).name}-{options.start}" / f"start-{seed}"
     overrides = (*options.overrides, f"lake.uri={folder}/lake", f"seed={seed}")
     arm = Arm("start", seed, options.config, folder, overrides)
-    arm.turn(options.start)
+    arm.run_until(options.start)
     return arm
 
 
@@ -78,20 +78,9 @@ def lake_of(arm: Arm) -> Lake:
     return Lake.open(load_config(arm.config, arm.overrides).lake, create=False)
 
 
-def reigning(arm: Arm) -> str:
-    """The arm's champion."""
+def champion_of(arm: Arm) -> str:
+    """Return the arm's champion."""
     return json.loads(arm.flywheel("status", "--json"))["champion"]
-
-
-def weak_tasks(arm: Arm, most: float) -> list[str]:
-    """Tasks in which the champion succeeds in at most this share of its validation trajectories, weakest first."""
-    rows = lake_of(arm).read("evaluations", where={"policy_version": reigning(arm), "suite": "suite"}).to_pylist()
-    trajectories: dict[str, list[bool]] = {}
-    for row in rows:
-        if row["success"] is not None:
-            trajectories.setdefault(row["task_id"].rpartition("/")[2], []).append(row["success"])
-    rates = {task: sum(done) / len(done) for task, done in trajectories.items()}
-    return sorted((task for task, rate in rates.items() if 0 < rate <= most), key=lambda task: rates[task])
 
 
 def trained_samples(arm: Arm, since: int) -> float:

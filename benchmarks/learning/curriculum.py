@@ -1,14 +1,14 @@
-"""The curriculum against uniform sampling: trajectories needed to reach the success that uniform sampling ends with.
+"""Compare the curriculum with uniform sampling: trajectories until the final success of uniform sampling.
 
 Both arms start from nothing and differ in `curriculum.method` alone: the same trajectories per iteration, the same
-training, the config's own weights. Success is that of the policy which reigns after an iteration, greedy on test seeds
-that are the same for all. Both are measured by the first iteration at which their success, mean over training seeds, is
-as high as uniform sampling's after the last one; nothing is interpolated, so a curve against itself gives 1. Training
-seeds and test seeds are those that no choice of ours has seen (training: 21 and up; test: 4,000,000 and up).
+training, the config's own weights. Success is that of the champion after an iteration, greedy, on the same test seeds.
+Each arm counts until the first iteration whose success, as mean over training seeds, reaches uniform sampling's last
+one. Nothing is interpolated, so a curve against itself gives 1. No choice used these training seeds (21 and up) and
+test seeds (4,000,000 and up).
 
-It runs on the fake sandbox, six tasks with a small network and iterations that train long enough that what is short is
-data and not steps, and on MiniWoB++, the config's own suite and network, which takes hours; `--environment` picks one.
-Cut short, it goes on where it stood.
+It runs on the fake sandbox and on MiniWoB++; `--environment` picks one. The fake sandbox has six tasks and a small
+network, which trains long enough that data is scarce, not steps. MiniWoB++ uses the config's own suite and network and
+takes hours. An interrupted run resumes.
 """
 
 import argparse
@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.learning._figure import save_curves
+from benchmarks.arms import Arm, root_of
+from benchmarks.harness import Bar, finish
 from benchmarks.learning._start import FAKE, NETWORK
-from benchmarks.shared.arms import Arm, root_of
-from benchmarks.shared.report import Bar, finish
 from schemas.config import load_config
 
 SHARE = 0.5
@@ -45,7 +44,7 @@ CHOSEN_ON = range(6)
 FIRST_SEED, FIRST_TEST_SEED = 21, 4_000_000
 RESAMPLES = 10_000
 Curve = Sequence[tuple[int, float]]
-"""Trajectories so far and the reigning policy's success, iteration by iteration."""
+"""Trajectories so far and the champion's success, iteration by iteration."""
 Pair = tuple[Curve, Curve]
 """The curriculum's curve and uniform sampling's, of one training seed."""
 
@@ -64,16 +63,13 @@ def run(options: argparse.Namespace) -> int:
             for seed, curve in by_seed.items()
             for iteration, (count, success) in enumerate(curve)
         ]  # fmt: skip
-        if options.figure:
-            path = options.figure.with_stem(f"{options.figure.stem}-{environment}")
-            save_curves(_points(curves), path, "trajectories", "arm", f"Success by trajectories, {environment}")
     bars = [
         Bar(f"{row['environment']}: trajectories to uniform's last success, curriculum over uniform", row["share"],
             SHARE, "lower")
         for row in found
         if row["seed"] == "all"
     ]  # fmt: skip
-    return finish("curriculum", [*rows, *found], bars, options.json, [found, rows])
+    return finish("curriculum", [*rows, *found], bars, options, [found, rows])
 
 
 def training_seeds(named: str | int) -> list[int]:
@@ -98,7 +94,7 @@ def table(environment: str, curves: Mapping[str, Mapping[int, Curve]]) -> list[d
     return [*found, {"environment": environment, "seed": "all", **whole, "low": low, "high": high}]
 
 
-def reigns(iterations: Sequence[Mapping[str, Any]]) -> list[tuple[int, str | None]]:
+def champions(iterations: Sequence[Mapping[str, Any]]) -> list[tuple[int, str | None]]:
     """Trajectories collected so far, and the policy that reigns, after each iteration; None while none was trained."""
     collected, version, found = 0, None, []
     for iteration in iterations:
@@ -161,28 +157,13 @@ def _arm(options: argparse.Namespace, overrides: tuple[str, ...], name: str, wor
 
 def _curve(arm: Arm, iterations: int, test_seeds: int) -> Curve:
     """Turns an arm, and measures whoever reigned on the way."""
-    arm.turn(iterations)
+    arm.run_until(iterations)
     tasks = load_config(arm.config, arm.overrides).suite.tasks
     curve = []
-    for count, version in reigns(
+    for count, version in champions(
         [iteration for iteration in arm.iterations() if 0 <= iteration["iteration"] < iterations]
     ):
         trajectories = arm.measure(version, tasks, test_seeds, FIRST_TEST_SEED)["plays"] if version else []
         won = [success for _, _, success in trajectories if success is not None]
         curve.append((count, sum(won) / len(won) if won else 0.0))
     return curve
-
-
-def _points(curves: Mapping[str, Mapping[int, Curve]]) -> list[dict[str, Any]]:
-    """The mean over training seeds after each iteration, with its 95 % interval (normal, over seeds)."""
-    points = []
-    for name, by_seed in curves.items():
-        for reached in zip(*by_seed.values(), strict=True):
-            values = [success for _, success in reached]
-            half = 1.96 * float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-            mean = float(np.mean(values))
-            collected = float(np.mean([count for count, _ in reached]))
-            points.append(
-                {"arm": name, "trajectories": collected, "mean": mean, "low": mean - half, "high": mean + half}
-            )
-    return points

@@ -1,17 +1,16 @@
-"""Merging specialists: two policies trained by GRPO from one champion, each on half of its tasks, made one.
+"""Merge two policies, trained by GRPO from one champion on half of its tasks each, and measure the result.
 
-The weights are searched on held-out seeds of their own. Measured greedily on test seeds: each specialist on its own
-tasks, the merged policy and the champion they come from on the same.
+The weights are searched on held-out seeds of their own. Each specialist, the merged policy and the champion are
+measured greedily on test seeds of the specialist's tasks.
 """
 
 import argparse
 import json
 
-from benchmarks.learning._figure import save_points
-from benchmarks.learning._sampled import mean_with_interval
-from benchmarks.learning._start import adopt, branch, lake_of, overrides_for, reigning, start_of
-from benchmarks.shared.arms import Arm
-from benchmarks.shared.report import Bar, finish
+from benchmarks.arms import Arm
+from benchmarks.harness import Bar, finish
+from benchmarks.learning._start import adopt, branch, champion_of, lake_of, overrides_for, start_of
+from benchmarks.paired import mean_with_interval, outcomes
 from schemas.config import load_config
 from schemas.failure import FlywheelError
 
@@ -26,10 +25,10 @@ def run(options: argparse.Namespace) -> int:
     for seed in range(options.seeds):
         start = start_of(options, seed)
         together = branch(start, "merged")
-        champion = reigning(start)
+        champion = champion_of(start)
         for name, own in halves.items():
             arm = branch(start, name, "train.method=grpo", *overrides_for(own))
-            arm.turn(options.start + options.iterations)
+            arm.run_until(options.start + options.iterations)
             adopt(lake_of(together), lake_of(arm), _last(arm), name, champion)
         merged = _merged(together, list(halves))
         for name, own in halves.items():
@@ -38,14 +37,7 @@ def run(options: argparse.Namespace) -> int:
                 mine = [row for row in measured["plays"] if row[0] in own]
                 rows.append(_row(seed, name, who, version, mine))
     bars = [Bar(f"merged over {name} on its own tasks", _ratio(rows, name), KEPT, "higher") for name in halves]
-    if options.figure:
-        points = [
-            {"who": who, "tasks of": name, **mean_with_interval(_outcomes(rows, name, who))}
-            for name in halves
-            for who in ("start", "specialist", "merged")
-        ]
-        save_points(points, options.figure, "who", "tasks of", "Specialists and the policy merged of them")
-    return finish("merge", rows, bars, options.json)
+    return finish("merge", rows, bars, options)
 
 
 def _last(arm: Arm) -> str:
@@ -72,7 +64,7 @@ def _row(seed: int, name: str, who: str, version: str, trajectories: list[list])
         "95 %": "",
         "plays": trajectories,
     }
-    found = mean_with_interval(_outcomes([row], name, who))
+    found = mean_with_interval(outcomes([row]))
     return row | {"success": found["mean"], "95 %": f"{found['low']:.2f} to {found['high']:.2f}"}
 
 
@@ -84,13 +76,3 @@ def _ratio(rows: list[dict], name: str) -> float:
 def _mean(rows: list[dict], name: str, who: str) -> float:
     found = [row["success"] for row in rows if row["tasks of"] == name and row["who"] == who]
     return sum(found) / len(found)
-
-
-def _outcomes(rows: list[dict], name: str, who: str) -> dict[tuple[int, str, int], float]:
-    return {
-        (row["seed"], task, seed): float(success)
-        for row in rows
-        if row["tasks of"] == name and row["who"] == who
-        for task, seed, success in row["plays"]
-        if success is not None
-    }

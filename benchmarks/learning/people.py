@@ -1,14 +1,13 @@
-"""What 200 decisions of a person are worth, beside 200 further trajectories.
+"""Compare 200 decisions of a reviewer with 200 further trajectories.
 
 `python -m benchmarks.learning.people [--short] [--seeds N] --json PATH`, on the fake sandbox with a small network
 
-Of every training seed the wheel turns a few iterations; then three arms go on from copies of the same lake, on the four
-tasks in which its champion is weakest. `people`: a scripted annotator (benchmarks/shared/annotator.py) decides 200
-times at the API of a real `flywheel desk`, then `flywheel retrain`. `collected`: 200 further trajectories of the same
-tasks, and the iteration's training. `equal steps`: as many more of them as take the sandbox steps that `people` took,
-whose corrections are tried in sandboxes. All train once, from the same champion, for the same number of steps. The
-sandbox steps that each takes are in the table. Success on the four tasks is paired by training seed, task and test
-seed. Every arm is a lake under FLYWHEEL_HOME: a run that was cut short goes on where it stood.
+For every training seed a few iterations are run. Then three arms continue from copies of the same lake, on the four
+tasks in which its champion is weakest. `people`: a scripted annotator decides 200 times at the API of a real `flywheel
+desk`, then `flywheel retrain`. `collected`: 200 further trajectories of the same tasks, and the iteration's training.
+`equal steps`: further trajectories with as many sandbox steps as `people` took, whose corrections are tried in
+sandboxes. All train once, from the same champion, for the same number of steps. Success on the four tasks is paired by
+training seed, task and test seed. Every arm is a lake under FLYWHEEL_HOME, so an interrupted run resumes there.
 """
 
 import argparse
@@ -17,11 +16,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.learning._start import NETWORK, branch, lake_of, reigning
-from benchmarks.shared.annotator import annotate, desk_of
-from benchmarks.shared.arms import Arm, root_of
-from benchmarks.shared.paired import Difference, difference
-from benchmarks.shared.report import Bar, add_options, finish
+from benchmarks.arms import Arm, root_of
+from benchmarks.harness import Bar, add_options, finish
+from benchmarks.learning._annotator import annotate, desk_of
+from benchmarks.learning._start import NETWORK, branch, champion_of, lake_of
+from benchmarks.paired import difference, outcomes
 from storage.catalog import ask
 
 Row = dict[str, Any]
@@ -39,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
         row for seed in range(options.first_seed, options.first_seed + options.seeds) for row in _seed(options, seed)
     ]
     lifts = [
-        _lift(rows, ours, theirs)
+        {"arm": ours, "minus": theirs, **difference(outcomes(rows, arm=ours), outcomes(rows, arm=theirs)).row()}
         for ours, theirs in (
             ("people", "collected"),
             ("people", EQUAL),
@@ -49,7 +48,7 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     ]
     bar = Bar("people minus collected, lower end", lifts[0]["clusters, low"], 0.0, "higher")
-    return finish("people", [*rows, *lifts], [bar], options.json, [rows, lifts])
+    return finish("people", [*rows, *lifts], [bar], options, [rows, lifts])
 
 
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
@@ -77,7 +76,7 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
 def _seed(options: argparse.Namespace, seed: int) -> list[Row]:
     start = _start(options, seed)
     weak = _weakest(start)
-    champion = reigning(start)
+    champion = champion_of(start)
     each = options.decisions // len(weak)
     before = _measured(options, start, start, champion, weak)
     people = _measured(options, start, *_people(options, start, weak), weak)
@@ -92,7 +91,7 @@ def _start(options: argparse.Namespace, seed: int) -> Arm:
     words = [*options.words, f"lake.uri={folder}/lake", f"seed={seed}", "promote.tolerance=0.9", "promote.unparsable=1"]
     words.append(f"collect.trajectories_per_task={options.trajectories}")
     arm = Arm("start", seed, options.config, folder, tuple(words))
-    arm.turn(options.iterations)
+    arm.run_until(options.iterations)
     return arm
 
 
@@ -100,7 +99,7 @@ def _weakest(start: Arm) -> list[str]:
     """The tasks in which the champion's validation success is the least."""
     won: dict[str, list[bool]] = {}
     for row in (
-        lake_of(start).read("evaluations", where={"policy_version": reigning(start), "suite": "suite"}).to_pylist()
+        lake_of(start).read("evaluations", where={"policy_version": champion_of(start), "suite": "suite"}).to_pylist()
     ):
         if row["success"] is not None:
             won.setdefault(row["task_id"], []).append(row["success"])
@@ -126,7 +125,7 @@ def _collected(options: argparse.Namespace, start: Arm, weak: Sequence[str], nam
     names = json.dumps([task.rpartition("/")[2] for task in weak])
     more = (f"suite.tasks={names}", "curriculum.method=uniform", f"collect.trajectories_per_task={each}")
     arm = branch(start, name, *more)
-    arm.turn(options.iterations + 1)
+    arm.run_until(options.iterations + 1)
     return arm, arm.iterations()[-1]["policy"]
 
 
@@ -153,26 +152,6 @@ def _measured(options: argparse.Namespace, start: Arm, arm: Arm, version: str, w
 
 def _ids(arm: Arm) -> list[str]:
     return lake_of(arm).read("trajectories", ["trajectory_id"])["trajectory_id"].to_pylist()
-
-
-def _lift(rows: Sequence[Row], ours: str, theirs: str) -> Row:
-    """The paired difference of two arms, with its interval over training seeds and tasks."""
-
-    def plays(arm: str) -> dict[tuple[int, str, int], bool]:
-        return {
-            (row["seed"], task, seed): won
-            for row in rows
-            if row["arm"] == arm
-            for task, seed, won, *_ in row["plays"]
-            if won is not None
-        }
-
-    found: Difference = difference(plays(ours), plays(theirs))
-    return {
-        "arm": ours, "minus": theirs, "mean": found.mean, "trajectories, low": found.trajectories[0],
-        "clusters, low": found.clusters[0], "clusters, high": found.clusters[1], "paired": found.n,
-        "clusters": found.clustered,
-    }  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""How often the promotion's test decides rightly, and after how many trajectories: simulated, no policy acts.
+"""Simulate how often the test of promotions decides rightly, and after how many trajectories.
 
-Two policies disagree on a share of the pairs and differ by so much; each cell is drawn many times in the default shape
-(15 tasks, a look every 5 of 15 seeds). Rules: `cautious`, where what is undecided at the last seed is held; `default`,
-where it is promoted within the tolerance; `bounded`, where its interval must be above the first hypothesis, too;
-`reproduction`, which has to win.
+Two policies disagree on a share of the pairs and differ by some success; each cell is drawn many times in the default
+shape (15 tasks, a look every 5 of 15 seeds). Rules: `cautious` holds a candidate that is undecided at the last seed;
+`default` promotes it within the tolerance; `bounded` promotes it if its interval is above the first hypothesis, too;
+`reproduction` has to win.
 
-Then chains of challenges on the same seeds, each candidate a little worse than the champion that it is held against, or
-its equal: how much lower the last champion succeeds than the first, and how much better it looks on the seeds that it
-was chosen on than it is, with the share of its 95 % intervals that hold its own success.
+Then chains of challenges on the same seeds, each candidate a little worse than the champion, or its equal. The rows
+have the loss of success from the first champion to the last, the optimism of the last on the seeds that it was chosen
+on, and the share of its 95 % intervals that hold its true success.
 """
 
 import random
@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from benchmarks.shared.report import Bar, finish, options
+from benchmarks.harness import Bar, finish, options
 from curation.intervals import mean_interval, paired
 from curation.promotion import PromotionRule, better, look, not_worse
 from schemas.config.sections import EvaluateConfig, PromoteConfig
@@ -84,16 +84,16 @@ def chained(rule: PromotionRule, worse: float, candidates: int, times: int, disa
     lower, better_looking, covered = 0.0, 0.0, 0
     for chain in range(times):
         true = FIRST
-        reigning = {pair: dice.random() < true for pair in PAIRS}
+        champion = {pair: dice.random() < true for pair in PAIRS}
         for _ in range(candidates):
             lost, won = (disagree + worse) / 2 / true, (disagree - worse) / 2 / (1 - true)
             candidate = {
-                pair: (dice.random() >= lost) if right else (dice.random() < won) for pair, right in reigning.items()
+                pair: (dice.random() >= lost) if right else (dice.random() < won) for pair, right in champion.items()
             }
-            found = next(one for one in _shown(rule, candidate, reigning) if one is not None)
+            found = next(one for one in _shown(rule, candidate, champion) if one is not None)
             if found.outcome == "promote":
-                reigning, true = candidate, true - worse
-        by_task = [sum(reigning[f"t{task}", seed] for seed in range(SEEDS)) for task in range(TASKS)]
+                champion, true = candidate, true - worse
+        by_task = [sum(champion[f"t{task}", seed] for seed in range(SEEDS)) for task in range(TASKS)]
         at = mean_interval(by_task, [SEEDS] * TASKS)
         ends[chain] = FIRST - true
         lower, better_looking = lower + FIRST - true, better_looking + at.mean - true
@@ -132,7 +132,7 @@ def main() -> int:
         Bar("default: rejected at the second hypothesis", most("default", "reject", 0.02), chosen.beta, "lower"),
         Bar("reproduction: promoted though no better", most("reproduction", "promote", 0.0), chosen.alpha, "lower"),
     ]
-    return finish("promotion", [*rows, *chains], bars, args.json, [rows, chains])
+    return finish("promotion", [*rows, *chains], bars, args, [rows, chains])
 
 
 if __name__ == "__main__":

@@ -1,20 +1,18 @@
-"""RL against supervised training: does GRPO raise the champion's held-out success, and by more than further SFT?
+"""Compare GRPO with further supervised training from one champion: held-out success at equal cost.
 
-Both arms go on from the same supervised champion and collect the same number of trajectories. The further SFT takes as
-many optimiser steps as the passes over samples that RL made, times 4/3, since RL also computes the parent's log
-probabilities. What reigns at the end of each arm is measured greedily on test seeds (2,000,000 and up), which the wheel
-never uses and at which we have looked (docs/measurements.md, "Seeds").
+Both arms continue from the same supervised champion and collect the same number of trajectories. The supervised arm
+takes as many optimizer steps as GRPO's passes over samples, times 4/3, since GRPO also computes the parent's log
+probabilities. The last champion of each arm is measured greedily on test seeds (2,000,000 and up), which no run uses
+and the authors have seen (docs/measurements.md, "Seeds").
 """
 
 import argparse
 import math
 
-from benchmarks.learning._figure import save_points
-from benchmarks.learning._sampled import mean_with_interval
-from benchmarks.learning._start import branch, reigning, start_of, trained_samples
-from benchmarks.shared.arms import Arm
-from benchmarks.shared.paired import Difference, Key, difference
-from benchmarks.shared.report import Bar, finish
+from benchmarks.arms import Arm
+from benchmarks.harness import Bar, finish
+from benchmarks.learning._start import branch, champion_of, start_of, trained_samples
+from benchmarks.paired import Difference, Key, difference
 from schemas.config import load_config
 
 PARENT_TOO = 4 / 3
@@ -30,14 +28,14 @@ def run(options: argparse.Namespace) -> int:
     for seed in range(options.seeds):
         start = start_of(options, seed)
         rl = branch(start, "rl", "train.method=grpo")
-        rl.turn(options.start + options.iterations)
+        rl.run_until(options.start + options.iterations)
         passes = trained_samples(rl, options.start)
         steps = max(1, math.ceil(PARENT_TOO * passes / options.iterations / config.train.batch))
         group = config.train.group
         each = max(1, group.groups * group.size // len(config.suite.tasks))
         overrides = [f"train.steps={steps}", f"collect.trajectories_per_task={each}", "collect.practice_trajectories=0"]
         sft = branch(start, "further sft", *overrides)
-        sft.turn(options.start + options.iterations)
+        sft.run_until(options.start + options.iterations)
         for arm in (start, rl, sft):
             rows.append(_row(arm, options, config.suite.tasks, trajectories))
         rows[-2]["passes"], rows[-1]["passes"] = passes, steps * config.train.batch * options.iterations
@@ -46,35 +44,18 @@ def run(options: argparse.Namespace) -> int:
         "further sft - start": difference(trajectories["further sft"], trajectories["start"]),
         "rl - further sft": difference(trajectories["rl"], trajectories["further sft"]),
     }
-    rows += [_gap(name, gap) for name, gap in gaps.items()]
+    rows += [{"difference": name, **gap.row()} for name, gap in gaps.items()]
     bars = [
         Bar("lower end of RL minus start", min(_lower(gaps["rl - start"])), ABOVE, "higher"),
         Bar("RL minus further SFT", gaps["rl - further sft"].mean, ABOVE, "higher"),
     ]
-    if options.figure:
-        points = [
-            {"arm": arm, "panel": "held-out success", **mean_with_interval({k: float(v) for k, v in won.items()})}
-            for arm, won in trajectories.items()
-        ]
-        points += [
-            {
-                "arm": name,
-                "panel": "paired difference",
-                "mean": gap.mean,
-                "low": gap.clusters[0],
-                "high": gap.clusters[1],
-            }
-            for name, gap in gaps.items()
-        ]
-        title = "RL and further SFT from one supervised champion"
-        save_points(points, options.figure, "arm", "panel", title, success=False)
-    return finish("rl", rows, bars, options.json, [rows[: -len(gaps)], rows[-len(gaps) :]])
+    return finish("rl", rows, bars, options, [rows[: -len(gaps)], rows[-len(gaps) :]])
 
 
 def _row(
     arm: Arm, options: argparse.Namespace, tasks: tuple[str, ...], trajectories: dict[str, dict[Key, bool]]
 ) -> dict:
-    version = reigning(arm)
+    version = champion_of(arm)
     measured = arm.measure(version, tasks, options.test_seeds)
     for task, seed, success in measured["plays"]:
         if success is not None:
@@ -94,11 +75,6 @@ def _row(
         "tasks": measured["tasks"],
         "plays": measured["plays"],
     }
-
-
-def _gap(name: str, gap: Difference) -> dict:
-    found = {"difference": name, "mean": gap.mean, "plays": gap.n, "clusters": gap.clustered}
-    return found | {"95 % by plays": list(gap.trajectories), "95 % by clusters": list(gap.clusters)}
 
 
 def _lower(gap: Difference) -> tuple[float, float]:

@@ -1,21 +1,20 @@
-"""Inference-time scaling of the supervised champion: success against the step budget and against best of k
-trajectories.
+"""Measure the champion's success by step budget and by best of k trajectories, in full precision and int8.
 
 Every test seed is rolled out several times at the collecting temperature. A trajectory that ends in success after n
-steps counts for every budget of n and more: the policy does not know its budget. Best of k is the unbiased pass@k, the
-verifier picking among the trajectories. Full precision is compared with dynamic int8: greedy success on the same seeds,
-and time.
+steps counts for every budget of n and more, since the policy does not know its budget. Best of k is the unbiased
+pass@k: the verifier picks among the trajectories. Dynamic int8 is compared by greedy success on the same seeds, and by
+time.
 """
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from benchmarks.learning._figure import save_points
+from benchmarks.harness import finish
 from benchmarks.learning._precision import PRECISIONS, greedy, milliseconds
-from benchmarks.learning._sampled import by_seed, estimates, mean_with_interval
-from benchmarks.learning._start import reigning, start_of
-from benchmarks.shared.paired import Key, difference
-from benchmarks.shared.report import finish
+from benchmarks.learning._start import champion_of, start_of
+from benchmarks.paired import Key, difference, mean_with_interval
+from learning.algorithms.passk import pass_at_k
 from schemas.config import load_config
 
 
@@ -28,7 +27,7 @@ def run(options: argparse.Namespace) -> int:
     times: dict[str, dict[str, float]] = {}
     for seed in range(options.seeds):
         start = start_of(options, seed)
-        trajectories = start.sample(reigning(start), tasks, options.test_seeds, options.attempts)["plays"]
+        trajectories = start.sample(champion_of(start), tasks, options.test_seeds, options.attempts)["plays"]
         outcomes |= by_seed(trajectories, seed)
         for task, at, success, _, steps in trajectories:
             if success is not None:
@@ -43,15 +42,27 @@ def run(options: argparse.Namespace) -> int:
     for budget in range(1, max((steps for won in lengths.values() for _, steps in won), default=0) + 1):
         within = {key: _share(won, budget) for key, won in lengths.items()}
         rows.append({"measure": "step budget", "at": budget, **mean_with_interval(within)})
-    if options.figure:
-        save_points(rows, options.figure, "at", "measure", "Success against best of k and against the step budget")
     precise = _precision_rows(rounded)
     timed: list[dict[str, Any]] = [
         {"model": model, **{f"{name} ms": value for name, value in taken.items()}} for model, taken in times.items()
     ]
     for row in timed:
         row["int8 / full"] = row["int8 ms"] / row["full ms"]
-    return finish("scaling", [*rows, *precise, *timed], [], options.json, [rows, precise, timed])
+    return finish("scaling", [*rows, *precise, *timed], [], options, [rows, precise, timed])
+
+
+def by_seed(trajectories: Sequence[Sequence[Any]], training_seed: int) -> dict[Key, list[bool]]:
+    """Group the outcomes of attempts by task and seed, without environment failures."""
+    found: dict[Key, list[bool]] = {}
+    for task, seed, success, *_ in trajectories:
+        if success is not None:
+            found.setdefault((training_seed, task, seed), []).append(success)
+    return found
+
+
+def estimates(outcomes: Mapping[Key, Sequence[bool]], k: int) -> dict[Key, float]:
+    """Return the unbiased pass@k of each key with at least k trajectories."""
+    return {key: pass_at_k(len(won), sum(won), k) for key, won in outcomes.items() if len(won) >= k}
 
 
 def _precision_rows(trajectories: dict[str, dict[Key, bool]]) -> list[dict[str, Any]]:

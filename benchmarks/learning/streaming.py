@@ -1,10 +1,10 @@
-"""Streaming against a synchronous loop on trajectories with a heavy tail of lengths: trained tokens per second.
+"""Compare streaming with a synchronous loop on trajectories with a heavy tail: trained tokens per second.
 
-Both arms are the same code, processes, trajectories and batches, from one supervised champion, turn about: the real
-small policy, the real trainer, fake sandboxes whose delays are drawn from Pareto's law (emulated: `_slow_sandbox`). The
-synchronous arm is `train.stream.stale=0`: it rolls out a batch's groups, waits for all of them, trains, and goes on
-with the new weights; no process is started in between, so it is faster than iterations of the wheel are. The time is
-all that a run takes, the trainer's start and the last, longest trajectory included.
+Both arms have the same code, processes, trajectories and batches, from one supervised champion, in turn. Policy and
+trainer are real; the sandboxes are fake, with delays drawn from Pareto's law (`_slow_sandbox`). The synchronous arm is
+`train.stream.stale=0`: it rolls out the groups of a batch, waits for all of them, trains, and continues with the new
+weights. No process starts in between, so it is faster than iterations are. The time is that of the whole run, with the
+start of the trainer and the last, longest trajectory.
 """
 
 import argparse
@@ -13,10 +13,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from benchmarks.learning._figure import save_points
-from benchmarks.learning._start import SHORT, branch, reigning, start_of
-from benchmarks.shared.arms import Arm
-from benchmarks.shared.report import Bar, finish
+from benchmarks.arms import Arm
+from benchmarks.harness import Bar, finish
+from benchmarks.learning._start import SHORT, branch, champion_of, start_of
 from environments.catalog import catalog
 from schemas.config import load_config
 from storage.lake import Lake
@@ -60,9 +59,7 @@ def run(options: argparse.Namespace) -> int:
         Bar(f"tokens/s, stale={stale} over synchronous", speeds[stale] / speeds[0], FASTER, "higher")
         for stale in bounds[-1:]
     ]
-    if options.figure:
-        save_points(_points(rows), options.figure, "arm", "panel", "Training while collecting goes on", success=False)
-    return finish("streaming", rows, bars, options.json)
+    return finish("streaming", rows, bars, options)
 
 
 def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
@@ -71,7 +68,7 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
     arm = branch(start, name, *OVERRIDES[len(SHORT) :], *SLOW, f"train.stream.stale={stale}")
     config = load_config(arm.config, arm.overrides)
     lake = Lake.open(config.lake, create=False)
-    iteration, parent = 1, reigning(start)
+    iteration, parent = 1, champion_of(start)
     recipe = PolicyRecipe(version_of(iteration), parent, iteration, lake.versions())
     shutil.rmtree(work_folder(lake, recipe.version))
     tasks, size = catalog(config), config.train.group.size
@@ -108,15 +105,3 @@ def _measure(start: Arm, seed: int, stale: int, groups: int) -> dict[str, Any]:
 
 def _speed(rows: Sequence[dict[str, Any]]) -> float:
     return sum(row["trained tokens"] for row in rows) / sum(row["seconds"] for row in rows)
-
-
-def _points(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean over the seeds, with the least and the most of them."""
-    found = []
-    for panel in ("tokens/s", "sandboxes idle"):
-        for stale in sorted({row["stale"] for row in rows}):
-            values = [row[panel] for row in rows if row["stale"] == stale]
-            mean = sum(values) / len(values)
-            arm = f"stale {stale}" if stale else "synchronous"
-            found.append({"arm": arm, "panel": panel, "mean": mean, "low": min(values), "high": max(values)})
-    return found

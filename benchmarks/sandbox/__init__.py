@@ -1,1 +1,1 @@
-"""How fast trajectories are made, beside MiniWoB++'s own environment and BrowserGym."""
+"""Measure how fast trajectories are made, compared with MiniWoB++'s own environment and BrowserGym."""

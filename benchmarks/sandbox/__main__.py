@@ -1,18 +1,18 @@
-"""How fast trajectories are made: our pool beside MiniWoB++'s own Selenium environment and BrowserGym.
+"""Measure how fast trajectories are made: our pool, MiniWoB++'s own Selenium environment, and BrowserGym.
 
 `python -m benchmarks.sandbox [--short] [--json PATH]`, with the Python that `flywheel environments add browsergym`
 built, or the one that `FLYWHEEL_BROWSERGYM_PYTHON` names. All roll out the same tasks with the same policy (uniform
-random clicks below the instruction, at most ten) with the same seeds, over and over while the time lasts, and take a
-screenshot at the start and after every step. Few seeds make a round, so they are drawn evenly from the short and the
-long trajectories of this policy. The settings of all sides take turns within each round. The number is our best
-against their best within a round: the median over rounds, and of the tasks' medians the geometric mean.
+random clicks below the instruction, at most ten) and seeds, repeatedly until the time is up, with a screenshot at the
+start and after every step. A round has few seeds, drawn evenly from this policy's short and long trajectories. The
+settings of all sides take turns within each round. The number is our best against their best within a round: the median
+over rounds, and of the tasks' medians the geometric mean.
 
-We load the page afresh for every trajectory, BrowserGym begins with new browsers; MiniWoB++'s default seeds the old
-page again, which is quicker and lets one trajectory touch the next. So it is also measured with `refresh_freq=1`, like
-for like. BrowserGym's pages are those of other seeds than ours, since it draws them from its own.
+Our pool loads a fresh page for every trajectory, and BrowserGym starts new browsers. MiniWoB++'s default seeds the old
+page again, which is quicker, and trajectories can influence each other. So it is also measured with `refresh_freq=1`.
+BrowserGym draws other seeds of pages from its own.
 
-Processor time is that of all processes of a side. Beside it stands what no step can do without: a frame of the page
-that has changed, drawn and encoded. And so many trajectories are played twice, whose ends and pictures are compared.
+Processor time is that of all processes of a side. It is also compared with the least that a step needs: a changed frame
+of the page, drawn and encoded. Many trajectories are played twice, and their ends and pictures are compared.
 """
 
 import asyncio
@@ -21,13 +21,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.harness import Bar, finish, options
 from benchmarks.sandbox.browsergym_side import SETTINGS as BROWSERGYM
 from benchmarks.sandbox.browsergym_side import ask_browsergym, browsergym_python, browsergym_workers
 from benchmarks.sandbox.ours import costs, lengths_of, miniwob, run_ours, twice
 from benchmarks.sandbox.rounds import COLUMNS, drawn_evenly, mean_ratio, ratio, row_of, summarise
 from benchmarks.sandbox.selenium_side import SETTINGS as SELENIUM
 from benchmarks.sandbox.selenium_side import ask, find_peer, selenium_workers
-from benchmarks.shared.report import Bar, finish, options
 from environments.pool import SandboxPool
 from schemas.failure import FlywheelError
 from tasks.running.console import bar as progress_bar
@@ -127,7 +127,7 @@ def main() -> int:
         for task in TASKS:
             found = {column: ratio(rows, task, column, peers) for column in COLUMNS}
             summary.append({"task": task, "side": "ratio", "setting": what, **found})
-    return finish("sandbox", summary, bars_of(rows, over, played), arguments.json)
+    return finish("sandbox", summary, bars_of(rows, over, played), arguments)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Plays MiniWoB++ in BrowserGym, in a Python that has it: a line of JSON is an order, a line of JSON the answer.
+"""Play MiniWoB++ in BrowserGym, in a Python that has it; each line of JSON is an order, and gets one as its answer.
 
-Every trajectory begins as its `reset` begins one, with browsers of its own; a step returns its observation, a picture
-among it, as it comes.
+Every trajectory begins with BrowserGym's `reset`, with browsers of its own. A step returns its observation with a
+picture, unchanged.
 """
 
 # pyright: reportMissingImports=false

@@ -1,4 +1,4 @@
-"""BrowserGym's side: its MiniWoB++ in worker processes of a Python that has it."""
+"""Run BrowserGym's MiniWoB++ in worker processes of a Python that has it."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""The policy of all sides, and what one of them made. BrowserGym's Python reads it too: the standard library alone."""
+"""Define the policy of all sides and their counts. BrowserGym's Python reads it: the standard library alone."""
 
 import random
 from collections.abc import Iterator

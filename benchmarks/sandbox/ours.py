@@ -1,4 +1,4 @@
-"""Our side: the pool's rate, what a step and a drawn frame cost, and whether the same seed is played the same."""
+"""Measure our pool's rate, the cost of a step and of a drawn frame, and whether a seed repeats its trajectory."""
 
 import asyncio
 import hashlib

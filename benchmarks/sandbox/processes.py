@@ -1,4 +1,4 @@
-"""Processor time of a process and all below it."""
+"""Sum the processor time of a process and its descendants."""
 
 from collections.abc import Collection
 from contextlib import suppress

@@ -1,4 +1,4 @@
-"""Rounds in which all sides take turns, and what is made of them."""
+"""Draw rounds in which all sides take turns, and summarize them."""
 
 import random
 import statistics

@@ -1,4 +1,4 @@
-"""MiniWoB++'s own environment, which drives a browser by Selenium, in worker processes."""
+"""Run MiniWoB++'s own environment, which drives a browser by Selenium, in worker processes."""
 
 import asyncio
 import multiprocessing

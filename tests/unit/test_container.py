@@ -47,7 +47,7 @@ def test_nothing_that_is_made_here_is_copied_and_everything_that_the_set_up_read
     packages = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
         "packages"
     ]
-    for name in (*packages, "benchmarks", "scripts", "Makefile", "README.md", "pyproject.toml", "requirements.lock"):
+    for name in (*packages, "scripts", "Makefile", "README.md", "pyproject.toml", "requirements.lock"):
         assert (ROOT / name).exists() and name not in left_out
 
 

@@ -13,9 +13,9 @@ from typing import Any
 import httpx
 import pytest
 
-from benchmarks.shared.lake import make_small_lake
 from environments.catalog import catalog
 from schemas.config import config_of
+from tests.fixtures.lake import make_small_lake
 from tests.prefect_home import prefect_home
 
 TASKS = ["click-target", "two-steps", "enter-text"]

@@ -8,9 +8,9 @@ import sys
 import httpx
 import pytest
 
-from benchmarks.desktop.__main__ import left_behind, processes
 from tests.command import Call
 from tests.desktops import ON_OSWORLD_S
+from tests.fixtures.solutions import left_behind, processes
 
 COMMAND = [sys.executable, "-m", "apps.cli", "serve-osworld"]
 WITHOUT = {name: value for name, value in os.environ.items() if name != "FLYWHEEL_OSWORLD_TOKEN"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.hybrid.escapes import MARK, SECRET, Host, escapes, host, leftovers, tried
 from environments.hybrid.sandbox import HybridSandbox
 from environments.hybrid.scripted import solve
 from environments.pool import SandboxPool
+from tests.fixtures.escapes import MARK, SECRET, Host, escapes, host, leftovers, tried
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, hybrid
 from tests.tiers import NIGHTLY
 

@@ -17,7 +17,6 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from benchmarks.hybrid.escapes import leftovers
 from environments.bubblewrap import OWNER, sweep
 from environments.hybrid.bubblewrap import SandboxLimits, owner
 from environments.hybrid.files import Files
@@ -26,6 +25,7 @@ from environments.hybrid.tasks.task import Trial
 from environments.hybrid.terminal import MOST_OUTPUT, TerminalSession
 from environments.seccomp import REFUSED, SOCKETS, program, sockets
 from schemas.failure import ActionFailure, SandboxFailure
+from tests.fixtures.escapes import leftovers
 from tests.system.hybrid.isolation import NEEDS_A_JAIL, run
 
 pytestmark = NEEDS_A_JAIL

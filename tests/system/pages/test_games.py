@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 import pytest
 
-from benchmarks.games.players import Played, again, alike, at_random, play, scripted
 from environments.games.environment import GameSandbox, GamesConfig, GameScore, GamesEnvironment, GameState
 from environments.pool import SandboxPool
 from schemas.action import Click, Hotkey, Wait
 from schemas.failure import TrajectoryFailure
+from tests.fixtures.players import Played, again, alike, at_random, play, scripted
 from tests.tiers import NIGHTLY, lacks
 
 T = TypeVar("T")

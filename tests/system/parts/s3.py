@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from benchmarks.shared.weed import BUCKET, KEY, SECRET, free_ports, s3_server, weed
+from tests.fixtures.weed import BUCKET, KEY, SECRET, free_ports, s3_server, weed
 from tests.tiers import lacks
 
 __all__ = ["BUCKET", "KEY", "SECRET", "credentials", "endpoint", "free_ports"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shared.memory import PeakMemory, folder_bytes
+from benchmarks.peak_memory import PeakMemory, folder_bytes
 from schemas.config import load_config
 from storage.lake import Lake
 from tests.prefect_home import prefect_home

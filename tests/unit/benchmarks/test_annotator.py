@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from benchmarks.shared.annotator import decision_on, first_wrong, wanted_of
+from benchmarks.learning._annotator import decision_on, first_wrong, wanted_of
 
 BOXES = [
     ("red", "button", (0.1, 0.5, 0.3, 0.6)),

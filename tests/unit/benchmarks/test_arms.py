@@ -1,4 +1,4 @@
-"""Arms of the wheel's benchmark: cut short anywhere, gone on with, never mixed."""
+"""Arms of a learning benchmark: interrupted anywhere, resumed, never mixed."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.shared.arms import _alone, _kept, root_of
+from benchmarks.arms import _alone, _kept, root_of
 
 CONFIG = '[suite]\ntasks = ["{task}"]\n'
 
@@ -33,10 +33,10 @@ def test_a_measurement_is_made_once_and_one_that_failed_leaves_nothing(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["test.json"]
 
 
-def test_an_arm_that_an_orphaned_wheel_still_turns_is_left_alone(tmp_path: Path):
+def test_an_arm_that_an_orphaned_process_still_runs_is_left_alone(tmp_path: Path):
     with _alone(tmp_path) as lock:
         orphan = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=(lock,))
-    with pytest.raises(SystemExit, match="still turning"), _alone(tmp_path):
+    with pytest.raises(SystemExit, match="still runs this arm"), _alone(tmp_path):
         pass
     orphan.communicate(b"\n")
     with _alone(tmp_path) as lock:

@@ -6,7 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared.outcome import accepted, differences, half_written, most_apart, outcome
+from benchmarks.chaos.outcome import accepted, differences, half_written, most_apart, outcome
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tests.unit.storage.conftest import DEFAULTS, NOON

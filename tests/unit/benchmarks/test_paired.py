@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.shared.paired import bootstrap, difference
+from benchmarks.paired import bootstrap, difference, mean_with_interval, outcomes
 
 
 def test_only_trajectories_that_both_arms_made_are_paired():
@@ -15,7 +15,14 @@ def test_only_trajectories_that_both_arms_made_are_paired():
     assert (found.mean, found.n, found.clustered) == (0.5, 2, 1)
 
 
+def test_outcomes_are_those_of_the_asked_rows_without_environment_failures():
+    plays = [["a", 1, True], ["a", 2, None], ["b", 1, False, 0, 3]]
+    rows = [{"arm": arm, "seed": 7, "plays": plays} for arm in ("x", "y")]
+    assert outcomes(rows, arm="x") == {(7, "a", 1): True, (7, "b", 1): False} and outcomes(rows, arm="z") == {}
+
+
 def test_without_a_shared_play_there_is_no_number():
+    assert math.isnan(mean_with_interval({})["mean"])
     found = difference({(0, "a", 1): True}, {(1, "a", 1): True})
     assert (
         math.isnan(found.mean) and math.isnan(found.trajectories[0]) and math.isnan(found.clusters[1]) and found.n == 0

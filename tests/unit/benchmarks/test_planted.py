@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.shared.planted.faults import Script, form, planted
+from tests.fixtures.planted.faults import Script, form, planted
 
 
 @pytest.mark.parametrize("script", [form(number, 0) for number in range(4)], ids=lambda one: one.trajectory.task_id)

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 
-from benchmarks.tables.pandas_gate import judged_in_pandas
 from schemas.table import Expectation
 from storage.quality.docs import docs_context
 from storage.quality.gate import _check, name_of
+from tests.fixtures.pandas_gate import judged_in_pandas
 
 KEY = ("id",)
 GENERATE = (Phase.generate,)

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import tasks.judge_training
-from benchmarks.shared.lake import make_small_lake
 from environments.catalog import catalog
 from learning.judging.fit import Effort
 from schemas.config import config_of
 from schemas.failure import UsageError
 from tasks.judge import judge_again
 from tasks.judge_training import part_of, read_split, train_judge
+from tests.fixtures.lake import make_small_lake
 
 
 def test_a_judge_is_trained_kept_in_the_lake_fetched_again_and_asked_about_other_pages_alone(

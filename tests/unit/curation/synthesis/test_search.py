@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import made_tasks
 from curation.synthesis.acceptance import AcceptanceDecision, decide
 from curation.synthesis.maker import MakerInputs, Parent, ProposedTask, maker_of
 from curation.synthesis.player import Player, PlayerLost, searched, steps_of, vocabulary
@@ -19,6 +18,7 @@ from environments.site.environment import SiteConfig, SiteEnvironment
 from schemas.config.section import Section
 from schemas.world import FieldCheck, World, score
 from tasks.synthesize.synthesize import task_of
+from tests.fixtures import made_tasks
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, SITE, WORLD, proposed
 from tests.unit.curation.synthesis.searching import steps_in
 

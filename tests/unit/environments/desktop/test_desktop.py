@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from benchmarks.desktop.__main__ import left_behind, processes
-from benchmarks.desktop.solutions import SCRIPTS, solved
 from environments.desktop.boxed import AskFailed, RunningDesktop
 from environments.desktop.catalog import TASKS
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment
@@ -24,6 +22,7 @@ from environments.seccomp import SOCKETS
 from schemas import action as act
 from schemas.failure import SandboxFailure
 from tests.desktops import CONFIG, IN_NAMESPACES, ON_A_DESKTOP, on_a_box, witness, witnessed
+from tests.fixtures.solutions import SCRIPTS, left_behind, processes, solved
 from tests.guides import told
 
 pytestmark = ON_A_DESKTOP
@@ -179,7 +178,7 @@ def test_nothing_of_a_desktop_is_left_when_its_lease_ends_whatever_it_started() 
 
 KILLED = """
 import asyncio, sys, time
-from benchmarks.desktop.__main__ import processes
+from tests.fixtures.solutions import processes
 from environments.desktop.sandbox import begin, open_programs
 from tests.desktops import CONFIG
 async def run():

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.shared.planted.replies import NOISE, mutated
 from models.families.code.calls import FAMILY_SIGNATURES
 from models.families.code.program import Played, play
 from models.families.opencua import read_code
 from models.families.reading import read_text
 from models.families.template import template
 from schemas.action import Action, action_of
+from tests.fixtures.planted.replies import NOISE, mutated
 from tests.tiers import NIGHTLY
 
 SIDES = (1000.0, 1000.0)

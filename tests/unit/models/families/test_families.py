@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks.shared.planted.replies import SEEDS, mutated, with_odd_values
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.families.family import ModelFamily
@@ -24,6 +23,7 @@ from schemas.action import Action, action_of
 from schemas.config.policy import PolicyConfig
 from schemas.failure import CheckpointError, UsageError
 from schemas.observation import Observation, PastStep
+from tests.fixtures.planted.replies import SEEDS, mutated, with_odd_values
 from tests.tiers import NIGHTLY
 
 GOLDEN = json.loads((Path(__file__).parents[3] / "golden" / "replies.json").read_text())

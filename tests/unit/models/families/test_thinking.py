@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.shared.planted.replies import mutated
 from models.completion import Completion
 from models.families.dialects import format_action, format_reply, parse_reply
 from models.families.registry import FAMILIES
@@ -15,6 +14,7 @@ from models.families.thinking import split_thinking
 from schemas import action as act
 from schemas.action import Action
 from schemas.failure import UsageError
+from tests.fixtures.planted.replies import mutated
 from tests.unit.models.families.test_families import ACTIONS, EACH, SCREEN, made, near
 
 DRAFT, MEANT = act.Click(x=0.25, y=0.25), act.Click(x=0.5, y=0.75)

@@ -7,12 +7,12 @@ from itertools import pairwise
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
-from benchmarks.curation.text_sizes import drawn as drawn_screen
-from benchmarks.curation.text_sizes import read_of
 from models.readers import rapid
 from models.readers.rapid import RapidReader
 from models.readers.reader import reader_class
 from schemas.failure import FlywheelError, UsageError
+from tests.fixtures.text_sizes import drawn as drawn_screen
+from tests.fixtures.text_sizes import read_of
 
 WIDTH, HEIGHT = 320, 200
 

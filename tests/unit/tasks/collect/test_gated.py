@@ -3,12 +3,12 @@
 import random
 from pathlib import Path
 
-from benchmarks.shared.planted.faults import Script, form, hack_nothing
 from schemas.config import config_of
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.collect.collect import gated
 from tasks.running.run import Run
+from tests.fixtures.planted.faults import Script, form, hack_nothing
 
 
 def grouped(script: Script, name: str) -> Script:

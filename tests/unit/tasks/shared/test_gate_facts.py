@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 from PIL import Image, ImageDraw
 
-from benchmarks.shared.planted.faults import Script, form, planted
-from benchmarks.shared.planted.pictures import png
 from curation.pictures import detail
 from schemas.config import Config, config_of
 from storage.lake import Lake
@@ -17,6 +15,8 @@ from tasks.collect.records import write
 from tasks.filter import decide
 from tasks.shared.decisions import decisions_of
 from tasks.shared.gate_facts import Known
+from tests.fixtures.planted.faults import Script, form, planted
+from tests.fixtures.planted.pictures import png
 
 CLOCKS = [form(number, 0) for number in range(3, 124, 4)]
 FAULTS = {

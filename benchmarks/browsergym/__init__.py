@@ -1,1 +1,0 @@
-"""Our MiniWoB++ against BrowserGym's: the same pages, the same actions, rewards side by side."""

@@ -1,1 +1,0 @@
-"""The hybrid sandbox measured: `python -m benchmarks.hybrid`."""

@@ -1,1 +1,0 @@
-"""The memory of a training, by recipe: `python -m benchmarks.memory`."""

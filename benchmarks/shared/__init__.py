@@ -1,1 +1,0 @@
-"""What several benchmarks share: options and tables, arms, lakes, memory, sequences, ranks."""

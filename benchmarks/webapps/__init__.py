@@ -1,1 +1,0 @@
-"""Web applications: are their tasks done and scored rightly, and what does a sandbox cost."""
