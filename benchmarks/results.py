@@ -174,10 +174,14 @@ def _run_lines(run: MeasuredRun) -> Iterator[str]:
     title = f"**{run.title}.**" if run.title else ""
     yield from (" ".join(filter(None, (title, ", ".join(filter(None, facts)) + ".", run.notes))), "")
     if run.values:
-        yield from _table(
-            ("what", "value", "spread", "bar"),
-            [(one.name, _with_unit(one), _spread(one.spread), _bar(one)) for one in run.values],
-        )
+        columns = {
+            "what": [one.name for one in run.values],
+            "value": [_value(one) for one in run.values],
+            "spread": [_spread(one) for one in run.values],
+            "bar": [_bar(one) for one in run.values],
+        }
+        used = {name: cells for name, cells in columns.items() if any(cells)}
+        yield from _table(tuple(used), list(zip(*used.values(), strict=True)))
     for table in run.tables:
         if not table.columns[0].strip():
             yield from _table((table.title, *table.columns[1:]), table.rows)
@@ -194,19 +198,26 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Cell]]) -> Iterator[s
     yield ""
 
 
-def _with_unit(one: MeasuredValue) -> str:
-    return "" if one.value is None else f"{one.value:,} {one.unit}".rstrip()
+def _number(value: float) -> str:
+    return f"{value:,.10g}"
 
 
-def _spread(spread: Spread | None) -> str:
-    return "" if spread is None else f"{spread.low:,} to {spread.high:,}, {spread.over}"
+def _value(one: MeasuredValue) -> str:
+    return "" if one.value is None else f"{_number(one.value)} {one.unit}".rstrip()
+
+
+def _spread(one: MeasuredValue) -> str:
+    if one.spread is None:
+        return ""
+    unit = f" {one.unit}" if one.value is None and one.unit else ""
+    return f"{_number(one.spread.low)} to {_number(one.spread.high)}{unit}, {one.spread.over}"
 
 
 def _bar(one: MeasuredValue) -> str:
     if one.bar is None:
         return ""
     met = "" if one.reached() is None else ", met" if one.reached() else ", **missed**"
-    return f"{'at least' if one.better == 'higher' else 'at most'} {one.bar:,}{met}"
+    return f"{'at least' if one.better == 'higher' else 'at most'} {_number(one.bar)}{met}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
