@@ -3,7 +3,7 @@
 `python -m benchmarks.quality [--short] [--lakes DIR] --json PATH`
 
 The gate runs in a process of its own over every table of an iteration of 1,034,000 steps, 517,000 trajectories and
-2,068,000 verdicts (`benchmarks.lake.wide`), and over a tenth of it. The time is from the start of the process to the
+2,068,000 verdicts (`benchmarks.tables.wide`), and over a tenth of it. The time is from the start of the process to the
 last result with its Data Docs; it includes the import of Great Expectations, which is also given alone. Memory is the
 sampled maximum of the process (`benchmarks.peak_memory`). The quality page is of a lake whose gate checked 1,000
 iterations, from the lake to the last byte.
@@ -24,8 +24,8 @@ from deltalake import write_deltalake
 from apps.quality.gather import quality_of
 from apps.quality.page import render
 from benchmarks.harness import Bar, add_options, finish
-from benchmarks.lake.wide import fill_iterations
 from benchmarks.peak_memory import PeakMemory
+from benchmarks.tables.wide import fill_iterations
 from schemas.config import config_of
 from schemas.config.sections import LakeConfig
 from schemas.tables import TABLES
