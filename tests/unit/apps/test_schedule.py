@@ -17,7 +17,12 @@ ROOT = Path(__file__).resolve().parents[3]
     ("words", "api", "said"),
     [
         (["schedule", "list"], "", "No Prefect server is configured, and none runs here. `flywheel up` starts one"),
-        (["schedule", "run", "retrain"], "http://127.0.0.1:9/api", "at http://127.0.0.1:9/api does not answer"),
+        pytest.param(
+            ["schedule", "run", "retrain"],
+            "http://127.0.0.1:9/api",
+            "at http://127.0.0.1:9/api does not answer",
+            marks=pytest.mark.nightly,
+        ),
         (["up"], "http://127.0.0.1:9/api", "at http://127.0.0.1:9/api does not answer"),
     ],
 )
