@@ -82,9 +82,11 @@ def _read(text: str, sides: Sides) -> ParsedReply:
     try:
         found, end = _DECODER.raw_decode(text, begin) if begin >= 0 else (None, 0)
         given = Arguments(cast(dict[str, Any], found) if isinstance(found, dict) else {})
-        own = [given.text(name) for name in ("note", "thought") if name in given.names]
+        own = [given.text(name) for name in ("note", "thought") if given.holds_text(name)]
         if (action := given.take("action")) not in (None, "click", "click_absolute"):
             raise ValueError(f"there is no action for {str(action)[:40]!r}")
+        if missing := [axis for axis in "xy" if axis not in given.names]:
+            raise ValueError("no place" if len(missing) == 2 else f"`{missing[0]}` is missing")
         x, y = place_in([given.take(axis) for axis in "xy"], sides)
         actions = meant(Click(x=x, y=y), given)
         inner = "\n".join(one for one in (thought, *own) if one)

@@ -14,7 +14,7 @@ from itertools import islice
 from models.families.code.program import play
 from models.families.family import QWEN25, ModelFamily
 from models.families.prompt import Message, screen_part, screen_turn, text_part, text_turn
-from models.families.reading import MOST_LABELS, WIDE, ParsedReply, Sides, code_until, is_python
+from models.families.reading import MOST_LABELS, WIDE, ParsedReply, Sides, code_until, is_python, without_opening
 from models.families.screen import Size
 from models.families.template import template
 from models.families.thinking import between, readable
@@ -32,6 +32,8 @@ _SECTION = re.compile(r"^[ \t]*+#{0,3}[ \t]*+(Observation|Thought|Action|Code)[ 
 FENCE = "```"
 _FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b", re.IGNORECASE)
 _FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
+_STEP = re.compile(r"^[ \t]*+(?:#{1,3}|\*\*)[ \t]*+Step[ \t]++\d++[:：*\s]*?$", re.MULTILINE | re.IGNORECASE)
+"""Heading of a step, as the prompt's history has it and models write it, too."""
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
 
@@ -173,9 +175,9 @@ def _fences(text: str, begin: int) -> list[tuple[int, str, int]]:
 
 def _thought(text: str) -> str:
     """Returns the text before the sentence, without labels: words before them, the observation and the thought."""
-    parts = _SECTION.split(text.replace("```python", "").replace("```", ""))
+    parts = _SECTION.split(without_opening(text))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
-    thought = (parts[0], named.get("Observation"), named.get("Thought"))
+    thought = (_STEP.sub("", parts[0]), named.get("Observation"), named.get("Thought"))
     return "\n\n".join(one.strip() for one in thought if one and one.strip())
 
 

@@ -13,7 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, pairwise
 from math import inf
 from typing import cast
 
@@ -45,10 +45,16 @@ _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
-_FENCES = re.compile(r"\A```\w*|```\w{0,20}\Z")
-"""The same around a thought, whose block goes on."""
-_OPENING = re.compile(r"(?:\A|(?<=[\s.:：]))(?:`{3}\w{0,20}|Action[:：])\s*\Z", re.IGNORECASE)
-"""What opens an action behind a thought: a fence or a label."""
+_FENCED = re.compile(r"^[^\S\n]*+```[^`\n]*+$", re.MULTILINE)
+"""A line that is a fence and no span of code."""
+LANGUAGES = "python|py|json|code|text|xml"
+"""Words behind a fence that models write around a reply or a call, as alternatives of a pattern."""
+_MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"
+_AROUND = re.compile(rf"\A\s*+```\w{{0,20}}\s*+(?={_THOUGHT.pattern})", re.IGNORECASE)
+"""A fence before the label of a thought, whose block goes on with the action."""
+_FIRST_FENCE = re.compile(rf"\A\s*+{_MARK}(?:\n|\Z)", re.IGNORECASE)
+_OPENING = re.compile(rf"[^\S\n]*+(?:{_MARKS}Action{_MARKS}[:：]{_MARKS}[^\S\n]*+)?(?:{_MARK})?", re.IGNORECASE)
+"""A line that opens an action behind a thought: a label, a fence, or both."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _NEVER = r"(?:_never_used_\w+)?"
 """Suffix of the names of tags that some of UI-TARS-2's servers write."""
@@ -157,7 +163,8 @@ def _read_tagged(text: str, calls: list["_Call"], sides: Sides) -> ParsedReply:
     near = max(0, start - _BEFORE)
     opened = _OPENED.search(text[near:start])
     begin = near + opened.start() if opened else start
-    after = text[calls[-1].end :] if calls[-1].closed else ""
+    between = [text[call.end : following.start] for call, following in pairwise(calls)]
+    after = "\n".join(_TAG.sub("", one) for one in (*between, text[calls[-1].end :] if calls[-1].closed else ""))
     return replace(_read(_SEED.sub("", text[:begin]), text[begin:].strip(), calls, sides, after), tagged=True)
 
 
@@ -261,7 +268,7 @@ def end_of_call(text: str, start: int) -> int:
 
 
 def _tagged(text: str, start: int) -> Iterator[_Call]:
-    """Yields the calls of UI-TARS-2's XML, which end at text between them that belongs to none."""
+    """Yields the calls of UI-TARS-2's XML."""
     call: _Call | None = None
     at = start
     while tag := _TAG.search(text, at):
@@ -444,15 +451,24 @@ def _number(value: object) -> float:
 
 
 def without_opening(before: str) -> str:
-    """Removes the fences and labels that open the action behind a thought."""
-    while before != (shorter := _OPENING.sub("", before)):
-        before = shorter
-    return before
+    """Removes the label and the fence that open the action behind a thought, each the last line or both on it.
+
+    A fence that goes on behind the thought is removed at its beginning, too. Blocks and spans of code within the
+    thought stay, as does a label within a line.
+    """
+    before = _AROUND.sub("", before)
+    for _ in ("fence", "label"):
+        head, _, last = before.rstrip().rpartition("\n")
+        opening = _OPENING.fullmatch(last)
+        if not last or opening is None or (last.strip() == "```" and len(_FENCED.findall(head)) % 2):
+            break
+        before = head
+    return _FIRST_FENCE.sub("", before) if len(_FENCED.findall(before)) % 2 else before
 
 
 def _thought(text: str) -> str:
     """Returns the text before the action, without its label, or without both of a reflection's."""
-    text = _FENCES.sub("", _SEED.sub("", _ENVIRONMENT.sub("", text)).strip())
+    text = without_opening(_SEED.sub("", _ENVIRONMENT.sub("", text))).strip()
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1].lower() == "thought" else 2).strip()
 

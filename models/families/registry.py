@@ -80,12 +80,14 @@ _NAMELESS = re.compile(r"[0-9a-f]{12,}|\d+(?:\.\d+)?[bB](?![a-zA-Z]).*", re.DOTA
 _BASE = re.compile(r"^base_model:([^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
 _NAME = re.compile(r"[^\s,'\"\[\]#-][^\s,'\"\[\]#]*")
 """The bases in a card that is no YAML, and a name among them."""
-_FRONT = re.compile(r"\A---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
+_FRONT = re.compile(r"\A\s*+---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(
-    r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^>]*>(?P<tagged>.*?)</h1>", re.MULTILINE | re.IGNORECASE | re.DOTALL
+    r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^<>]*+>(?P<tagged>(?:(?!</?h1\b).)*+)</h1>",
+    re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
-_TAG = re.compile(r"<[^>]*>")
+"""The first title, in linear time: a tag that does not end is no title."""
+_TAG = re.compile(r"<[^<>]*+>")
 
 
 def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamily:

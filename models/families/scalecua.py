@@ -166,7 +166,9 @@ def read_tagged(text: str, sides: Sides) -> ParsedReply:
     begin = operation.start if operation else blocks[0].start
     found = read_program("\n".join(block.text for block in blocks), sides)
     shown = text[begin : blocks[-1].end].strip()
-    return replace(found, thought=text[:begin], text=shown, tagged=True, after=text[blocks[-1].end :])
+    ends = [*(following.start for following in blocks[1:]), len(text)]
+    after = "\n".join(text[block.end : end] for block, end in zip(blocks, ends, strict=True))
+    return replace(found, thought=text[:begin], text=shown, tagged=True, after=after)
 
 
 def _worded(code: str) -> str:

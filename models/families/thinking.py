@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import islice
 
 from models.families.outside import SELECTOR, marked, unmarked
-from models.families.reading import ParsedReply, without_opening
+from models.families.reading import LANGUAGES, ParsedReply, without_opening
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
 """Fields of a message with its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
@@ -39,7 +39,9 @@ _HEADER = re.compile(
     r"(?:\s*(?:<\|(?:im_start|start_header_id)\|>\s*assistant(?:<\|end_header_id\|>)?|<\|assistant\|>|\[gMASK\]|<sop>))*"
 )
 """Begin of a turn, as chat templates write it, which some servers leave in a reply."""
-_MARKUP = re.compile(r"`{3}\w*|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box)>|<\|[\w/]{1,40}\|>")
+_MARKUP = re.compile(
+    rf"```(?:(?:{LANGUAGES})\b)?|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box)>|<\|[\w/]{{1,40}}\|>"
+)
 """Markup that may stand behind an action and holds no words."""
 OPEN, CLOSE = "<think>", "</think>"
 _MARKED_OPEN, _MARKED_CLOSE = re.compile(rf"\A\s*<{SELECTOR}think>"), f"<{SELECTOR}/think>"

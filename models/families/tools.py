@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant, refuse_held
 from models.families.reading import ParsedReply, Sides, is_true, place_in, typing
 from schemas.action import (
     Action,
@@ -60,6 +60,8 @@ _POINTED = {
     "right_click": "right_single",
     "long_press": "long_press",
 }
+_CLICKS = {"triple_click": 3}
+"""Numbers of clicks by name, where the action that is performed has another."""
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
 """Actions that become a drag where a call has two places; a scroll from place to place is a finger's."""
@@ -95,7 +97,8 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
             others, last = [*others, text[last:start] if last >= 0 else ""], end
             arguments = Arguments(call)
             found, cursor = _action(arguments, sides, cursor)
-            found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments))]
+            clicks = _CLICKS.get(str(call.get("action")))
+            found = [*found[:-1], *(one for action in found[-1:] for one in meant(action, arguments, clicks))]
             if not actions:
                 parts, unused = len(found) or 1, (*unused, *arguments.unused)
             actions += found
@@ -184,6 +187,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
     at = place_in(place, sides) if place is not None else cursor
     if name == "mouse_move":
         _there(at, name)
+        refuse_held(name, given)
         return [], at
     if name in _POINTED:
         x, y = _there(at, name)
@@ -208,7 +212,7 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
 def _plain(name: str, given: Arguments) -> Action:
     """Converts a call that has no place into an action."""
     if name == "key":
-        return Hotkey(key=together_in(map(str, _flat(given.take("keys", "text")))))
+        return Hotkey(key=together_in(map(str, _flat(given.take("keys") or given.take("text")))))
     if name == "system_button":
         button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:

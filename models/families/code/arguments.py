@@ -6,9 +6,10 @@ of the right button); else there is no action, and the reason names it. Every fa
 arguments by these rules.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from common.text import counted
 from models.families.code.calls import MAX_CALLS
 from models.families.code.program import BUTTONS, CLICKS
 from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
@@ -27,6 +28,8 @@ _HOLDS = ("modifiers", "modifier", "hold_keys", "held_keys")
 _MAY_HOLD = ("keys", "key", "text")
 """Arguments of an action at a place for the same, where they name modifiers alone."""
 _SIDES: Mapping[object, str] = {**BUTTONS, "wheel": "middle"}
+_UNSET = ("", "none", "null", "empty")
+"""Texts that models write for an argument that is not there."""
 _CLICKED = {kind: clicks for clicks, kind in CLICKS.items()}
 
 
@@ -51,6 +54,10 @@ class Arguments:
             raise ValueError(f"`{name}` is missing" if value is None else f"`{name}` is no text: {str(value)[:40]}")
         return value
 
+    def holds_text(self, name: str) -> bool:
+        """Checks whether there is an argument that is a text."""
+        return isinstance(self._left.get(name), str)
+
     def look(self, name: str, *known: str) -> Any:
         """Returns an argument, or None; it counts as read only if it is a known value, which the action expresses."""
         return self.take(name) if self._left.get(name) in known else self._left.get(name)
@@ -66,19 +73,20 @@ class Arguments:
         return tuple(f"{key[:40]}={_plain(value)[:80]}" for key, value in self._left.items())
 
 
-def meant(action: Action, given: Arguments) -> list[Action]:
+def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[Action]:
     """Returns the actions that a call means by its other arguments: mostly the one, or another.
 
     Args:
         action: by the call's name and its own arguments.
         given: the arguments that it does not have.
+        clicks: the number of clicks that the call's name means, if it is another than the action's.
 
     Raises:
         ValueError: no action of ours is that.
     """
     if isinstance(action, Hotkey):
-        keys = together([*held(given, at_place=False), *names_of(action.key)])
-        return [Hotkey(key=keys)] * presses(given)
+        names = [*held(given, at_place=False), *names_of(action.key)]
+        return [Hotkey(key=together([*names, *_pressed_with(names, given)]))] * presses(given)
     if (point := point_of(action)) is None:
         if isinstance(action, Type):
             refuse_held("type", given, at_place=False)
@@ -86,12 +94,14 @@ def meant(action: Action, given: Arguments) -> list[Action]:
     refuse_held(action.type, given)
     if isinstance(action, Click | LeftDouble | RightSingle):
         own = _CLICKED[action.type]
-        button, count = _button(given, own[0]), _count(given)
-        kind = CLICKS.get((button, own[1] if count is None else count))
+        button, count = button_of(given) or own[0], count_of(given)
+        count = own[1] if count in (None, clicks) else count
+        kind = CLICKS.get((button, count))
         if kind is None or (kind != action.type and not isinstance(action, Click)):
-            raise ValueError(f"no action of ours is a {action.type} of {count or own[1]} clicks of the {button} button")
+            written = counted(count, "click")
+            raise ValueError(f"no action of ours is a {action.type} of {written} of the {button} button")
         return [_AT_PLACE[kind](x=point[0], y=point[1])]
-    if isinstance(action, Drag | LongPress) and (button := _button(given, "left")) != "left":
+    if isinstance(action, Drag | LongPress) and (button := button_of(given) or "left") != "left":
         raise ValueError(f"no action of ours is a {action.type} with the {button} button")
     return [action]
 
@@ -114,39 +124,59 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
     """
     keys = list[str]()
     for name in (*_HOLDS, *(_MAY_HOLD if at_place else ())):
-        named = list(_names(given.look(name)))
-        if named and all(map(is_modifier, named)):
+        value = given.look(name)
+        named = [one for one in _names(value) if one.lower() not in _UNSET]
+        if all(map(is_modifier, named)) and (named or (name in _HOLDS and isinstance(value, str | list))):
             given.take(name)
             keys += named
-        elif name in _HOLDS and named not in ([], ["none"]):
+        elif named and name in _HOLDS:
             raise ValueError(f"no action of ours holds `{name}`: {' '.join(named)[:40]}")
     return keys
 
 
+def _pressed_with(names: Sequence[str], given: Arguments) -> list[str]:
+    """Returns the keys of further arguments, to press with these if all of these are modifiers."""
+    if not all(map(is_modifier, names)):
+        return []
+    others = (given.take(name) for name in _MAY_HOLD)
+    found = [key for one in others if one is not None for key in _names(one if isinstance(one, list) else str(one))]
+    return [key for key in found if key.lower() not in [name.lower() for name in names]]
+
+
 def presses(given: Arguments) -> int:
     """Returns how often a key is pressed; raises ValueError for more than is performed, or less than once."""
-    count = given.take(*_PRESSES)
+    count = _taken(given, *_PRESSES)
     number = _whole(1 if count is None else count)
     if number is None or not 0 < number <= MAX_CALLS:
-        raise ValueError(f"a key pressed {str(count)[:40]} times")
+        raise ValueError(f"a key pressed {_plain(count)[:40]} times")
     return number
 
 
-def _button(given: Arguments, usual: str) -> str:
-    button = given.take(*_BUTTON)
-    if button is None or button == "":
-        return usual
+def button_of(given: Arguments) -> str:
+    """Returns the button of an action: left, middle or right; empty if it names none; ValueError for another."""
+    button = _taken(given, *_BUTTON)
+    if button is None:
+        return ""
     name = button.strip().lower() if isinstance(button, str) else button
     if isinstance(name, bool) or not isinstance(name, str | int) or name not in _SIDES:
         raise ValueError(f"there is no button {str(button)[:40]!r}")
     return _SIDES[name]
 
 
-def _count(given: Arguments) -> int | None:
-    count = given.take(*COUNTS)
+def count_of(given: Arguments) -> int | None:
+    """Returns the number of clicks of an action; None if it names none; ValueError for no whole number."""
+    count = _taken(given, *COUNTS)
     if count is not None and _whole(count) is None:
         raise ValueError(f"a click of {str(count)[:40]!r} clicks")
     return None if count is None else _whole(count)
+
+
+def _taken(given: Arguments, *names: str) -> Any:
+    """Takes the first of these arguments that is there and not `_UNSET`."""
+    while (value := given.take(*names)) is not None:
+        if not isinstance(value, str) or value.strip().lower() not in _UNSET:
+            return value
+    return None
 
 
 def _whole(value: object) -> int | None:

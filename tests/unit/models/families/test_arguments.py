@@ -301,6 +301,12 @@ POINTING = (
         ({"modifier": "Meta"}, None),
         ({"key": "alt"}, None),
         ({"hold_keys": "a"}, None),
+        ({"modifiers": "None"}, "click"),
+        ({"modifier": "NULL"}, "click"),
+        ({"held_keys": "empty"}, "click"),
+        ({"button": "None", "mouse_button": "right"}, "right_single"),
+        ({"clicks": "null"}, "click"),
+        ({"num_clicks": "", "click_count": 2}, "left_double"),
     ],
 )
 def test_an_argument_that_makes_a_click_another_action_is_done_or_is_an_error(
@@ -339,6 +345,16 @@ def test_a_list_of_keys_that_are_held_is_an_error_that_names_them(family: str, k
         ({"action": "key", "keys": ["c"], "modifiers": ["ctrl"]}, ["hotkey"]),
         ({"action": "left_click", "coordinate": [1, 2], "modifiers": []}, ["click"]),
         ({"action": "left_click", "coordinate": [1, 2], "modifiers": "none", "button": ""}, ["click"]),
+        ({"action": "left_click", "coordinate": [1, 2], "modifiers": ["None", None, ""]}, ["click"]),
+        ({"action": "left_click", "coordinate": [1, 2], "modifiers": ["None", "ctrl"]}, None),
+        ({"action": "key", "keys": ["down"], "repeat": "None", "modifiers": "Null"}, ["hotkey"]),
+        ({"action": "triple_click", "coordinate": [1, 2], "clicks": 3}, ["left_double"]),
+        ({"action": "triple_click", "coordinate": [1, 2], "num_clicks": "3", "button": "left"}, ["left_double"]),
+        ({"action": "triple_click", "coordinate": [1, 2], "clicks": 4}, None),
+        ({"action": "triple_click", "coordinate": [1, 2], "clicks": 3, "button": "right"}, None),
+        ({"action": "double_click", "coordinate": [1, 2], "clicks": 2}, ["left_double"]),
+        ({"action": "double_click", "coordinate": [1, 2], "clicks": 3}, None),
+        ({"action": "right_click", "coordinate": [1, 2], "click_count": 1}, ["right_single"]),
     ],
 )
 def test_the_rule_holds_for_every_action(arguments: dict[str, Any], kinds: list[str] | None) -> None:
@@ -485,3 +501,94 @@ def test_a_call_of_a_known_tool_is_read_also_where_its_name_stands_beside_its_ar
     for call in ({"name": name, "arguments": wait}, {"name": name, **wait}):
         read = made("qwen3-vl").read(Completion(f"<tool_call>\n{json.dumps(call)}\n</tool_call>"), SCREEN)
         assert read.action == act.Wait() and not read.unused
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"action": "left_click", "coordinate": [1, 2], "clicks": 0}, "is a click of 0 clicks of the left button"),
+        ({"action": "right_click", "coordinate": [1, 2], "button": "left"}, "right_single of 1 click of the left"),
+        ({"action": "double_click", "coordinate": [1, 2], "clicks": 1}, "left_double of 1 click of the left"),
+        ({"action": "key", "keys": ["a"], "repeat": 0.0}, "a key pressed 0 times"),
+        ({"action": "key", "keys": ["a"], "presses": 2.5}, "a key pressed 2.5 times"),
+    ],
+)
+def test_an_error_names_the_number_that_was_written(arguments: dict[str, Any], problem: str) -> None:
+    assert problem in (made("qwen3-vl").read(Completion(called(**arguments)), SCREEN).error or "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key"),
+    [
+        ({"keys": ["ctrl"], "text": "c"}, "ctrl c"),
+        ({"keys": "ctrl+shift", "text": "T"}, "ctrl shift t"),
+        ({"keys": ["ctrl"], "text": "Ctrl+C"}, "ctrl c"),
+        ({"keys": ["Ctrl"], "text": ""}, "ctrl"),
+        ({"keys": [], "text": "enter"}, "enter"),
+        ({"keys": "ctrl", "text": "v"}, "ctrl v"),
+        ({"keys": ["alt"], "text": 4}, "alt 4"),
+        ({"keys": ["ctrl"], "text": "copies the text"}, None),
+    ],
+)
+def test_a_text_next_to_modifiers_is_the_key_to_press_with_them(arguments: dict[str, Any], key: str | None) -> None:
+    given = ", ".join(f"{name.removesuffix('s')}={value!r}" for name, value in arguments.items())
+    replies = {"qwen3-vl": called(action="key", **arguments)}
+    if isinstance(arguments["keys"], str):
+        replies |= {"ui-tars-1.5": f"Action: hotkey({given})", "doubao": f"Action: hotkey({given})"}
+    for family, reply in replies.items():
+        read = made(family).read(Completion(reply), SCREEN)
+        assert (getattr(read.action, "key", "").lower() or None) == key and not read.unused
+        assert bool(read.error) == (key is None)
+
+
+@pytest.mark.parametrize("held", [{"keys": ["ctrl"]}, {"modifiers": "shift"}, {"text": "alt"}])
+def test_keys_that_are_held_during_a_mere_move_are_an_error(held: dict[str, Any]) -> None:
+    moved = called(action="mouse_move", coordinate=[100, 200], **held)
+    for reply in (moved, moved + called(action="left_click"), moved + called(action="drag", coordinate=[3, 4])):
+        read = made("qwen3-vl").read(Completion(reply), SCREEN)
+        assert read.action is None and "mouse_move while" in (read.error or "")
+
+
+@pytest.mark.parametrize(
+    ("family", "reply"),
+    [
+        ("scalecua", "<action>\nwait()\n</action>\nThen I go on.\n<action>\npress('a')\n</action>"),
+        ("scalecua", "<operation>Wait.</operation><action>wait()</action>Then I go on.<action>wait()</action>"),
+        ("ui-tars-2", "<function=wait></function>\nThen I go on.\n<function=wait></function>"),
+        ("ui-tars-2", "<function=wait>\nThen I go on.\n<function=wait></function>"),
+        ("qwen3-vl", f"{called(action='wait')}\nThen I go on.\n{called(action='wait')}"),
+    ],
+)
+def test_words_between_calls_are_reported(family: str, reply: str) -> None:
+    read = made(family).read(Completion(reply), SCREEN)
+    assert read.action == act.Wait() and len(read.further) == 1
+    assert read.unused == ("text behind the action=Then I go on.",)
+
+
+def test_words_next_to_a_fence_behind_the_action_are_reported() -> None:
+    for reply in ('{"x": 1, "y": 2}\n```Done', '{"x": 1, "y": 2}\n```\nDone\n```json'):
+        assert made("holo-2").read(Completion(reply), SCREEN).unused == ("text behind the action=Done",)
+
+
+@pytest.mark.parametrize("family", ["holo-1.5", "holo-2"])
+@pytest.mark.parametrize("note", [["a"], 5, {"a": 1}, True])
+def test_a_note_of_holo_that_is_no_text_is_reported(family: str, note: object) -> None:
+    for name in ("note", "thought"):
+        read = made(family).read(Completion(json.dumps({"note": "n", name: note, "x": 1, "y": 2})), SCREEN)
+        assert isinstance(read.action, act.Click) and read.unused == (f"{name}={note}",)
+        assert read.thought == ("n" if name == "thought" else "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        ("Click(10, 20)", "no place in 'Click(10, 20)'"),
+        ("{}", "no place in"),
+        ('{"x": null, "y": null}', "no place in"),
+        ('{"x": 3}', "`y` is missing in"),
+        ('{"y": 3, "element": "OK"}', "`x` is missing in"),
+        ('{"x": "left", "y": 3}', "is no coordinate in"),
+    ],
+)
+def test_a_reply_of_holo_without_a_place_is_an_error_that_names_what_is_missing(reply: str, problem: str) -> None:
+    assert (made("holo-2").read(Completion(reply), SCREEN).error or "").find(problem) >= 0

@@ -441,6 +441,18 @@ def test_an_observation_of_opencua_is_part_of_the_thought() -> None:
     assert read.thought == "A menu.\n\nlong musing"
 
 
+@pytest.mark.parametrize("head", ["# Step 2:", "# Step 12", "## Step 3：", "**Step 4:**", "# step 1:\n", "\n# Step 2:"])
+def test_the_heading_of_a_step_of_opencua_is_no_thought(head: str) -> None:
+    """The family's prompt shows each past reply under such a heading."""
+    for reply in (OPENCUA, OPENCUA.partition("\n\n")[2], OPENCUA.rpartition("\n\n")[2]):
+        read = made("opencua").read(Completion(f"{head}\n{reply}"), SCREEN)
+        assert read.action is not None and read.thought == ("long musing" if "musing" in reply else "")
+    read = made("opencua").read(Completion(f"Well.\n{head}\n{OPENCUA}"), SCREEN)
+    assert read.thought == "Well.\n\nlong musing"
+    for words in ("# Step 2: open the menu", "Step 2 of the list is next.", "# Stepping back"):
+        assert made("opencua").read(Completion(f"{words}\n{OPENCUA}"), SCREEN).thought == f"{words}\n\nlong musing"
+
+
 @pytest.mark.parametrize("name", ["opencua", "scalecua"])
 def test_a_demonstration_has_the_templates_sentence_in_history_and_target(name: str) -> None:
     family = made(name)

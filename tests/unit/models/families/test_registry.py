@@ -1,6 +1,7 @@
 """Which family a checkpoint is of where none is named, and what its image processor makes of a screen."""
 
 import json
+import time
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,27 @@ def test_a_checkpoint_without_a_tokenizer_is_refused_by_the_files_that_it_lacks(
     (tmp_path / "base" / "tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"base has no tokenizer: none of .*tokenizer\.json.* is there"):
         read_processor(tmp_path / "base")
+
+
+@pytest.mark.parametrize("before", ["\n", "\r\n\r\n", "  \n\t\n", "\ufeff\n"])
+def test_front_matter_of_a_card_may_follow_blank_lines(tmp_path: Path, before: str) -> None:
+    """huggingface_hub 1.7.1, `repocard.py`: `REGEX_YAML_BLOCK`."""
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    (base / "README.md").write_text(f"{before}---\nbase_model: xlangai/OpenCUA-7B\n---\n", encoding="utf-8")
+    with pytest.raises(UsageError, match="calls itself or its base 'OpenCUA-7B'"):
+        name_of(PolicyConfig(base=str(base)))
+
+
+@pytest.mark.parametrize("piece", ["<h1>", "<h1 ", "<H1><b", "<", "# ", "```\n", "<h1></h1", "\n", "---\n"])
+def test_a_card_is_read_in_linear_time(tmp_path: Path, piece: str) -> None:
+    base = checkpoint(tmp_path / "base", "qwen2_5_vl")
+    for text in (piece * (100_000 // len(piece)), f"<h1>{piece * (100_000 // len(piece))}</h1>"):
+        (base / "README.md").write_text(text)
+        began = time.process_time()
+        assert name_of(PolicyConfig(base=str(base))) == "qwen2.5-vl"
+        assert time.process_time() - began < 2
+    (base / "README.md").write_text(
+        "---\nbase_model: a/b\n---\n" + "<h1>" * 100 + "\n<h1 id='a'>\n<b>Fara</b>-7B </h1>"
+    )
+    with pytest.raises(UsageError, match="calls itself or its base 'Fara-7B'"):
+        name_of(PolicyConfig(base=str(base)))

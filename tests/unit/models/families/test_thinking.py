@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -173,3 +174,61 @@ def test_labels_and_code_blocks_of_markdown_are_read(text: str, thought: str) ->
     assert (read.thought, read.action) == (thought, act.Click(x=0.5, y=0.3)), read.error
     fenced = parse_reply(re.sub(re.escape(BOX), "finished(content='done, 3.')", text))
     assert fenced.action == act.Finished(content="done, 3.")
+
+
+CALLS = {
+    "ui-tars-1.5": f"Action: {BOX}",
+    "qwen3-vl": '<tool_call>{"action": "wait"}</tool_call>',
+    "glm": "<|begin_of_box|>WAIT()<|end_of_box|>",
+    "scalecua": "<action>wait()</action>",
+    "opencua": "## Code:\n```python\ncomputer.wait()\n```",
+    "holo-2": '{"x": 500, "y": 300}',
+    "ui-tars-2": "<seed:tool_call>\n<function=wait></function>\n</seed:tool_call>",
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "The page says: ```error```",
+        "```error``` is what it says.",
+        "The command to run is ```ls",
+        "I run it:\n```bash\nls\n```",
+        "```\nls\n```\nThat I run.",
+        "```bash\nls\n```\nThen:\n```\nps\n```",
+        "It ends with Action:",
+        "Its label is Action: and that is all.",
+        "```ls\nps```",
+    ],
+)
+def test_blocks_spans_and_labels_within_a_thought_are_words_of_it(name: str, thought: str) -> None:
+    read = made(name).read(Completion(f"{thought}\n{CALLS[name]}"), SCREEN)
+    assert read.action is not None and read.thought == thought and not read.unused
+
+
+@pytest.mark.parametrize("name", ["qwen3-vl", "glm", "scalecua", "holo-2"])
+@pytest.mark.parametrize(
+    "opening",
+    ["```json\n", "```\n", "Action:\n", "**Action:** ", "Action: ```json\n", "Action：\n\n```\n", "```py\nAction:\n"],
+)
+def test_a_fence_or_a_label_on_a_line_of_its_own_opens_the_action(name: str, opening: str) -> None:
+    for thought in ("I look.", "I ran:\n```\nls\n```"):
+        read = made(name).read(Completion(f"{thought}\n{opening}{CALLS[name]}"), SCREEN)
+        assert read.action is not None and read.thought == thought
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_fence_around_a_whole_reply_is_no_thought(name: str) -> None:
+    for word in ("", "text", "python"):
+        read = made(name).read(Completion(f"```{word}\nI look.\n{CALLS[name]}\n```"), SCREEN)
+        assert read.action is not None and read.thought == "I look."
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("piece", ["Action: ", "Action:\n", "```python\n", "```\n", "```", " \n", "Action: ```\n"])
+def test_openings_that_repeat_are_read_in_linear_time(name: str, piece: str) -> None:
+    text = piece * (60_000 // len(piece))
+    began = time.process_time()
+    made(name).read(Completion(text + CALLS[name]), SCREEN)
+    assert time.process_time() - began < 2
