@@ -9,12 +9,13 @@ Source: harbor 0.26.0, `harbor/agents/computer_1`; cua-bench 0.3.1, `cua_bench/r
 import ast
 import math
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
+from common.text import counted
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
-from models.families.code.arguments import CLEARS, COUNTS, ENTERS, Arguments, held, presses, refuse_held
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, button_of, count_of, held, presses, refuse_held
 from models.families.code.calls import NoAction
 from models.families.reading import is_true
 from schemas.keyboard import is_modifier, names_of
@@ -69,6 +70,7 @@ NATIVE = frozenset(
 )
 """Functions of Gemini's tool."""
 _WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+T = TypeVar("T")
 
 
 def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -146,9 +148,9 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
         return ""
     if kind in CLICKS:
         _refuse_held(kind, fields)
-        count = {} if (count := _clicks(kind, fields)) is None else {"clicks": count}
-        return _call(CLICKS[kind], **_at(fields), **_button(fields), **count)
+        return _click(kind, fields)
     if kind in ("move", "mouse_move", "move_to"):
+        _refuse_held(kind, fields)
         return _call("moveTo", **_at(fields))
     if kind in ("key", "keypress", "press_key", "hotkey"):
         return _keys(fields)
@@ -168,19 +170,25 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     return plain
 
 
-def _clicks(kind: str, fields: Mapping[str, Any]) -> int | None:
-    """How often a click presses, if its kind does not give it; None if nothing does."""
-    given = next((fields[name] for name in COUNTS if name in fields), None)
-    if given is None:
-        return None
-    own = CLICKED.get(CLICKS[kind])
+def _click(kind: str, fields: Mapping[str, Any]) -> str:
+    """The code of a click, whose kind may name its button and count; what it names otherwise, too, must be the same."""
+    function = CLICKS[kind]
+    button, count, own = _read(button_of, fields), _read(count_of, fields), CLICKED.get(function)
+    if own not in (None, count) and count is not None:
+        raise NoAction(f"a {kind} of {counted(count, 'click')}")
+    side = function.removesuffix("Click") if function in ("rightClick", "middleClick") else ""
+    if side and button not in ("", side):
+        raise NoAction(f"a {kind} of the {button} button")
+    named = {"button": "" if side else button, "clicks": None if own else count}
+    return _call(function, **_at(fields), **{name: one for name, one in named.items() if one not in ("", None)})
+
+
+def _read(read: Callable[[Arguments], T], fields: Mapping[str, Any]) -> T:
+    """Reads arguments by the rules of all formats; raises NoAction where they make no action of ours."""
     try:
-        count = math.nan if isinstance(given, bool) else float(given)
-    except (TypeError, ValueError, OverflowError):
-        count = math.nan
-    if not count.is_integer() or own not in (None, count):
-        raise NoAction(f"a {kind} of {str(given)[:80]!r} clicks")
-    return None if own else int(count)
+        return read(Arguments(fields))
+    except ValueError as error:
+        raise NoAction(str(error)) from error
 
 
 def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
@@ -231,32 +239,24 @@ def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
 
 def _refuse_held(kind: str, fields: Mapping[str, Any], at_place: bool = True) -> None:
     """Raises NoAction for an action while keys are held."""
-    try:
-        refuse_held(kind, Arguments(fields), at_place)
-    except ValueError as error:
-        raise NoAction(str(error)) from error
-
-
-def _button(fields: Mapping[str, Any], usual: str | None = None) -> dict[str, Any]:
-    """The button of an action as an argument; none where it names none."""
-    button = fields.get("button") or usual
-    return {} if button is None else {"button": {"wheel": "middle"}.get(str(button), button)}
+    _read(lambda given: refuse_held(kind, given, at_place), fields)
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names: a list, or an expression."""
-    given = next((fields[name] for name in ("keys", "key", "text") if name in fields), "")
-    names = [one for item in items_of(given) or [given] for one in names_of(str(item))]
-    return [KEYSYMS.get(one.lower(), one) for one in names]
+    """The keys that an action names, in a list or an expression; where those are modifiers alone, a further argument
+    names the key to press with them."""
+    names = list[str]()
+    for given in (fields[name] for name in ("keys", "key", "text") if name in fields):
+        if all(map(is_modifier, names)):
+            found = [one for item in items_of(given) or [given] for one in names_of(str(item))]
+            held = [one.lower() for one in names]
+            names += [KEYSYMS.get(one.lower(), one) for one in found if one.lower() not in held]
+    return names
 
 
 def _keys(fields: Mapping[str, Any]) -> str:
     """The code of keys: a chord where all but the last are modifiers, else one after the other."""
-    given = Arguments(fields)
-    try:
-        modifiers, times = held(given, at_place=False), presses(given)
-    except ValueError as error:
-        raise NoAction(str(error)) from error
+    modifiers, times = _read(lambda given: (held(given, at_place=False), presses(given)), fields)
     names = [*modifiers, *_names(fields)]
     if times > 1 and len(names) > 1:
         raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
@@ -314,7 +314,7 @@ def _drag(fields: Mapping[str, Any]) -> str:
         start = _place(fields["start_coordinate"]) if "start_coordinate" in fields else {}
         end = _at(fields)
     begin = f"{_call('moveTo', **start)}\n" if start else ""
-    return f"{begin}{_call('dragTo', **end, **_button(fields, 'left'))}"
+    return f"{begin}{_call('dragTo', **end, button=_read(button_of, fields) or 'left')}"
 
 
 def _place(point: object) -> dict[str, Any]:

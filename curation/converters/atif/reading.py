@@ -22,7 +22,8 @@ from curation.converters.files import ImportSource
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction
 from models.families.code.program import OutOfScreen, Point
-from schemas.action import TYPES, Action, Finished, action_of, numeric
+from schemas.action import TYPES, Action, Finished, Hotkey, Press, Release, action_of, numeric
+from schemas.keyboard import chord, single
 from schemas.problem import named_problem
 
 FIRST = tuple(f"screenshot_init.{end}" for end in ("webp", "png", "jpg"))
@@ -295,4 +296,10 @@ def _action(call: ToolCall, screen: Picture, unit: str) -> Action:
         if x in fields and y in fields:
             at = float(numeric(fields[x])), float(numeric(fields[y]))
             fields[x], fields[y] = fraction_of(*at, unit, screen.width, screen.height)
-    return action_of({**fields, "type": call.function_name})
+    action = action_of({**fields, "type": call.function_name})
+    if isinstance(action, Hotkey | Press | Release):
+        try:
+            (chord if isinstance(action, Hotkey) else single)(action.key)
+        except ValueError as error:
+            raise NoAction(str(error)) from error
+    return action

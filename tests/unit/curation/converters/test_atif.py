@@ -129,6 +129,12 @@ def targets(record: Exchanged) -> list[bool]:
         ({"type": "terminate", "status": "success"}, Finished()),
         ({"type": "terminate"}, Finished()),
         ({"type": "click", "x": 25, "y": 10, "clicks": 1}, Click(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "mouse_button": "right"}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "button": "", "mouse_button": "Secondary"}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "right_click", "x": 25, "y": 10, "button": "right"}, RightSingle(x=0.5, y=0.25)),
+        ({"type": "click", "x": 25, "y": 10, "button": "None", "modifiers": "None"}, Click(x=0.5, y=0.25)),
+        ({"type": "keypress", "keys": ["ctrl"], "text": "c"}, Hotkey(key="ctrl c")),
+        ({"type": "keypress", "keys": ["c"], "text": "copied"}, Hotkey(key="c")),
         ({"type": "click", "x": 25, "y": 10, "num_clicks": 2}, LeftDouble(x=0.5, y=0.25)),
         ({"type": "click", "x": 25, "y": 10, "click_count": "1"}, Click(x=0.5, y=0.25)),
         ({"type": "right_click", "x": 25, "y": 10, "clicks": 1}, RightSingle(x=0.5, y=0.25)),
@@ -172,6 +178,12 @@ def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
     "arguments",
     [
         {"type": "click", "x": 25, "y": 10, "button": "middle"},
+        {"type": "click", "x": 25, "y": 10, "mouse_button": "middle"},
+        {"type": "click", "x": 25, "y": 10, "mouse_button": "fnord"},
+        {"type": "click", "x": 25, "y": 10, "button": ["right"]},
+        {"type": "right_click", "x": 25, "y": 10, "mouse_button": "left"},
+        {"type": "double_click", "x": 25, "y": 10, "mouse_button": "right"},
+        {"type": "drag", "path": [[0, 0], [5, 5]], "mouse_button": "right"},
         {"type": "triple_click", "x": 25, "y": 10},
         {"type": "click", "x": 25, "y": 10, "modifier": "shift"},
         {"type": "click", "x": 25, "y": 10, "keys": ["CTRL"]},
@@ -575,3 +587,21 @@ def test_a_picture_of_a_document_is_found_beside_it_and_nowhere_else(tmp_path: P
     file = saved(tmp_path / "in" / "agent", value)
     assert "leads out" in refused(FORM, file.parent.parent)
     assert isinstance(picture(1), Picture)
+
+
+def test_keys_that_are_held_during_a_mere_move_are_no_plain_click(tmp_path: Path) -> None:
+    moved = call("computer", type="mouse_move", x=25, y=10, keys=["ctrl"])
+    record = read(tmp_path, agent(moved, call("computer", "d", type="click", x=25, y=10), shown=1))
+    assert actions(record)[0] is None and "while ctrl is held" in str(record.steps[0].error)
+
+
+@pytest.mark.parametrize("function", ["hotkey", "press", "release"])
+@pytest.mark.parametrize("key", ["banana", "ctrl banana", ""])
+def test_an_action_of_ours_with_a_key_that_no_keyboard_has_is_kept_as_text(
+    tmp_path: Path, function: str, key: str
+) -> None:
+    steps = [agent(call(function, key=one), shown=shown) for shown, one in enumerate((key, "a"), 1)]
+    (record,) = taken(FORM, saved(tmp_path, document(*steps)), unit="fraction")
+    step, read_too = record.steps
+    assert step.action is None and step.error and function in step.text
+    assert read_too.action is not None and read_too.action.type == function
