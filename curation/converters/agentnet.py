@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from common.text import Storable
-from curation.converters.chat import is_masked, masks_of
+from curation.converters.chat import is_masked, masks_of, number_of
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -102,9 +102,9 @@ class AgentNet(Format):
 
     def _record(self, line: _Line, source: ImportSource, place: RecordPlace) -> Exchanged:
         unit = self.unit_of(line.flywheel, source, place)
-        steps, off = list[ExchangedStep](), masks_of(line.others, len(line.traj), place, "step")
+        steps, off = list[ExchangedStep](), masks_of(line.others, [True] * len(line.traj), place, "step")
         pointer: Point | None = None
-        for number, entry in _in_order(line.traj):
+        for number, entry in _in_order(line.traj, place):
             where = f"traj.{number}"
             step, pointer = self._step(entry, unit, pointer, source, place, where)
             held = {where: entry.others, f"{where}.value": entry.value.others}
@@ -146,10 +146,19 @@ class AgentNet(Format):
         return ExchangedStep(screen, value.thought or "", action, text, error, found, extra=extra), pointer
 
 
-def _in_order(entries: Sequence[_Entry]) -> list[tuple[int, _Entry]]:
-    """Return the steps, each with its place in the record, by their `index`; as they are where one has none."""
-    given = [one.others.get("index") for one in entries]
-    indices = [one for one in given if isinstance(one, int | float)]
+def _in_order(entries: Sequence[_Entry], record: RecordPlace) -> list[tuple[int, _Entry]]:
+    """Return the steps, each with its place in the record, by their `index`; as they are where one has none.
+
+    Raises:
+        RecordRefused: an index that is no number.
+    """
+    indices = list[float]()
+    for at, value in enumerate(one.others.get("index") for one in entries):
+        number = None if isinstance(value, bool) else number_of(value)
+        if number is None and value is not None:
+            problem = f"{str(value)[:80]!r} is no number: write the step's place in the order, or leave it out"
+            raise RecordRefused(record, f"traj.{at}.index", problem)
+        indices += [] if number is None else [number]
     places = range(len(entries))
     order = sorted(places, key=indices.__getitem__) if len(indices) == len(entries) else places
     return [(at, entries[at]) for at in order]

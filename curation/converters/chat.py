@@ -66,6 +66,8 @@ class ChatTurn:
     """Of a reply whose record holds it apart from the text."""
     field: str = "messages"
     """Where its record holds it."""
+    given: bool = False
+    """Whether it is a part of a prompt, so that it is context."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class ChatMessage:
     """As `ChatTurn.field`, without `content`; so are the others."""
     masked: bool = False
     thought: str = ""
+    given: bool = False
 
 
 MASKS = (
@@ -98,7 +101,7 @@ STRATEGIES = (
 `last_round` trains on the last reply alone, the others weigh parts of replies."""
 _NO = ("false", "f", "no", "n", "off")
 _YES = ("true", "t", "yes", "y", "on")
-_UNSET = ("", "none", "null")
+_UNSET = ("", "none", "null", "nan")
 
 
 def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool:
@@ -120,26 +123,26 @@ def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool
 
 
 def masks_of(
-    row: Mapping[str, Any], messages: int, place: RecordPlace, called: str = "message", labelled: int = 0
+    row: Mapping[str, Any], replies: Sequence[bool], place: RecordPlace, called: str = "message", labelled: int = 0
 ) -> list[bool]:
     """Return for each message of a row whether the row takes it out of training.
 
     Args:
         row: the row's fields.
-        messages: the number of its messages.
+        replies: for each of its messages whether it is a reply.
         place: the place of the row.
         called: the name of a message.
-        labelled: the number of last messages that a label of the row (`LABELS`) is about. The others are context.
+        labelled: the number of last replies that a label of the row (`LABELS`) is about. The others are context.
 
     Raises:
         RecordRefused: a list for more or fewer messages, or a value that is no mask.
     """
-    off = [False] * messages
+    off, messages = [False] * len(replies), len(replies)
+    *_, last = last_replies = [at for at, reply in enumerate(replies) if reply][-max(labelled, 1) :] or [0]
     for name in MASKS:
         value = _unwritten(row.get(name))
         items = items_of(value)
         if name == "loss_scale" and (strategies := _strategies(value)):
-            last = messages - max(labelled, 1)
             off = [one or ("last_round" in strategies and at < last) for at, one in enumerate(off)]
             continue
         if items and len(items) != messages:
@@ -152,7 +155,7 @@ def masks_of(
             off = [one | _is_off(items[at], place, f"{name}.{at}") for at, one in enumerate(off)]
     desirable = is_desirable(row) if labelled else None
     if desirable is not None:
-        off = [one or not desirable or at < messages - labelled for at, one in enumerate(off)]
+        off = [one or not desirable or at < last_replies[0] for at, one in enumerate(off)]
     return off
 
 
@@ -166,7 +169,7 @@ def is_desirable(row: Mapping[str, Any]) -> bool | None:
     """Return whether the label of a row calls its last reply desirable; None without a label and for a class."""
     for name in LABELS:
         value = row.get(name)
-        number = _number(value)
+        number = number_of(value)
         if number in (0, 1):
             return bool(number)
         if isinstance(value, str) and value.strip().lower() in (*_NO, *_YES):
@@ -209,17 +212,17 @@ def _mask_parts(value: object) -> list[tuple[str, object]]:
 
 
 def _trains(value: object) -> bool | None:
-    """Return whether one value of a mask trains; None for a value that is no mask."""
+    """Return whether one value of a mask trains; None for a value that is no mask. NaN is none, as pandas writes it."""
     text = value.strip().lower() if isinstance(value, str) else None
-    if value is None or text in (*_YES, *_UNSET):
+    if value is None or value != value or text in (*_YES, *_UNSET):
         return True
     if text in _NO:
         return False
-    number = _number(value)
+    number = number_of(value)
     return None if number is None or number < 0 else number != 0
 
 
-def _number(value: object) -> float | None:
+def number_of(value: object) -> float | None:
     """Return a finite number, also of a text."""
     try:
         number = float(cast(Any, value))
@@ -270,7 +273,7 @@ def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
         place: file and line of the row.
 
     Raises:
-        Refused: it holds none of them, or videos or sounds.
+        Refused: it holds none of them, or empty ones, or videos or sounds.
     """
     if not isinstance(row, Mapping):
         return
@@ -284,6 +287,9 @@ def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
         has = ", ".join(sorted(str(name)[:40] for name in fields)[:12]) or "nothing"
         what = f"it is missing; the row has {has}. Write the chat as `{wanted[0]}`, each of `role` and `content`"
         raise RecordRefused(place, wanted[0], what)
+    held = [name for name in wanted if name in fields]
+    if all(items_of(fields[name]) == [] for name in held):
+        raise RecordRefused(place, held[0], "it is empty: write the messages of the chat, each of `role` and `content`")
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +384,7 @@ def turns_of(
         filled += slots
         texts = [part for part in message.parts if part is not None]
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
-        turns.append(ChatTurn(message.role, text, screen, message.masked, message.thought, where))
+        turns.append(ChatTurn(message.role, text, screen, message.masked, message.thought, where, message.given))
     if filled < len(names):
         check_others(messages, place)
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
@@ -398,31 +404,50 @@ def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
 def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[str, list[ExchangedStep]]:
     """Return the instruction and the steps; replies before the first screen are none.
 
-    A policy acts once on a screen, so a further reply to it, for a screen that the chat does not show, is context.
+    A policy acts once on a screen. So after a reply that acts on it, a further one, for a screen that the chat does
+    not show, is context; so are words before the reply that acts. A masked reply is context and answers no screen.
 
     Raises:
         Refused: no instruction, a screen without a reply, a point outside of the screen.
     """
-    instruction, screen, answered = "", None, True
+    instruction, screen, replied, acted = "", None, True, False
     steps: list[ExchangedStep] = []
+    words = list[int]()
     for turn in turns:
         if turn.screen is not None:
-            if not answered:
+            if not replied:
                 raise RecordRefused(place, turn.field, "two screens without a reply between them")
-            screen, answered = turn.screen, False
+            screen, replied, acted, words = turn.screen, False, False, []
+        acted = acted or (turn.role == "tool" and replied)
         if turn.role == "user" and turn.text and not instruction:
             instruction = turn.text
         elif turn.role == "assistant":
-            context, answered = turn.masked or answered, True
+            replied = True
             if screen is not None:
                 step = read_reply(turn.text, screen, unit, place, turn.field)
                 step = replace(step, thought=step.thought or turn.thought)
-                steps.append(replace(step, about=StepAbout(target=False)) if context else step)
+                context = turn.masked or turn.given or acted
+                acts = step.action is not None or _ACTS.search(turn.text) is not None
+                steps.append(_context(step) if context else step)
+                if acts and not turn.masked:
+                    for at in words:
+                        steps[at] = _context(steps[at])
+                    acted = True
+                elif not context:
+                    words.append(len(steps) - 1)
     if not instruction:
         raise RecordRefused(place, _field(turns), "no turn of the user says what is asked")
-    if not answered:
+    if not replied:
         raise RecordRefused(place, _field(turns), "a screen without a reply")
     return instruction, steps
+
+
+_ACTS = re.compile(r"\bAction[*_]*+[:：]|\w\(|<(?:function|tool_call)\b|\"action", re.IGNORECASE)
+"""A label or a call in a reply, which are no mere words even where no action of ours is read."""
+
+
+def _context(step: ExchangedStep) -> ExchangedStep:
+    return replace(step, about=StepAbout(target=False))
 
 
 def _field(turns: Sequence[ChatTurn]) -> str:

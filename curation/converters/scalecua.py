@@ -160,8 +160,9 @@ class ScaleCua(Format):
             kept["conversations"] = [one.model_dump(by_alias=True, exclude_unset=True) for one in row.conversations]
         kept |= row.model_extra or {}
         text = "" if action else code or answer
-        masks = masks_of(row.model_extra or {}, len(row.conversations), place, "turn", labelled=1)
-        off = any(masked for one, masked in zip(row.conversations, masks, strict=True) if one.who == "gpt")
+        replies = [one.who == "gpt" for one in row.conversations]
+        masks = masks_of(row.model_extra or {}, replies, place, "turn", labelled=1)
+        off = any(masked for reply, masked in zip(replies, masks, strict=True) if reply)
         about = StepAbout(target=False) if off else StepAbout()
         extra = {self.name: kept} if kept else {}
         step = ExchangedStep(screen, thought, action, text, error, about=about, extra=extra)

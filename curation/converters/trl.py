@@ -222,6 +222,15 @@ class _ReadMessage:
     plain: bool = False
     """Whether its content is a text and not parts."""
 
+    def in_prompt(self) -> "_ReadMessage":
+        """The same as a part of a prompt."""
+        return replace(self, message=replace(self.message, given=True))
+
+    @property
+    def replies(self) -> bool:
+        """Whether it is a reply."""
+        return self.message.role == "assistant"
+
     def masked(self, off: bool) -> "_ReadMessage":
         """The same as context, if `off`."""
         return replace(self, message=replace(self.message, masked=self.message.masked or off))
@@ -273,16 +282,15 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
     def read_list(name: str, messages: list[_TrlMessage] | None) -> list[_ReadMessage]:
         return [_read(one, f"{name}.{at}", place, tags) for at, one in enumerate(messages or [])]
 
-    if row.messages:
-        (*prompt, last) = read_list("messages", row.messages)
-        replied, asked = [last], False
-    else:
-        prompt, asked = read_list("prompt", row.prompt), True
+    every, labelled = read_list("messages", row.messages), 1
+    if not every:
+        prompt = read_list("prompt", row.prompt)
         replied = read_list("completion", row.completion) or read_list("chosen", row.chosen)
         if not prompt:  # an implicit prompt: all before the last reply
-            prompt, replied = replied[:-1], replied[-1:]
-    every = [*(one.masked(asked) for one in prompt), *replied]
-    masks = masks_of(row.model_extra or {}, len(every), place, labelled=len(replied))
+            last = max((at for at, one in enumerate(replied) if one.replies), default=0)
+            prompt, replied = replied[:last], replied[last:]
+        every, labelled = [*(one.in_prompt() for one in prompt), *replied], sum(one.replies for one in replied)
+    masks = masks_of(row.model_extra or {}, [one.replies for one in every], place, labelled=max(labelled, 1))
     return [one.masked(off) for one, off in zip(every, masks, strict=True)]
 
 

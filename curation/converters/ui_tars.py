@@ -124,7 +124,8 @@ class UiTars(Format):
 
     def _part(self, row: _UiTarsRow, source: ImportSource, place: RecordPlace) -> ChatRow:
         known, unit = row.flywheel, self.unit_of(row.flywheel, source, place)
-        off = masks_of(row.model_extra or {}, len(row.messages), place, labelled=1)
+        replies = [one.role == "assistant" for one in row.messages]
+        off = masks_of(row.model_extra or {}, replies, place, labelled=1)
         messages = [_read(one, f"messages.{at}", off[at], place) for at, one in enumerate(row.messages)]
 
         def read(number: int) -> Picture:

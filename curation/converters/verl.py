@@ -169,7 +169,7 @@ class Verl(Format):
             return picture_in(row.images[number], source, place, f"images.{number}")
 
         turns = turns_of(prompt, [name_of(cell) or "" for cell in row.images], read, place)
-        off = masks_of(row.model_extra or {}, len(prompt) + 1, place, labelled=1)
+        off = masks_of(row.model_extra or {}, [one.role == "assistant" for one in turns] + [True], place, labelled=1)
         reply = ChatTurn("assistant", row.reward_model.ground_truth, masked=off[-1], field="reward_model.ground_truth")
         instruction, steps = steps_of([*turns, reply], unit, place)
         kept: dict[str, Any] = {}
@@ -184,7 +184,7 @@ def _read(message: _VerlMessage, field: str) -> ChatMessage:
     """Parse a message of a prompt, all of which is context."""
     given = message.model_extra or {}
     parts = split(reply_of(message.content, given))
-    return ChatMessage(message.role, parts, field, masked=True, thought=thought_of(given))
+    return ChatMessage(message.role, parts, field, thought=thought_of(given), given=True)
 
 
 def _came(record: Exchanged) -> bool:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from curation.converters.exchanged import About, Exchanged
@@ -157,7 +159,17 @@ def test_a_call_of_a_reply_without_loss_makes_the_reply_context(tmp_path: Path, 
     assert targets(record) == [False, True]
 
 
-NO_MASKS: list[Any] = ["banana", -1, "-0.5", float("nan"), float("inf"), "nan", "0 or 1", {"begin_offset": 0}, {"a": 0}]
+NO_MASKS: list[Any] = [
+    "banana",
+    -1,
+    "-0.5",
+    float("-inf"),
+    float("inf"),
+    "inf",
+    "0 or 1",
+    {"begin_offset": 0},
+    {"a": 0},
+]
 NO_MASKS += [["a"], [[1], ["b"]], "[1, 0", "default"]
 
 
@@ -223,3 +235,104 @@ def test_a_further_reply_to_a_screen_is_context(tmp_path: Path, name: str, betwe
     row["prompt" if name == "verl" else "messages"] += late if name != "verl" else late[-1:] + between
     (record,) = taken(form, source(tmp_path / "last", row), unit="thousandths")
     assert targets(record)[-1] is False
+
+
+AFTER: list[list[dict[str, Any]]] = [
+    [{"role": "tool", "content": "ok"}],
+    [{"role": "user", "content": "thanks"}],
+    [{"role": "tool", "content": "ok"}, {"role": "user", "content": "thanks"}, {"role": "system", "content": "End."}],
+]
+
+
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, [True, True]),
+        ({"label": True}, [False, True]),
+        ({"kto_tag": "1"}, [False, True]),
+        ({"label": False}, [False, False]),
+        ({"loss_scale": "last_round"}, [False, True]),
+        ({"loss_scale": "last_round+ignore_empty_think", "label": 1}, [False, True]),
+    ],
+)
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+def test_a_turn_after_the_last_reply_leaves_that_a_target(
+    tmp_path: Path, name: str, given: dict[str, Any], wanted: list[bool], after: list[dict[str, Any]]
+) -> None:
+    row = chat(name, **given)
+    row["messages"] += after
+    (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+    assert targets(record) == wanted
+
+
+@pytest.mark.parametrize("after", AFTER)
+def test_a_turn_after_a_completion_or_a_chosen_chat_leaves_its_reply_a_target(
+    tmp_path: Path, after: list[dict[str, Any]]
+) -> None:
+    form, whole = FORMATS.class_of("trl")(), turns({}, {})
+    for row in (
+        {"prompt": whole[:-1], "completion": whole[-1:] + after},
+        {"prompt": whole[:-1], "completion": whole[-1:] + after, "label": True},
+        {"chosen": whole + after, "rejected": whole},
+        {"prompt": whole[:1], "completion": whole[1:] + after, "loss_scale": "last_round", "label": None},
+    ):
+        file = source(tmp_path, {**row, "images": ["0.png", "1.png"]})
+        (record,) = taken(form, file, unit="thousandths")
+        assert targets(record) == [False, True]
+
+
+@pytest.mark.parametrize("name", ["trl", "verl"])
+def test_nan_in_parquet_is_a_mask_that_is_not_given(tmp_path: Path, name: str) -> None:
+    row, nan = chat(name), float("nan")
+    for message in row.get("messages", []):
+        message["weight"] = nan
+    if name == "trl":
+        row["messages"][4]["weight"] = 1.0
+    row |= {"loss_weight": [nan] * (4 + (name == "trl")) + ([1.0] if name == "verl" else []), "train": nan}
+    source(tmp_path, {})
+    (tmp_path / "theirs.jsonl").unlink()
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "theirs.parquet")
+    (record,) = taken(FORMATS.class_of(name)(), tmp_path / "theirs.parquet", unit="thousandths")
+    assert targets(record) == [name == "trl", True]
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+@pytest.mark.parametrize("value", [float("nan"), "nan", "NaN", [float("nan"), 1]])
+def test_nan_in_json_is_a_mask_that_is_not_given(tmp_path: Path, name: str, value: object) -> None:
+    row = chat(name)
+    row["messages"][2] = {**row["messages"][2], "loss": value}
+    (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+    assert targets(record) == [True, True]
+
+
+def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
+    """A row of one screen with several replies, and of a second one with one."""
+    screen = {"role": "user", "content": "<image>"}
+    every = [{"role": "assistant", **({"content": one} if isinstance(one, str) else one)} for one in replies]
+    messages = [ASKED, screen, *every, screen, {"role": "assistant", "content": REPLY}]
+    return {"messages": messages, "images": ["0.png", "1.png"]}
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+@pytest.mark.parametrize(
+    ("row", "wanted"),
+    [
+        (replied({"content": REPLY, "weight": 0}, REPLY), [False, True, True]),
+        (replied({"content": REPLY, "loss": False}, "No.", REPLY, REPLY), [False, False, True, False, True]),
+        (replied("I open the menu first.", REPLY), [False, True, True]),
+        (replied("Thought: Look (well).", "And again.", REPLY), [False, False, True, True]),
+        (replied("Action: fly()", REPLY), [True, False, True]),
+        (replied(f"{REPLY}\n{REPLY.partition(': ')[2]}", REPLY), [True, False, True]),
+        (
+            replied({"content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, REPLY),
+            [True, False, True],
+        ),
+        (replied("Only words."), [True, True]),
+    ],
+)
+def test_a_screen_is_answered_by_a_reply_that_acts_and_is_no_context(
+    tmp_path: Path, name: str, row: dict[str, Any], wanted: list[bool]
+) -> None:
+    (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+    assert targets(record) == wanted
