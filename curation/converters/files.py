@@ -38,18 +38,19 @@ PICTURES = "images"
 """Folder of an export's pictures."""
 CONTEXT = "__context"
 """Folder of data that only an import of this project needs; other readers ignore such names."""
+_OTHER = "name the file of the records"
 BINARY = {
-    b"\x89PNG": "a picture",
-    b"\xff\xd8\xff": "a picture",
-    b"GIF8": "a picture",
-    b"RIFF": "a picture or a sound",
+    b"\x89PNG": f"a picture; {_OTHER}",
+    b"\xff\xd8\xff": f"a picture; {_OTHER}",
+    b"GIF8": f"a picture; {_OTHER}",
+    b"RIFF": f"a picture or a sound; {_OTHER}",
     b"PAR1": "Parquet; name it *.parquet",
     b"PK": "a ZIP archive; unpack it",
     b"\x1f\x8b": "compressed; unpack it",
     b"\x28\xb5\x2f\xfd": "compressed; unpack it",
-    b"SQLite": "a database",
+    b"SQLite": f"a database; {_OTHER}",
 }
-"""First bytes of files that hold no JSON, and the kind of each."""
+"""First bytes of files that hold no JSON, and the kind and the fix of each."""
 
 
 class ImportSource:
@@ -166,12 +167,8 @@ class ImportSource:
 
     def _binary(self, file: Path) -> RecordRefused | None:
         """Return the refusal of a file that is no text."""
-        with file.open("rb") as content:
-            begin = content.read(16)
-        kind = next((kind for first, kind in BINARY.items() if begin.startswith(first)), None)
-        if kind is None:
-            return None
-        return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}. Name the file of the records")
+        kind = binary_kind(file)
+        return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}") if kind else None
 
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
         """Return the picture of this name.
@@ -211,9 +208,19 @@ class ImportSource:
         return " or ".join(map(str, self._roots))
 
     def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
-        every = [content for root in self._roots if (content := self._content(root, name, place, field)) is not None]
+        """Return the bytes of a picture; a folder that refuses its name is skipped if one before it has the picture."""
+        every = list[bytes]()
+        for root in self._roots:
+            try:
+                content = self._content(root, name, place, field)
+            except RecordRefused:
+                if not every:
+                    raise
+            else:
+                every += [] if content is None else [content]
         if len(set(every)) > 1:
-            problem = f"{self.pictures_at} have different pictures {name!r}: name the folder with `--images DIR`"
+            folders = " and ".join(map(str, self._roots))
+            problem = f"{folders} have different pictures {name!r}: name the folder with `--images DIR`"
             raise RecordRefused(place, field, problem)
         if every:
             return every[0]
@@ -235,6 +242,13 @@ class ImportSource:
         except (OSError, ValueError, RuntimeError) as error:  # too long, a zero byte, a lone surrogate, a loop
             raise RecordRefused(place, field, f"{name[:200]!r} is no name of a file: {error}") from error
         return None
+
+
+def binary_kind(file: Path) -> str:
+    """Return what a file is by its first bytes (`BINARY`); empty for a text."""
+    with file.open("rb") as content:
+        begin = content.read(16)
+    return next((kind for first, kind in BINARY.items() if begin.startswith(first)), "")
 
 
 def parsed(text: bytes, place: RecordPlace) -> Any:

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from common.text import strict_json
 from curation.converters.exchanged import Picture, RecordPlace, RecordRefused
-from curation.converters.files import MOST_BYTES, ImportSource, Target, picture_of
+from curation.converters.files import BINARY, MOST_BYTES, ImportSource, Target, binary_kind, picture_of
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 TOGETHER = 4
@@ -86,7 +86,21 @@ def read_rows(source: ImportSource, file: Path) -> Iterator[tuple[RecordPlace, A
                     yield RecordPlace(source.named(file), number, "row"), row
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         place = RecordPlace(source.named(file), number + 1, "row")
-        yield place, RecordRefused(place, "", f"no Parquet: {str(error)[:200]}")
+        yield place, RecordRefused(place, "", f"no Parquet: {_flaw(file, error)}")
+
+
+def _flaw(file: Path, error: Exception) -> str:
+    """Return why a file is no Parquet, and the fix."""
+    if isinstance(error, OSError):
+        return str(error)[:200]
+    kind = binary_kind(file)
+    with file.open("rb") as content:
+        begin = content.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
+    if begin in (b"{", b"["):
+        kind = "JSON; name it *.jsonl"
+    if kind == BINARY[b"PAR1"] or not kind:
+        return f"{str(error)[:200].rstrip('. ')}; write the file again, or name the file of the records"
+    return f"it is {kind}"
 
 
 def rows_of_any(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:

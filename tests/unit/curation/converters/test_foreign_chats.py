@@ -425,18 +425,53 @@ def test_lines_given_to_a_format_of_one_value_are_named(tmp_path: Path, name: st
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (picture(0).png, "it is a picture. Name the file of the records"),
-        (b"PAR1\0\n\xff", "it is Parquet; name it *.parquet. "),
-        (b"PK\x03\x04\n\n", "it is a ZIP archive; unpack it. "),
-        (b"\x1f\x8b\x08\n", "it is compressed; unpack it. "),
-        (b'{"a": "\xff"}', "it is no text in UTF-8. "),
+        (picture(0).png, "it is a picture; name the file of the records"),
+        (b"SQLite format 3\0", "it is a database; name the file of the records"),
+        (b"PAR1\0\n\xff", "it is Parquet; name it *.parquet"),
+        (b"PK\x03\x04\n\n", "it is a ZIP archive; unpack it"),
+        (b"\x1f\x8b\x08\n", "it is compressed; unpack it"),
+        (b'{"a": "\xff"}', "it is no text in UTF-8. Name the file of the records, or convert it"),
     ],
 )
 def test_a_file_that_is_no_text_is_refused_once_with_its_kind(
     tmp_path: Path, name: str, content: bytes, said: str
 ) -> None:
     (tmp_path / "theirs.json").write_bytes(content)
-    assert f"no JSON: {said}" in refused(FORMATS.class_of(name)(), tmp_path / "theirs.json", unit="thousandths")
+    found = refused(FORMATS.class_of(name)(), tmp_path / "theirs.json", unit="thousandths")
+    assert found.partition("no JSON: ")[2] == said
+
+
+@pytest.mark.parametrize("name", ["trl", "verl"])
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b'{"messages": []}\n', "it is JSON; name it *.jsonl"),
+        (b"\xef\xbb\xbf\n [1]", "it is JSON; name it *.jsonl"),
+        (b"\x1f\x8b\x08\n", "it is compressed; unpack it"),
+        (picture(0).png, "it is a picture; name the file of the records"),
+    ],
+)
+def test_a_file_that_is_no_parquet_is_refused_with_its_kind(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    (tmp_path / "a.parquet").write_bytes(content)
+    found = refused(FORMATS.class_of(name)(), tmp_path / "a.parquet", unit="thousandths")
+    assert found == f"a.parquet, row 1: no Parquet: {said}"
+    for damaged in (b"", b"PAR1 cut", b"words alone"):
+        (tmp_path / "a.parquet").write_bytes(damaged)
+        found = refused(FORMATS.class_of(name)(), tmp_path / "a.parquet", unit="thousandths")
+        assert found.endswith("; write the file again, or name the file of the records") and ".;" not in found
+
+
+@pytest.mark.parametrize(
+    ("name", "field"),
+    [("trl", "messages"), ("trl", "prompt"), ("trl", "completion"), ("ui-tars", "messages"), ("verl", "prompt")],
+)
+def test_a_chat_without_messages_is_refused_by_its_field(tmp_path: Path, name: str, field: str) -> None:
+    reward = {"reward_model": {"ground_truth": ACT}} if name == "verl" else {}
+    for images in ([], ["0.png"]):
+        said = problem(name, tmp_path, {field: [], "images": images, **reward})
+        assert said == f"{field}: it is empty: write the messages of the chat, each of `role` and `content`"
 
 
 def test_a_role_that_is_none_is_refused_with_its_name_here(tmp_path: Path) -> None:

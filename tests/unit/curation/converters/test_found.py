@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from curation.converters.exchanged import RecordRefused
 from curation.converters.format import FORMATS
 from schemas.action import Click
 from tests.unit.curation.converters.records import picture, refused, taken
@@ -99,8 +100,29 @@ def test_a_picture_in_the_folder_and_in_images_is_ambiguous_in_every_format(tmp_
     (tmp_path / "theirs.jsonl").write_text(json.dumps(line))
     form = FORMATS.class_of("agentnet")()
     said = refused(form, tmp_path / "theirs.jsonl")
-    assert "traj.0.image: " in said and "different pictures '0.png'" in said and "--images DIR" in said
+    assert f"traj.0.image: {tmp_path} and {tmp_path}/images have different pictures '0.png'" in said
+    assert "--images DIR" in said
     assert taken(form, tmp_path / "theirs.jsonl", images=tmp_path / "images")[0].steps[0].screen == picture(1)
+
+
+def test_a_link_in_images_to_a_picture_of_the_folder_is_that_picture(tmp_path: Path) -> None:
+    data, form = tmp_path / "data", FORMATS.class_of("agentnet")()
+    (data / "images").mkdir(parents=True)
+    (tmp_path / "secret.png").write_bytes(picture(5).png)
+    for shade, name in enumerate(("x.png", "images/y.png", "w.png")):
+        (data / name).write_bytes(picture(shade).png)
+    (data / "images/x.png").symlink_to("../x.png")
+    (data / "images/w.png").symlink_to(tmp_path / "secret.png")
+    (data / "y.png").symlink_to(tmp_path / "secret.png")
+    (data / "images/z.png").symlink_to(tmp_path / "secret.png")
+    traj = [{"image": name, "value": {"code": "wait()"}} for name in ("x.png", "w.png", "images/x.png")]
+    (data / "theirs.jsonl").write_text(json.dumps({"task_id": "a", "instruction": "Open it.", "traj": traj}))
+    (record,) = taken(form, data / "theirs.jsonl")
+    assert [one.screen for one in record.steps] == [picture(0), picture(2), picture(0)]
+    for name in ("y.png", "z.png", "../secret.png", "images/../../secret.png"):
+        traj[0]["image"] = name
+        (data / "theirs.jsonl").write_text(json.dumps({"task_id": "a", "instruction": "Open it.", "traj": traj}))
+        assert f"traj.0.image: {name!r} leads out of the folder" in refused(form, data / "theirs.jsonl")
 
 
 def test_steps_of_agentnet_are_in_the_order_of_their_index(tmp_path: Path) -> None:
@@ -121,6 +143,10 @@ def test_steps_of_agentnet_are_in_the_order_of_their_index(tmp_path: Path) -> No
     assert record(2, 0, 1) == ["1", "2", "0"]
     assert record(0, 1, 2) == record(None, None, None) == record(5, None, 3) == ["0", "1", "2"]
     assert record(0, 0) == ["0", "1"]
+    assert record("1", "0") == record(1.5, "0") == record("10", "9") == ["1", "0"]
+    for wrong in ("banana", float("nan"), float("inf"), True, [1], ""):
+        with pytest.raises(RecordRefused, match=r"traj\.1\.index: .* is no number: write the step's place"):
+            record(0, wrong)
 
 
 @pytest.mark.parametrize("instruction", [{"instruction": None}, {"instruction": ""}, {}])
