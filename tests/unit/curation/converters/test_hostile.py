@@ -68,7 +68,7 @@ def file_of(folder: Path, *lines: object) -> Path:
             line(flywheel={"trajectory": {"trajectory_id": "a", "continues": "a"}}),
             "trajectory.continues: a says that it",
         ),
-        (line(flywheel={"steps": [{}, {}]}), "line 1, flywheel.steps: it tells of 2 steps, and the record has 1"),
+        (line(flywheel={"steps": [{}, {}]}), "line 1, flywheel.steps: it describes 2 steps, and the record has 1"),
         (line(instruction="half \ud800 a letter"), "line 1, instruction: half of a character"),
         (line(mood={"deep": ["fine", "\ud801"]}), "line 1, mood.deep.1: half of a character"),
         (line(mood={"a\0": 1}), "line 1, mood: a NUL is no text"),
@@ -204,7 +204,7 @@ def test_a_beginning_of_any_zone_within_that_time_is_taken(tmp_path: Path) -> No
         ({"trajectory": {"task_id": "\ud800"}}, "flywheel: "),
         ({"trajectory": {"continues": "a\0"}}, "flywheel: trajectory.continues: a NUL is no text"),
         ({"trajectory": {"started_at": "9999-12-31T23:59:59-12:00"}}, "flywheel.trajectory.started_at"),
-        ({"steps": [{}, {}]}, "flywheel.steps: it tells of 2 steps, and the record has 1"),
+        ({"steps": [{}, {}]}, "flywheel.steps: it describes 2 steps, and the record has 1"),
     ],
 )
 def test_metadata_that_a_format_keeps_as_text_is_refused_as_any(
