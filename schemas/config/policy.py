@@ -72,6 +72,11 @@ class ServerConfig(Section):
             raise ValueError("policy.server.command has no {port}: put it where the program reads its port")
         if self.command and "{checkpoint}" not in self.command and self.update in ("vllm", "sglang", "restart"):
             raise ValueError("policy.server.command has no {checkpoint}: put it where the program reads its model")
+        for key, wanted in (("update", "restart"), ("while_training", "stop")):
+            if getattr(self, key) == wanted and not self.command:
+                raise ValueError(f"policy.server.{key} is {wanted}: that needs policy.server.command")
+        if self.update == "path" and "{checkpoint}" not in self.model and "{version}" not in self.model:
+            raise ValueError(f"policy.server.model is {self.model!r}: put {{checkpoint}} or {{version}} in it")
         return self
 
     @model_validator(mode="after")
@@ -85,19 +90,6 @@ class ServerConfig(Section):
                 f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from the whole distribution; "
                 "remove it"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _needs_the_command(self) -> "ServerConfig":
-        for key, wanted in (("update", "restart"), ("while_training", "stop")):
-            if getattr(self, key) == wanted and not self.command:
-                raise ValueError(f"policy.server.{key} is {wanted}: that needs policy.server.command")
-        return self
-
-    @model_validator(mode="after")
-    def _names_the_policy(self) -> "ServerConfig":
-        if self.update == "path" and "{checkpoint}" not in self.model and "{version}" not in self.model:
-            raise ValueError(f"policy.server.model is {self.model!r}: put {{checkpoint}} or {{version}} in it")
         return self
 
 

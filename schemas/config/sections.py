@@ -306,29 +306,17 @@ class Config(Section):
         return read_toml(Path(value)) if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _keeps_no_credentials(self) -> "Config":
+    def _fits_together(self) -> "Config":
         refuse_credentials(self)
-        return self
-
-    @model_validator(mode="after")
-    def _learns_from_corrections(self) -> "Config":
         if self.reflect.on and not seam("learning.algorithms.method:METHODS").instance_of(self.train.method).corrects:
             raise UsageError(
                 f"`reflect.on`: method {self.train.method} learns from no correction.", "Take sft, rft or dpo."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _streams_here(self) -> "Config":
         if self.cluster.kind != "local" and self.train.stream.on:
             raise UsageError(
                 "`cluster.kind`: streamed training and its rollouts run on one machine.",
                 "Set `train.stream.on=false`, or `cluster.kind=local`.",
             )
-        return self
-
-    @model_validator(mode="after")
-    def _served_here(self) -> "Config":
         server = self.policy.server
         if server.command and self.cluster.kind != "local":
             raise UsageError(

@@ -368,16 +368,16 @@ class TrainConfig(StepSection):
     stream: StreamConfig = StreamConfig()
 
     @model_validator(mode="after")
-    def _names_a_method(self) -> "TrainConfig":
+    def _fits_its_method(self) -> "TrainConfig":
         names = _methods().names if "method" in self.model_fields_set else (self.method,)
         if self.method not in names and ":" not in self.method:
             raise ValueError(f"method is {self.method!r}: one of {', '.join(names)}, or a dotted path")
-        return self
-
-    @model_validator(mode="after")
-    def _of_its_method(self) -> "TrainConfig":
         if self.options:
             _methods().instance_of(self.method).settings(self)
+        if self.stream.on and not _methods().instance_of(self.method).streams:
+            raise ValueError(f"stream.on needs a method that streams, such as grpo or ppo, not {self.method}")
+        if self.ct_every and (self.in_groups or _methods().instance_of(self.method).source != "accepted"):
+            raise ValueError(f"ct_every is {self.ct_every}, and continual training does not come before {self.method}")
         return self
 
     @model_validator(mode="after")
@@ -396,15 +396,11 @@ class TrainConfig(StepSection):
         return self
 
     @model_validator(mode="after")
-    def _keeps(self) -> "TrainConfig":
+    def _fits_its_memory(self) -> "TrainConfig":
         if self.keep == "masters+moments" and self.lora.rank:
             raise ValueError("keep is masters+moments, and the moments of adapters end with them: take masters")
         if self.keep == "masters+moments" and self.memory.freeze_vision:
             raise ValueError("keep is masters+moments, and a frozen vision tower has no moments: take masters")
-        return self
-
-    @model_validator(mode="after")
-    def _held(self) -> "TrainConfig":
         if self.memory.frozen == "nf4" and not self.lora.rank:
             raise ValueError("memory.frozen is nf4, and weights in 4 bits are not trained: set lora.rank")
         if self.memory.frozen != "float32" and not (self.lora.rank or self.memory.freeze_vision):
@@ -419,18 +415,6 @@ class TrainConfig(StepSection):
             )
         if self.memory.offload and self.device == "cpu":
             raise ValueError("memory.offload is set and device is cpu: there is nowhere else to hold weights")
-        return self
-
-    @model_validator(mode="after")
-    def _streams(self) -> "TrainConfig":
-        if self.stream.on and not _methods().instance_of(self.method).streams:
-            raise ValueError(f"stream.on needs a method that streams, such as grpo or ppo, not {self.method}")
-        return self
-
-    @model_validator(mode="after")
-    def _in_turn(self) -> "TrainConfig":
-        if self.ct_every and (self.in_groups or _methods().instance_of(self.method).source != "accepted"):
-            raise ValueError(f"ct_every is {self.ct_every}, and continual training does not come before {self.method}")
         return self
 
     @property
