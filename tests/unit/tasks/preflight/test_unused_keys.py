@@ -1,6 +1,8 @@
 """A key that is set and that nothing reads is refused by its name; what is read, or set to its default, is not."""
 
 import json
+from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 
 from environments.catalog import catalog
 from schemas.config import Config, load_config
+from schemas.config.section import ReadIf, Section
 from schemas.failure import FlywheelError, UsageError
 from tasks.preflight.preflight import probes
 from tasks.preflight.unused_keys import for_other_methods, for_others, refuse_unused_keys
@@ -146,6 +149,22 @@ def test_a_run_names_only_what_does_not_say_whose_it_is() -> None:
     assert for_other_methods(config("train.ppo.alpha=0.1"), sections=False) == ""
     named = for_other_methods(config("train.method=grpo", "train.learning_rate=0.01"), sections=False)
     assert named == "set for other methods, and not read by grpo: train.learning_rate"
+
+
+def test_conditions_name_keys_that_there_are() -> None:
+    default = config()
+
+    def rules(section: Section) -> Iterator[tuple[Section, ReadIf]]:
+        yield from ((section, rule) for rule in section.read_if)
+        for _, inner in section:
+            if isinstance(inner, Section):
+                yield from rules(inner)
+
+    found = list(rules(default))
+    assert len(found) > 15
+    for section, rule in found:
+        assert set(rule.keys) <= set(type(section).model_fields)
+        assert reduce(getattr, rule.key.split("."), default) is not None
 
 
 def test_another_models_device_is_read(base: str) -> None:
