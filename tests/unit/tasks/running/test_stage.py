@@ -14,7 +14,13 @@ from tasks.running.stage import StageRun, observed
 
 @pytest.fixture
 def at(tmp_path: Path) -> StageRun:
-    config = config_of({"environments": {"fake": {}}, "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 1}})
+    config = config_of(
+        {
+            "environments": {"fake": {}},
+            "suite": {"tasks": ["click-one"]},
+            "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 1},
+        }
+    )
     return StageRun(Run(config, Lake.open(config.lake), "run"), 3, "train")
 
 
