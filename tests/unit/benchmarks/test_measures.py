@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from benchmarks.checkpoint import ettr
+from benchmarks.checkpoint.__main__ import ettr
 from benchmarks.sandbox.rounds import drawn_evenly
 from benchmarks.sequence_plan import bucket_row
 

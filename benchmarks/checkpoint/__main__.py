@@ -24,7 +24,7 @@ from torch.distributed.checkpoint._dedup_save_plans import dedup_save_plans
 from torch.distributed.checkpoint.default_planner import create_default_local_save_plan
 from torch.distributed.checkpoint.planner import SavePlan
 
-from benchmarks.checkpoint_ranks import shapes
+from benchmarks.checkpoint.ranks import shapes
 from benchmarks.harness import Bar, finish, options
 from learning.checkpoint.planner import bytes_of, global_plan, local_plan
 
@@ -164,7 +164,7 @@ def _on_ranks(ranks: int, jobs: list[Row], place: Path) -> list[list[Row]]:
     file = place / f"jobs-{ranks}.json"
     file.write_text(json.dumps(jobs))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    command = [*torchrun, "-m", "benchmarks.checkpoint_ranks", str(file)]
+    command = [*torchrun, "-m", "benchmarks.checkpoint.ranks", str(file)]
     done = subprocess.run(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"the ranks failed:\n{done.stderr[-3000:]}")

@@ -1,4 +1,4 @@
-"""Save and load checkpoints on the ranks of a benchmark: `torchrun -m benchmarks.checkpoint_ranks JOBS.json`."""
+"""Save and load checkpoints on the ranks of a benchmark: `torchrun -m benchmarks.checkpoint.ranks JOBS.json`."""
 
 import gc
 import json
