@@ -1,4 +1,4 @@
-"""Check names and prose against the project's banned words and lengths of sentences; part of `make check`.
+"""Check names, prose and the changelog against the project's banned words and lengths; part of `make check`.
 
 Names of modules, classes, functions and parameters are read by their parts (`say_stage` has `say`), so that a whole
 name can be allowed. Prose is docstrings, comments, messages and documents.
@@ -53,6 +53,10 @@ REFERENCE = ("docs/config.md", "docs/tables.md", "docs/glossary.md", *GENERATED)
 """Documents whose sentences are not counted: tables and quotations."""
 LONGEST, MEDIAN = 35, 16
 """Words of a sentence in the README and the documents: at most, and in the median."""
+GROUPS = ("Added", "Changed", "Fixed", "Removed")
+"""Headings below the unreleased version in the changelog."""
+ENTRY = 25
+"""Words of an entry of the changelog, at most."""
 _BLOCK = re.compile(r"^```[\s\S]*?^```$|^\|.*$|^#.*$|^!\[.*$|^\([\w-]+\)=$", re.MULTILINE)
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 _ENDS = re.compile(r"[.!?:;][)\"*”]*\s+(?=[\"(*`“]*[A-Z0-9`])|\n\s*\n|\n\s*(?=[-*] |\d+\. )")
@@ -131,6 +135,28 @@ def in_sentences(text: str) -> Iterator[Finding]:
             yield Finding(line, f"{count} words", one)
 
 
+def in_changelog(text: str) -> Iterator[Finding]:
+    """Find entries of the unreleased version that have no group or are too long, and unknown groups."""
+    entries, group, unreleased = list[tuple[int, list[str]]](), "", False
+    for number, row in enumerate(text.split("\n"), 1):
+        if row.startswith("## "):
+            unreleased, group = row.endswith(", not released"), ""
+        elif unreleased and row.startswith("### "):
+            group = row.removeprefix("### ")
+            if group not in GROUPS:
+                yield Finding(number, "unknown group", row)
+        elif unreleased and row.startswith("- "):
+            entries.append((number, [row.removeprefix("- ")]))
+            if not group:
+                yield Finding(number, "no group", row)
+        elif unreleased and row.startswith("  ") and entries:
+            entries[-1][1].append(row)
+    for number, rows in entries:
+        one = " ".join(_LINK.sub(r"\1", " ".join(rows)).split())
+        if (count := len(one.split())) > ENTRY:
+            yield Finding(number, f"{count} words", one)
+
+
 def findings(root: Path) -> Iterator[tuple[str, Finding]]:
     """Check the files that git tracks below a folder."""
     lengths = list[int]()
@@ -146,6 +172,9 @@ def findings(root: Path) -> Iterator[tuple[str, Finding]]:
             if not name.startswith(REFERENCE):
                 found += in_sentences(text)
                 lengths += [len(one.split()) for one in sentences(text)]
+        elif name == "CHANGELOG.md":
+            text = path.read_text(encoding="utf-8")
+            found = [*in_prose(text), *in_changelog(text)]
         else:
             continue
         for one in found:

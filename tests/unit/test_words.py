@@ -1,4 +1,4 @@
-"""The project's names and prose have no banned words, and its documents no sentence that is too long."""
+"""The project's names and prose have no banned words, its documents no long sentence, its changelog no long entry."""
 
 import ast
 import importlib.util
@@ -64,3 +64,20 @@ def test_sentences_of_a_document_are_counted_without_its_code_tables_and_heading
     assert not list(words.in_sentences(text))
     long = "\n\n" + " ".join(["word"] * 36) + ".\n"
     assert [(one.line, one.word) for one in words.in_sentences(text + long)] == [(12, "36 words")]
+
+
+@pytest.mark.parametrize(
+    ("section", "found"),
+    [
+        ("### Added\n\n- A [link](docs/a.md#b)\n  of two lines.\n\n### Fixed\n\n- Another.\n", []),
+        ("- An entry.\n", [(5, "no group")]),
+        ("### Other\n\n- An entry.\n", [(5, "unknown group")]),
+        ("### Added\n\n- " + "word " * 20 + "\n  " + "word " * 6 + "\n", [(7, "26 words")]),
+        ("### Added\n\n- " + "word " * 24 + "[one](docs/a.md)\n", []),
+    ],
+)
+def test_entries_of_the_unreleased_version_stand_under_a_group_and_are_short(
+    words: ModuleType, section: str, found: list[tuple[int, str]]
+) -> None:
+    text = f"# Changelog\n\n## 0.2.0, not released\n\n{section}\n## 0.1.0\n\n- {'word ' * 30}\n"
+    assert [(one.line, one.word) for one in words.in_changelog(text)] == found
