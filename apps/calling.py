@@ -1,94 +1,103 @@
-"""Call a flow from the command line without Prefect's tracebacks for errors that the user can fix.
+"""Call a flow from the command line, with or without a Prefect server.
 
-Prefect logs every exception with its traceback, once per task and flow that it passes through, and raises it again. The
-command line prints it itself: one line for a `FlywheelError`, one traceback for anything else.
+A server that the user has set (PREFECT_API_URL) records the run. Without one, a flow and its tasks are plain functions:
+the lake has all state, so that nothing depends on the record.
 """
 
-import contextlib
+import copy
 import gc
 import importlib
 import logging
 from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import wraps
 from typing import Any
 
-from apps.environment import make_prefect_home
-from apps.interrupts import interrupt
-from schemas.failure import FlywheelError
-from tasks.running.console import caller_reports
+import httpx
+from prefect import Flow, State
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
+
+from apps.process import abandon
+from tasks.running.console import caller_reports, err
 from tasks.running.progress_lines import progress_lines
+from tasks.running.run import run_unrecorded
+from tasks.running.run_page import answers
 
-TWICE = ("Encountered exception", "Finished in state", "Crash detected")
-FAILED, RETRIED = "Task run failed with", " will start "
-"""Prefect's messages that a task failed, and that it is retried."""
-
-
-class OncePerError(logging.Filter):
-    """Drops Prefect's reports of exceptions that are raised to the caller anyway; retries stay visible."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether to show this record."""
-        if not record.name.startswith(("prefect.flow_runs", "prefect.task_runs")):
-            return True
-        raised = record.exc_info[1] if record.exc_info else None
-        message = record.getMessage()
-        last = message.startswith(FAILED) and RETRIED not in message
-        return not (last or isinstance(raised, FlywheelError) or message.startswith(TWICE))
+BACKGROUND = ("EventsWorker", "APILogWorker", "prefect.events.clients")
+"""Prefect's loggers of messages sent to a server in the background."""
 
 
-def call(flow: str, *arguments: Any, ahead: Sequence[str] = ()) -> Any:
+def call(flow: str, *arguments: Any) -> Any:
     """Runs a flow and returns its result. Its errors are raised, and logged nowhere else; the caller reports an early
     end.
 
-    If the user's server is unreachable at the start or later, one line names it and the flow continues.
+    If the user's server is unreachable at the start or at the end, one line names it.
 
     Args:
-        flow: its dotted path. It is imported while Prefect's temporary server starts, which takes seconds, too.
+        flow: its dotted path.
         arguments: its arguments.
-        ahead: slow modules of its first stages, imported meanwhile as well. Not in a thread of their own: of two
-            threads that import at once, one may get half a module.
 
     Raises:
-        FlywheelError: Prefect's temporary server did not start, or died while it did.
+        httpx.HTTPError: the server refused the flow, or became unreachable before it began.
     """
     module, _, name = flow.rpartition(".")
-    with progress_lines(f"Starting {name.replace('_', ' ')}"):
-        return _call(module, name, arguments, ahead)
+    with progress_lines(f"Starting {name.replace('_', ' ')}"), caller_reports():
+        called: Flow[..., Any] = getattr(importlib.import_module(module), name)
+        gc.freeze()  # excludes the imported objects from every later garbage collection
+        url = PREFECT_API_URL.value()
+        if url and answers(url):
+            return _recorded(called, arguments, url)
+        if url:
+            problem = f"The Prefect server at {url} (PREFECT_API_URL) does not answer"
+            err().print(f"{problem}: this goes on without it, and will not be on its page.", style="yellow")
+        return run_unrecorded(called, *arguments)
 
 
-def _call(module: str, name: str, arguments: Sequence[Any], ahead: Sequence[str]) -> Any:
-    make_prefect_home()
-    from apps.server import server_if_needed
+def _recorded(flow: Flow[..., Any], arguments: Sequence[Any], url: str) -> Any:
+    """Runs a flow that a server records; its outcome counts even if the server is unreachable when it ends."""
+    done, ends = Future[Any](), ExitStack()
 
-    server = server_if_needed()
-    called = getattr(importlib.import_module(module), name)
-    for other in ahead if server else ():
-        with contextlib.suppress(Exception):  # the stage that needs it reports the error
-            importlib.import_module(other)
-    gc.freeze()  # excludes the imported objects from every later garbage collection
-    heed_our_own()
-    once = OncePerError()
-    handlers = list(logging.getLogger().handlers)  # Prefect's, which its import has set up
-    for handler in handlers:
-        handler.addFilter(once)
+    @wraps(flow.fn)
+    def work(*args: Any, **kwargs: Any) -> Any:
+        try:
+            done.set_result(flow.fn(*args, **kwargs))
+        except Exception as error:
+            done.set_exception(error)
+        if not answers(url):
+            ends.enter_context(temporary_settings({PREFECT_CLIENT_MAX_RETRIES: 0}))
+        return done.result()
+
+    recorded = copy.copy(flow)
+    recorded.fn = work
+    silence_background()
+    for handler in logging.getLogger().handlers:  # Prefect's, which its import has set up
+        handler.addFilter(_not_prefect)
     try:
-        with caller_reports():
-            if server is None:
-                from apps.server_outage import call_and_report
-
-                return call_and_report(called, arguments)
-            server.wait()
-            return called(*arguments)
-    finally:
-        for handler in handlers:
-            handler.removeFilter(once)
+        with ends:
+            return recorded(*arguments)
+    except httpx.HTTPError as error:
+        if not done.done() or error is done.exception():
+            raise
+        report_outage(url)
+    returned = done.result()
+    return returned.data if isinstance(returned, State) else returned
 
 
-def heed_our_own() -> None:
-    """Keeps our handler of SIGTERM within a flow.
+def _not_prefect(record: logging.LogRecord) -> bool:
+    """Whether to show a record: Prefect logs every error once per task and flow, and raises it to the caller anyway."""
+    return not record.name.startswith("prefect")
 
-    Prefect raises an exception of its own at it, for the workers that start its flows. asyncio takes that for a task's
-    or a callback's failure and continues: a run with busy sandboxes would not end.
-    """
-    from prefect.utilities import engine
 
-    engine._prefect_sigterm_handler = interrupt  # pyright: ignore[reportPrivateUsage]
+def silence_background() -> None:
+    """Silences Prefect's messages about events and log lines that a server does not take."""
+    logging.raiseExceptions = False
+    for name in BACKGROUND:
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def report_outage(url: str) -> None:
+    """Reports that the server is unreachable, and drops what it was to get when the process ends."""
+    about = f"The Prefect server at {url} became unreachable: the lake has all data"
+    err().print(f"{about}, and the page there lacks the rest.", style="yellow")
+    abandon()

@@ -1,15 +1,13 @@
-"""Assemble the `flywheel` command: its verbs, and the messages of errors and signals."""
+"""Assemble the `flywheel` command and start it.
 
-import sys
-import traceback
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+From the start a signal ends the command with its status and one line, not a traceback. So this module imports only
+built-in modules at first, and each verb imports its own when it is called.
+"""
 
-from apps.environment import settle
-from apps.interrupts import Interrupts, heeded, leave
-from common.text import harmless
-from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
-from tasks.running import log
+import os
+import signal
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import typer
@@ -19,8 +17,7 @@ def make_app() -> "typer.Typer":
     """The command with all its verbs."""
     import typer
 
-    from apps.commands.verbs import GROUPS, VERBS
-    from apps.groups import ShownByDefault
+    from apps.commands.verbs import GROUPS, VERBS, ShownByDefault
     from apps.options import everywhere
 
     app = typer.Typer(
@@ -41,52 +38,35 @@ def make_app() -> "typer.Typer":
     return app
 
 
-def complaint(error: FlywheelError) -> str:
-    """The message that a person, or a program with `--log-json`, gets: one line."""
-    if log.as_json():
-        fields = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
-        return log.line("error", error.problem, fields)
-    return f"flywheel: {harmless(' '.join(str(error).split()))}"
+def start() -> None:
+    """The console entry: ends at a signal from its first moment on."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _end)
+    main()
 
 
 def main() -> None:
-    """The console entry: 0 ok, 1 error, 2 usage, 3 gate refused, 4 paused, 130 Ctrl-C, 143 SIGTERM."""
+    """Runs the command: 0 ok, 1 error, 2 usage, 3 gate refused, 4 paused, 130 Ctrl-C, 143 SIGTERM."""
+    from apps.process import ended, heeded, leave, settle
+
     loaded: list[typer.Typer] = []
 
     def load() -> None:
         settle()
         loaded.append(make_app())
 
-    code = _ended(load)  # signals are not heeded yet: libraries that are being loaded abort at an exception
+    code = ended(load)  # no exception may reach libraries that are being loaded: they abort
     if loaded:
         with heeded():
-            code = _ended(loaded[0])
+            code = ended(loaded[0])
     leave(code)
 
 
-def _ended(do: Callable[[], object]) -> Any:
-    """Calls `do` and prints the hint of an error that the user can fix; returns the exit status, as `sys.exit` takes
-    it."""
-    try:
-        do()
-    except FlywheelError as error:
-        return _print_error(error)
-    except SystemExit as end:
-        return end.code
-    except Exception as error:
-        if isinstance(error, OSError) and (explanation := of_the_disk(error)):
-            return _print_error(explanation)
-        traceback.print_exc()
-        sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
-        return EXIT_ERROR
-    return 0
-
-
-def _print_error(error: FlywheelError) -> int:
-    """An error in one line; the exit status."""
-    sys.stderr.write(complaint(error) + "\n")
-    return error.exit_code
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    os.write(2, f"flywheel: ended by {signal.Signals(number).name}; nothing was begun.\n".encode())
+    os._exit(128 + number)
 
 
 if __name__ == "__main__":
-    main()
+    start()

@@ -8,59 +8,50 @@ ends soon after its last stage.
 
 import ctypes
 import logging
-import os
 import runpy
 import signal
 
-from apps.environment import settle
-from apps.interrupts import heeded, leave
+from apps.process import heeded, leave, settle
 from schemas.failure import FlywheelError
 
 PR_SET_PDEATHSIG = 1
-RETRIES = "PREFECT_CLIENT_MAX_RETRIES"
-MOST_RETRIES = "3"
-"""Retries of a request to the server: 14 s of waiting in all, where Prefect waits for a minute. Almost all requests are
-made as a run begins and ends."""
-
-
-class InALine(logging.Filter):
-    """Removes the traceback from log records of a `FlywheelError`, whose message has its own hint."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Shows every record."""
-        raised = record.exc_info[1] if record.exc_info else None
-        if isinstance(raised, FlywheelError):
-            record.msg, record.args = str(raised), ()
-            record.exc_info = record.exc_text = None
-        return True
 
 
 def main() -> None:
     """Runs the flow run that the environment names."""
     settle()
-    os.environ.setdefault(RETRIES, MOST_RETRIES)
     libc = ctypes.CDLL(None)
     if hasattr(libc, "prctl"):
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     with heeded():
         from prefect.settings import PREFECT_API_URL
 
-        from apps.calling import heed_our_own
+        from apps.calling import report_outage, silence_background
         from apps.schedule.deployments import described, flow_at
-        from apps.server_outage import until_unreachable
+        from tasks.running.run_page import answers
 
-        heed_our_own()
         for one in described():  # before Prefect does, which puts the current folder first on the path
             flow_at(one["entrypoint"])
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
-            logging.getLogger(name).addFilter(InALine())
-        with until_unreachable(PREFECT_API_URL.value() or ""):
-            try:
-                runpy.run_module("prefect.engine", run_name="__main__")
-                code = 0
-            except SystemExit as end:
-                code = end.code
+            logging.getLogger(name).addFilter(in_a_line)
+        silence_background()
+        try:
+            runpy.run_module("prefect.engine", run_name="__main__")
+            code = 0
+        except SystemExit as end:
+            code = end.code
+        if (url := PREFECT_API_URL.value()) and not answers(url):
+            report_outage(url)
     leave(code)
+
+
+def in_a_line(record: logging.LogRecord) -> bool:
+    """Removes the traceback from a log record of a `FlywheelError`, whose message has its own hint."""
+    raised = record.exc_info[1] if record.exc_info else None
+    if isinstance(raised, FlywheelError):
+        record.msg, record.args = str(raised), ()
+        record.exc_info = record.exc_text = None
+    return True
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from tasks.running import log
 
 if TYPE_CHECKING:
     from schemas.config import Config
+    from storage.lake import Lake
 
 ConfigFile = Annotated[
     Path | None,
@@ -56,6 +57,13 @@ def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
     from schemas.config import load_config
 
     return load_config(file, overrides or ())
+
+
+def open_lake(config: "Config") -> "Lake":
+    """Opens the config's lake; raises LakeError if there is none."""
+    from storage.lake import Lake
+
+    return Lake.open(config.lake, create=False)
 
 
 def print_json(value: Any) -> None:

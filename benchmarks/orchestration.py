@@ -1,11 +1,10 @@
-"""Measure the cost of orchestration: an iteration of the profile `miniwob` with Prefect, and its stages without.
+"""Measure the cost of orchestration: an iteration of the profile `miniwob` with a Prefect server, and without.
 
-Three arms make the same two iterations, each from an empty lake in a process of its own: the stages called one after
-the other (`plain`); `flywheel run` with its temporary server (`temporary server`); and with a server that has pages, so
-that log lines, events, a table and a picture go there, too (`server`). Of the second iteration, each arm has the
-seconds of its stages' work (sandboxes, models, storage) and those between the stages. Overhead is the time between
-stages beyond that of `plain`, as a share of the iteration. The work of the stages varies by more than that for other
-reasons: it is in the rows, and in no bar.
+Two arms make the same two iterations, each from an empty lake in a process of its own: `flywheel run` without a server
+(`plain`); and with one, so that log lines, events, a table and a picture go there, too (`server`). Of the second
+iteration, each arm has the seconds of its stages' work (sandboxes, models, storage) and those between the stages.
+Overhead is the time between stages beyond that of `plain`, as a share of the iteration. The work of the stages varies
+by more than that for other reasons: it is in the rows, and in no bar.
 """
 
 import argparse
@@ -22,7 +21,7 @@ from typing import Any
 from benchmarks.harness import Bar, add_options, finish
 from schemas.config import Config, load_config
 
-ARMS = ("plain", "temporary server", "server")
+ARMS = ("plain", "server")
 MOST = 0.02
 ITERATIONS = 2
 """The last is measured: what is imported and made once per lake is behind it."""
@@ -70,67 +69,35 @@ def measured(arm: str, folder: Path, config: str, overrides: Sequence[str]) -> d
 
 def run_arm(arm: str, config: Config) -> None:
     """Run the arm's iterations in this process and write the measurement to the work folder."""
-    from apps.environment import make_prefect_home, settle
-    from apps.interrupts import heeded, ignore
+    from apps.calling import call
+    from apps.process import heeded, ignore, settle
     from common.process import home
 
     settle()
-    make_prefect_home()
     with heeded():
         if arm == "plain":
-            _plain(config)
+            call("flows.flywheel.flywheel", config, ITERATIONS)
         else:
-            _under_prefect(config, own=arm == "server")
+            _with_a_server(config)
+    home().mkdir(parents=True, exist_ok=True)
     (home() / "measured.json").write_text(json.dumps(_last(config)))
     ignore()
 
 
-def _plain(config: Config) -> None:
-    """Call the stages of `flows.flywheel` without Prefect."""
-    from tasks.annotate import annotate_steps
-    from tasks.check import check_before_spending
-    from tasks.collect.collect import collect_trajectories
-    from tasks.curriculum import choose_tasks
-    from tasks.evaluate import evaluate_candidate
-    from tasks.filter import filter_trajectories
-    from tasks.iteration_lock import iteration_lock
-    from tasks.prepare import prepare_lake
-    from tasks.promote.promote import promote_candidate
-    from tasks.quality.gate import check_again, check_quality
-    from tasks.reflect.reflect import reflect_on_failures
-    from tasks.running.iterations import close_iteration, plan_iterations
-    from tasks.running.run import open_run
-    from tasks.think.think import think_of_steps
-    from tasks.train.train import continue_training, train_policy
-
-    stages = (choose_tasks, collect_trajectories, filter_trajectories, reflect_on_failures, think_of_steps)
-    stages += (annotate_steps, check_quality, continue_training, train_policy, evaluate_candidate, check_again)
-    check_before_spending.fn(config)
-    with open_run(config) as run, iteration_lock(run.lake):
-        planned = plan_iterations.fn(config, ITERATIONS)
-        prepare_lake.fn(config, -1)
-        for iteration in planned:
-            for stage in (*stages, promote_candidate):
-                stage.fn(config, iteration)
-            close_iteration.fn(config, iteration)
-
-
-def _under_prefect(config: Config, own: bool) -> None:
+def _with_a_server(config: Config) -> None:
     from apps.calling import call
     from apps.schedule.connection import answers, use_server
-    from apps.schedule.processes import ServiceProcess, end_all
-    from apps.server import SERVE
+    from apps.schedule.processes import SERVE, ServiceProcess, end_all
     from common.process import home
 
-    kept: list[ServiceProcess] = []
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    (home() / "prefect").mkdir(parents=True)
+    kept = [ServiceProcess("Prefect server", [*SERVE, "--port", port], home() / "server.log")]
     try:
-        if own:
-            with socket.socket() as probe:
-                probe.bind(("127.0.0.1", 0))
-                port = str(probe.getsockname()[1])
-            kept.append(ServiceProcess("Prefect server", [*SERVE, "--port", port], home() / "server.log"))
-            kept[0].wait(lambda: answers(f"http://127.0.0.1:{port}/api"))
-            use_server(f"http://127.0.0.1:{port}/api")
+        kept[0].wait(lambda: answers(f"http://127.0.0.1:{port}/api"))
+        use_server(f"http://127.0.0.1:{port}/api")
         call("flows.flywheel.flywheel", config, ITERATIONS)
     finally:
         end_all(kept)

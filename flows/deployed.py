@@ -10,12 +10,8 @@ from typing import Annotated
 from prefect import State, flow
 from pydantic import Field
 
-from flows import collect as collecting
-from flows import evaluate as measuring
-from flows import flywheel as running
-from flows import maintain as maintaining
-from flows import quality as checking
-from flows import retrain as retraining
+from flows import data, policies
+from flows import flywheel as iterating
 from schemas.config import load_config
 from tasks.measure import Measured
 from tasks.preflight.unused_keys import refuse_unrepeated
@@ -48,7 +44,7 @@ def flywheel(
         overrides: config keys, one a line, such as train.steps=100.
         iterations: number of iterations.
     """
-    return running.flywheel.fn(load_config(config or None, overrides), iterations)
+    return iterating.flywheel.fn(load_config(config or None, overrides), iterations)
 
 
 @flow(name="collect", flow_run_name=run_name, persist_result=False)
@@ -59,7 +55,7 @@ def collect(config: ConfigName = "", overrides: Overrides = []) -> Ended:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
     """
-    return collecting.collect.fn(load_config(config or None, overrides))
+    return iterating.collect.fn(load_config(config or None, overrides))
 
 
 @flow(name="retrain", flow_run_name=run_name, persist_result=False)
@@ -80,7 +76,7 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", 
         print_line(f"retrain: {newer} was trained since this was asked for, after {after}")
         return None
     with answering(resolved):
-        return retraining.retrain.fn(resolved, like or None)
+        return policies.retrain.fn(resolved, like or None)
 
 
 @flow(name="quality", flow_run_name=run_name, persist_result=False)
@@ -91,7 +87,7 @@ def quality(config: ConfigName = "", overrides: Overrides = []) -> Passed:
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
     """
-    return checking.quality.fn(load_config(config or None, overrides))
+    return data.quality.fn(load_config(config or None, overrides))
 
 
 @flow(name="evaluate", flow_run_name=run_name, persist_result=False)
@@ -103,7 +99,7 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
         overrides: config keys, one a line, such as train.steps=100.
         policy: champion, or a version.
     """
-    found = measuring.evaluate.fn(load_config(config or None, overrides), policy)
+    found = policies.evaluate.fn(load_config(config or None, overrides), policy)
     print_line(f"{found.policy}: success {found.rates.text}")
     return found
 
@@ -129,4 +125,4 @@ def maintain(config: ConfigName = "", overrides: Overrides = []) -> dict[str, in
         config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
         overrides: config keys, one a line, such as train.steps=100.
     """
-    return maintaining.maintain.fn(load_config(config or None, overrides))
+    return data.maintain.fn(load_config(config or None, overrides))

@@ -2,16 +2,17 @@
 
 from prefect import State, flow
 
-from flows.learn import learn
 from schemas.config import Config
 from tasks.annotate import annotate_steps
 from tasks.check import check_before_spending
 from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
+from tasks.evaluate import evaluate_candidate
 from tasks.filter import filter_trajectories
 from tasks.iteration_lock import iteration_lock
 from tasks.prepare import prepare_lake
-from tasks.quality.gate import check_quality
+from tasks.promote.promote import promote_candidate
+from tasks.quality.gate import check_again, check_quality
 from tasks.reflect.reflect import reflect_on_failures
 from tasks.running.boundary import until_paused
 from tasks.running.budget import Exhausted
@@ -20,6 +21,7 @@ from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
 from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
+from tasks.train.train import continue_training, train_policy
 
 
 @flow(name="flywheel", flow_run_name=run_name)
@@ -49,4 +51,30 @@ def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exh
             check_quality(config, iteration)
             learn(config, iteration)
             close_iteration(config, iteration)
+    return end.state
+
+
+def learn(config: Config, iteration: int) -> None:
+    """Trains a candidate, measures it, and makes it the champion if it is not worse than the current one.
+
+    Not a flow of its own: Prefect takes a second to begin and end one.
+    """
+    continue_training(config, iteration)
+    train_policy(config, iteration)
+    evaluate_candidate(config, iteration)
+    check_again(config, iteration)
+    promote_candidate(config, iteration)
+
+
+@flow(name="collect", flow_run_name=run_name)
+def collect(config: Config) -> State[Pause | Exhausted] | None:
+    """Rolls out and filters the next iteration's trajectories; `flywheel run` continues from there."""
+    check_before_spending(config)
+    with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:
+        planned = plan_iterations(config, 1)
+        prepare_lake(config, -1)
+        for iteration in planned:
+            choose_tasks(config, iteration)
+            collect_trajectories(config, iteration)
+            filter_trajectories(config, iteration)
     return end.state

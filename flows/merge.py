@@ -1,4 +1,4 @@
-"""Merge specialists into one policy."""
+"""Merge specialists into one policy; alone, since it loads torch."""
 
 from prefect import flow
 

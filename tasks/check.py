@@ -1,13 +1,11 @@
 """Checks before a run spends anything."""
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
 from tasks.preflight.preflight import require
+from tasks.running.boundary import flow_task
 
 
-@task(name="check", cache_policy=NO_CACHE)
+@flow_task("check")
 def check_before_spending(config: Config) -> None:
     """Refuse a run that could not end well; raises as `tasks.preflight.preflight.require` does."""
     require(config)

@@ -61,7 +61,7 @@ class Summary:
         return f"unknown (all failed: {where})" if where else "unknown (nothing was rolled out)"
 
 
-@stage("evaluate", retries=1)
+@stage("evaluate", retry=True)
 def evaluate_candidate(run: Run, iteration: int) -> Metrics:
     """Evaluate the candidate on the suite's held-out seeds, and on the tasks that it was never trained on."""
     config, lake = run.config, run.lake

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ValidationError
 
 from common.text import counted
@@ -19,6 +17,7 @@ from schemas.config import Config
 from schemas.tables.policy import PolicyVersion
 from storage.catalog import ask
 from storage.lake import Lake
+from tasks.running.boundary import flow_task
 from tasks.running.console import print_line
 from tasks.running.events import emit
 from tasks.running.pausing import pause_of
@@ -73,7 +72,7 @@ def answering(config: Config) -> Iterator[None]:
         store.put(ANSWER, RetrainProcess.this(over=True).model_dump_json().encode())
 
 
-@task(name="watch", cache_policy=NO_CACHE)
+@flow_task("watch")
 def watch_lake(config: Config) -> dict[str, Due]:
     """Emit the first due event and return all of them, by event; none while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake

@@ -55,11 +55,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def flywheel(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
     """The command line in this process: status, output, errors."""
-    from apps import cli, interrupts
+    from apps import cli, process
 
     def call(*words: Any) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["flywheel", *map(str, words)])
-        monkeypatch.setattr(interrupts, "ignore", lambda: None)
+        monkeypatch.setattr(process, "ignore", lambda: None)
         with pytest.raises(SystemExit) as ended:
             cli.main()
         said = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""Prefect's folder as every command but a user's first finds it: making its database takes four seconds of CPU."""
+"""Prefect's folder as every server but a user's first finds it: making its database takes four seconds of CPU."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ import prefect
 
 MADE = Path(tempfile.gettempdir()) / f"flywheel-tests-prefect-{prefect.__version__}-{os.getuid()}"
 """What is copied; made by whoever needs it first, and kept for the next session."""
-FIRST = "from apps.environment import settle; settle(); from apps.calling import call; call('builtins.int', '7')"
+FIRST = ("-m", "prefect", "server", "database", "upgrade", "-y")
 
 
 def prefect_home(folder: Path) -> Path:
@@ -30,5 +30,6 @@ def _make() -> None:
     with tempfile.TemporaryDirectory(dir=MADE.parent) as place:
         environ = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT")}
         environ["PREFECT_HOME"] = f"{place}/prefect"
-        subprocess.run([sys.executable, "-c", FIRST], env=environ, check=True, timeout=240)
+        Path(environ["PREFECT_HOME"]).mkdir()
+        subprocess.run([sys.executable, *FIRST], env=environ, check=True, timeout=240, stdout=subprocess.DEVNULL)
         Path(environ["PREFECT_HOME"]).rename(MADE)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.interrupts import SPENT_NOTHING, Interrupts
 from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve
+from apps.process import SPENT_NOTHING, Interrupts
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:

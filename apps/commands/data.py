@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, print_line, resolve, sweep_exports
+from apps.options import (
+    AsJson,
+    ConfigFile,
+    Overrides,
+    iteration_range,
+    open_lake,
+    print_json,
+    print_line,
+    resolve,
+    sweep_exports,
+)
 from schemas.failure import UsageError
 
 if TYPE_CHECKING:
@@ -43,7 +53,6 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write stored trajectories in another project's format, without secrets and personal data."""
-    from apps.lakes import open_lake
     from curation.converters.format import FORMATS
     from curation.redaction import Redactor
     from schemas.tables.verdict import ROUTES
@@ -98,9 +107,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
 
     if reader_class(config.annotate.reader) is None:
         return None
-    from apps.environment import make_prefect_home
 
-    make_prefect_home()
     from tasks.perceive import read_screens
 
     return lambda steps, pngs: read_screens(config, lake, steps, pngs)
@@ -155,7 +162,7 @@ def import_(
     )
     with progress_lines(f"Checking {path}, then importing it"):
         checked = check_import.fn(resolved, request)  # before Prefect's server starts
-        done = call("flows.import_data.import_data", resolved, request, checked)
+        done = call("flows.data.import_data", resolved, request, checked)
     if as_json:
         print_json({key: value for key, value in done.items() if key != "say"})
     else:

@@ -7,7 +7,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from apps.commands.lineage import NAMED, made_from_readers, readers_of
-from apps.lakes import trajectories_beginning
 from apps.report.build import report_folder
 from common.process import home
 from common.text import counted
@@ -23,6 +22,7 @@ from storage.objects import open_store
 from tasks.iteration_lock import iteration_lock, require_free
 from tasks.running.console import out
 from tasks.running.lake_use import require_idle
+from tasks.shared.trajectories import trajectories_beginning
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")

@@ -9,7 +9,6 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from apps.lakes import trajectories_beginning
 from common.text import counted, harmless
 from schemas.failure import UsageError
 from schemas.tables.annotation import Annotation
@@ -29,6 +28,7 @@ from tasks.running.console import out
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
 from tasks.shared.training_ledger import decisions_of, imitates, read_by
+from tasks.shared.trajectories import trajectories_beginning
 
 VERDICT = {"gate", "gate_version", "passed", "reason", "route"}
 REVIEW = {"revision", "person", "decision", "step", "undoes"}

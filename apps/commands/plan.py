@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from apps.lakes import begun_iterations
 from common.process import home
 from common.text import counted, lasting
 from environments.catalog import name_in
@@ -28,7 +27,7 @@ from tasks.running.console import out
 from tasks.shared.amounts import collected, measured_first, measured_suites, trajectories
 from tasks.shared.paths import lake_if_any
 from tasks.shared.policies import champion
-from tasks.shared.status import IterationStatus
+from tasks.shared.status import IterationStatus, begun_iterations
 from tasks.shared.suite import catalog_and_made
 from tasks.watch import last_trained, new_since
 

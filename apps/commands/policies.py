@@ -11,8 +11,7 @@ from rich.text import Text
 
 from apps.calling import call
 from apps.commands.status import bar
-from apps.environment import make_prefect_home
-from apps.lakes import open_lake
+from apps.options import open_lake
 from common.atomic_folder import atomic_folder
 from models.tiny.layout import TRAINING
 from schemas.config import Config
@@ -66,7 +65,6 @@ def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> "Measured":
     """Measures a policy on tasks named as in the config."""
-    make_prefect_home()
     from environments.catalog import name_in
     from tasks.measure import check_seeds
     from tasks.shared.paths import lake_if_any
@@ -79,7 +77,7 @@ def measure(
     if policy != "explorer" and not Path(policy).is_dir():
         policy_row(open_lake(config), policy)
 
-    found: Measured = call("flows.evaluate.evaluate", config, policy, tasks, seeds, attempts)
+    found: Measured = call("flows.policies.evaluate", config, policy, tasks, seeds, attempts)
     names = {task: name_in(config, task) for task in found.rates.tasks}
     rates = {names[task]: rate for task, rate in found.rates.tasks.items()}
     each = [replace(one, task=names.get(one.task) or name_in(config, one.task)) for one in found.trajectories]
@@ -126,7 +124,6 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
     Raises:
         Paused: the lake is paused, or was meanwhile.
     """
-    make_prefect_home()
     from tasks.preflight.preflight import require
     from tasks.running.budget import require_budget
     from tasks.running.pausing import require_unpaused
@@ -137,7 +134,7 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
     require_budget(lake, config.budget)
     require(config)
 
-    version = call("flows.retrain.retrain", config, like)
+    version = call("flows.policies.retrain", config, like)
     if not isinstance(version, str):
         raise version.refusal()
     return outcome_of(lake, version)
@@ -156,7 +153,6 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
         UsageError: no policy is named, and the one before was never trained, or the last decision was a recent
             rollback, which another user may have made for the same fault. Also as `roll_back`.
     """
-    make_prefect_home()
     from tasks.promote.events import events
     from tasks.promote.rollback import NAME_IT, before, roll_back
 
@@ -182,13 +178,12 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> Challenge
     """
     lake = open_lake(config)
     policy_row(lake, "champion")
-    make_prefect_home()
     from tasks.adopt import files_of
     from tasks.preflight.preflight import require
 
     files_of(directory.absolute())
     require(config)
-    return outcome_of(lake, call("flows.adopt.adopt", config, str(directory.absolute()), name))
+    return outcome_of(lake, call("flows.policies.adopt", config, str(directory.absolute()), name))
 
 
 def merge_policies(
@@ -199,7 +194,6 @@ def merge_policies(
     Returns:
         The outcome, and the metrics of the merge, such as the weights (`merged`).
     """
-    make_prefect_home()
     from tasks.merge import check_named
     from tasks.preflight.preflight import require
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, resolve
 from schemas.failure import UsageError
 
 Iteration = Annotated[int | None, typer.Option("--iteration", help="Those of imports are negative.")]
@@ -23,16 +23,13 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Show the gate's results by iteration, and the rows that broke an expectation; all results of one iteration."""
-    from apps.lakes import open_lake
-    from apps.quality.console import print_quality
     from apps.quality.gather import quality_of
+    from apps.quality.page import print_quality, write_page
 
     resolved = resolve(config, overrides)
     lake = open_lake(resolved)
     found = quality_of(lake, iteration)
     if page:
-        from apps.quality.page import write_page
-
         written = write_page(resolved, lake, found)
         if as_json:
             print_json({"page": str(written), "bytes": written.stat().st_size})
@@ -49,12 +46,11 @@ def check(
 ) -> None:
     """Check every table of an iteration anew; the latest if none is given. Exit status 3 if it is refused."""
     from apps.calling import call
-    from apps.lakes import open_lake
     from tasks.quality.gate import Passed
 
     resolved = resolve(config, overrides)
     open_lake(resolved)
-    done: Passed = call("flows.quality.quality", resolved, iteration)
+    done: Passed = call("flows.data.quality", resolved, iteration)
     if as_json:
         print_json(asdict(done))
     else:
@@ -70,7 +66,6 @@ def override(
     as_json: AsJson = False,
 ) -> None:
     """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""
-    from apps.lakes import open_lake
     from tasks.quality.overrides import override_failures
 
     if len(reason) > MOST:

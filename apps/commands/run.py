@@ -5,9 +5,7 @@ from pathlib import Path
 
 from apps.calling import call
 from apps.commands.status import show_status, status_of
-from apps.environment import make_prefect_home
-from apps.lakes import begun_iterations, open_lake
-from apps.options import print_json
+from apps.options import open_lake, print_json
 from apps.report.build import build_report
 from environments.registry import left_out
 from rollout.failures import FailedTask
@@ -27,10 +25,7 @@ from tasks.running.progress_lines import progress_lines
 from tasks.running.stage import result_of
 from tasks.shared.failing import failing, require_any
 from tasks.shared.paths import lake_if_any
-
-AHEAD = ("torch", "great_expectations")
-FIRST = ("transformers.models.qwen3_vl.modeling_qwen3_vl", *AHEAD)
-"""Modules to import ahead in a new lake: the small policy is built of the first."""
+from tasks.shared.status import begun_iterations
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
@@ -48,7 +43,7 @@ def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
     with progress_lines(_begin(config, lake)):
         _require_usable(config, lake)
         try:
-            pause = call("flows.flywheel.flywheel", config, iterations, ahead=AHEAD if lake else FIRST)
+            pause = call("flows.flywheel.flywheel", config, iterations)
         except GateRefused:
             err().print(f"The failing rows are in the report: {build_report(config)}")
             raise
@@ -77,7 +72,7 @@ def collect(config: Config) -> IterationData:
     lake = _require_free(config)
     with progress_lines(_begin(config, lake)):
         _require_usable(config, lake)
-        pause = call("flows.collect.collect", config, ahead=() if lake else FIRST)
+        pause = call("flows.flywheel.collect", config)
     lake = open_lake(config)
     iteration = next_iteration(lake)
     found = {stage: result_of(lake, iteration, stage) for stage in ("collect", "filter")}
@@ -99,7 +94,6 @@ def _require_free(config: Config) -> Lake | None:
 
 def _require_usable(config: Config, lake: Lake | None) -> None:
     """Checks that the config's parts are there and work; raises as `turn`."""
-    make_prefect_home()
     require(config)
     report_left_out(config)
     if idle := for_others(config, sections=False):

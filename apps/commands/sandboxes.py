@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, print_line, resolve, task_names
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, resolve, task_names
 
 if TYPE_CHECKING:
     from tasks.preflight.available import Available
@@ -20,7 +20,6 @@ Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tas
 
 def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the sandboxes that runs on the lake have leased at this moment."""
-    from apps.lakes import open_lake
     from tasks.running.run_status import run_statuses
 
     runs = run_statuses(open_lake(resolve(config, overrides)))
@@ -37,9 +36,9 @@ def _run(run: "RunStatus") -> dict[str, object]:
 def _show_leased(runs: "list[RunStatus]") -> None:
     from rich.table import Table
 
-    from apps.lakes import SHORT
     from common.text import counted, lasting
     from tasks.running.console import out
+    from tasks.shared.trajectories import SHORT_ID
 
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in ("lease", "kind", "task", "seed", "trajectory", "age", "silent", "host MB", "own MB"):
@@ -48,7 +47,7 @@ def _show_leased(runs: "list[RunStatus]") -> None:
         for one in run.sandboxes:
             age, silent = lasting(max(0.0, run.heard - one.since)), lasting(one.silent_s)
             memory = ["-" if mb is None else f"{mb:.0f}" for mb in (one.host_mb, one.own_mb)]
-            trajectory = one.trajectory_id[:SHORT] or "-"
+            trajectory = one.trajectory_id[:SHORT_ID] or "-"
             times = (str(one.seed), trajectory, age, silent)
             table.add_row(str(one.lease), one.kind or "-", one.task_id, *times, *memory)
     console = out()
@@ -95,7 +94,7 @@ def add(
     Python of a worker."""
     from dataclasses import asdict
 
-    from apps.interrupts import ANEW, Interrupts
+    from apps.process import ANEW, Interrupts
     from environments.webapp.build import build
     from environments.webapp.environment import webapps_of
     from environments.workers.build import MODULES

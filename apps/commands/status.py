@@ -10,7 +10,6 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from apps.lakes import begun_iterations
 from common.text import counted, lasting
 from rollout.failures import FailedTask
 from schemas.failure import UsageError
@@ -26,7 +25,7 @@ from tasks.running.pausing import pause_of
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.failing import failing
 from tasks.shared.policies import champion_if_any
-from tasks.shared.status import Ends, IterationStatus, success_of
+from tasks.shared.status import Ends, IterationStatus, begun_iterations, success_of
 from tasks.shared.training_ledger import learned_from_people
 
 KEYS = (

@@ -1,14 +1,83 @@
-"""Implement `flywheel maintain`: compact files and remove unneeded ones, as each iteration does at its end."""
+"""Implement the verbs that set up, check and maintain a project and its lake, and pause its iterations."""
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, print_json, resolve
+from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, print_line, resolve
+from schemas.failure import UsageError
+
+if TYPE_CHECKING:
+    from schemas.check import CheckReport
+
+
+def init(
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="The project's folder.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Write flywheel.toml, which every command in its folder reads: all keys, each with its meaning."""
+    from apps.commented import commented
+    from schemas.config.load import load_config
+    from schemas.config.profiles import LAPTOP, OWN
+
+    file = to / OWN
+    if file.exists():
+        raise UsageError(
+            f"There is a {file} already.", "Edit it, or name another folder with --to; nothing was written."
+        )
+    name = f"name={json.dumps(to.absolute().name)}"
+    text = commented(load_config(config or LAPTOP, [name, *(overrides or ())]))
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        with file.open("x") as made:
+            made.write(text)
+    except OSError as error:
+        raise UsageError(f"{file} cannot be written: {error.strerror}.", "Name another folder with --to.") from error
+    if as_json:
+        print_json({"config": str(file.absolute())})
+    else:
+        print_line(f"{file} is written. Next: flywheel doctor, flywheel run --dry-run, flywheel run")
+
+
+def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Check browser, storage, versions, disk, memory and cores before a run starts."""
+    from tasks.preflight.preflight import examine
+
+    checks = examine(resolve(config, overrides))
+    well = all(check.ok for check in checks)
+    if as_json:
+        print_json({"ok": well, "checks": [check.as_dict() for check in checks]})
+    else:
+        _show_checks(checks)
+    if not well:
+        sys.exit(1)
+
+
+def _show_checks(checks: "list[CheckReport]") -> None:
+    """The checks for people."""
+    from rich.text import Text
+
+    from tasks.running.console import out
+
+    console = out()
+    for check in checks:
+        word = Text("ok  ", "green") if check.ok else Text("FAIL", "red")
+        first, *others = check.detail.splitlines() or [""]
+        console.print(word, Text(f"{check.name:<24} {first}"))
+        for line in others:
+            console.print(Text(f"{'':<29} {line}"))
+        if check.hint:
+            console.print(Text(f"{'':<29} {check.hint}", "dim"))
 
 
 def maintain(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Merge a lake's small files, and remove those that no pinned or recent version needs (`lake.keep_hours`)."""
-    from apps.lakes import open_lake
-
     lake = open_lake(resolve(config, overrides))
     before = lake.size_bytes()
     lake.maintain()
@@ -19,4 +88,52 @@ def maintain(overrides: Overrides = None, config: ConfigFile = None, as_json: As
         typer.echo(f"{before / 1e6:,.1f} MB before, {after / 1e6:,.1f} MB now")
 
 
-VERBS = (maintain,)
+def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """Upgrade a lake of an earlier version in place; if it is interrupted, the same command continues."""
+    from storage.upgrade import upgrade as bring_up
+    from tasks.running.lake_use import require_idle
+
+    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else print_line, require_idle)
+    if as_json:
+        print_json({"steps": made})
+    elif not made:
+        print_line("the lake is up to date")
+
+
+def pause(
+    reason: Annotated[str, typer.Option("--reason", help="The reason, shown to other users.")],
+    overrides: Overrides = None,
+    config: ConfigFile = None,
+    by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Start no new work: runs and retrainings end before their next stage, and continue after `flywheel resume`."""
+    from tasks.running.pausing import pause as pause_lake
+
+    who = by or _user()
+    for option, text, most in (("--reason", reason, 500), ("--by", who, 100)):
+        if not text.strip() or len(text) > most:
+            raise UsageError(f"`{option}` has {len(text.strip())} characters.", f"Write 1 to {most}.")
+    made = pause_lake(open_lake(resolve(config, overrides)), reason, who)
+    if as_json:
+        print_json(made.model_dump(mode="json"))
+    else:
+        typer.echo(f"{made.text} Running iterations end before their next stage; `flywheel resume` ends the pause.")
+
+
+def resume(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
+    """End the pause; ended runs start again, by hand or by their schedule."""
+    from tasks.running.pausing import resume as resume_lake
+
+    was = resume_lake(open_lake(resolve(config, overrides)))
+    if as_json:
+        print_json({"resumed": was})
+    else:
+        typer.echo("iterations continue" if was else "iterations were not paused")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a container whose user has no name
+        return "unknown"

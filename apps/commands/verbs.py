@@ -1,24 +1,25 @@
 """Define the verbs of the command line. Each imports its modules when it is called, so that help is fast."""
 
-import sys
 import webbrowser
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typing_extensions import override
 
-from apps.commands import checkpoint, data, quality, sandboxes, upkeep, versions
+from apps.commands import checkpoint, data, quality, sandboxes, synthesis, versions
 from apps.commands.capacity import plan
-from apps.commands.curation import synthesis
-from apps.commands.init import init
 from apps.commands.parsing import parse
+from apps.commands.upkeep import doctor, init, maintain, pause, resume, upgrade
 from apps.options import (
     AsJson,
     ConfigFile,
     Overrides,
     iteration_range,
     numbers,
+    open_lake,
     print_json,
     print_line,
     resolve,
@@ -26,7 +27,6 @@ from apps.options import (
     sweep_exports,
     task_names,
 )
-from apps.schedule import pausing
 from apps.schedule import verbs as scheduling
 from schemas.failure import UsageError
 
@@ -57,7 +57,7 @@ def run(
     resolved = resolve(config, overrides)
     if dry_run:
         from apps.commands.plan import plan_of, show_plan
-        from apps.interrupts import SPENT_NOTHING, Interrupts
+        from apps.process import SPENT_NOTHING, Interrupts
 
         Interrupts.kept = SPENT_NOTHING
         plan = plan_of(resolved, iterations or resolved.iterations)
@@ -96,7 +96,6 @@ def status(
 ) -> None:
     """Show iterations, success, data and the champion."""
     from apps.commands.status import show_status, status_of, watch_status
-    from apps.lakes import open_lake
 
     if watch and as_json:
         raise UsageError("`--watch` is for people, and `--json` for programs.", "Give one of the two.")
@@ -127,25 +126,9 @@ def report(
         webbrowser.open(page.as_uri())
 
 
-def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Check browser, storage, versions, disk, memory and cores before a run starts."""
-    from apps.commands.doctor import show_checks
-    from tasks.preflight.preflight import examine
-
-    checks = examine(resolve(config, overrides))
-    well = all(check.ok for check in checks)
-    if as_json:
-        print_json({"ok": well, "checks": [check.as_dict() for check in checks]})
-    else:
-        show_checks(checks)
-    if not well:
-        sys.exit(1)
-
-
 def lineage(name: Name, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show the sources of a policy, or the policies that a trajectory went into."""
     from apps.commands.lineage import lineage_of, show_lineage
-    from apps.lakes import open_lake
 
     found = lineage_of(open_lake(resolve(config, overrides)), name)
     if as_json:
@@ -189,13 +172,12 @@ def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Run today's gates over stored trajectories, without rolling out again, and show the changes."""
-    from apps.commands.curation.filtering import as_json as changes_of
-    from apps.commands.curation.filtering import refilter as filter_again
-    from apps.commands.curation.filtering import show_changes
+    from apps.commands.curation import changes_as_json, show_changes
+    from apps.commands.curation import refilter as filter_again
 
     found = filter_again(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json(changes_of(found))
+        print_json(changes_as_json(found))
     else:
         show_changes(found)
 
@@ -204,7 +186,7 @@ def think(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
     """Write thoughts of stored steps by today's thinkers; steps that already have theirs are skipped."""
-    from apps.commands.curation.thinking import show_thoughts, think_of_stored
+    from apps.commands.curation import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
     if as_json:
@@ -229,8 +211,7 @@ def retrain(
         refuse_unrepeated(overrides or ())
     if dry_run:
         from apps.commands.plan import retrain_plan_of, show_retrain_plan
-        from apps.interrupts import SPENT_NOTHING, Interrupts
-        from apps.lakes import open_lake
+        from apps.process import SPENT_NOTHING, Interrupts
 
         Interrupts.kept = SPENT_NOTHING
         plan = retrain_plan_of(resolved, open_lake(resolved), like)
@@ -292,7 +273,6 @@ def export(
 ) -> None:
     """Copy a policy into a folder that plain transformers loads."""
     from apps.commands.policies import export_policy
-    from apps.lakes import open_lake
 
     sweep_exports(to)
     version = export_policy(open_lake(resolve(config, overrides)), policy, to)
@@ -313,8 +293,7 @@ def judge(
     as_json: AsJson = False,
 ) -> None:
     """Judge stored trajectories again, in batches, and report the judge's accuracy and the changes."""
-    from apps.commands.curation.judging import as_json as judging_of
-    from apps.commands.curation.judging import judge_stored, show_judging, show_trained, train_on
+    from apps.commands.curation import judge_stored, judging_as_json, show_judging, show_trained, train_on
 
     if train is not None:
         if version is not None:
@@ -327,7 +306,7 @@ def judge(
         return
     found = judge_stored(resolve(config, overrides), version, iteration_range(iterations))
     if as_json:
-        print_json(judging_of(found))
+        print_json(judging_as_json(found))
     else:
         show_judging(found)
 
@@ -335,7 +314,6 @@ def judge(
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
     from apps.commands.curriculum import explained, explanation, show_explanation
-    from apps.lakes import open_lake
 
     found = explanation(open_lake(resolve(config, overrides)), task)
     if as_json:
@@ -359,11 +337,8 @@ def serve(overrides: Overrides = None, config: ConfigFile = None, host: Host = N
 
 
 def _serve(overrides: Overrides, config: ConfigFile, host: str | None, port: int | None, page: str) -> None:
-    from apps.environment import make_prefect_home
-
-    make_prefect_home()  # before Prefect is imported, which the desk's parts do
     from apps.desk.serve import serve as answer
-    from apps.interrupts import SERVED, Interrupts
+    from apps.process import SERVED, Interrupts
 
     Interrupts.kept = SERVED
     answer(resolve(config, overrides), host, port, page)
@@ -378,18 +353,6 @@ def up(
     from apps.schedule.up import up as start
 
     start(resolve(config, overrides), config, overrides or (), port)
-
-
-def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Upgrade a lake of an earlier version in place; if it is interrupted, the same command continues."""
-    from storage.upgrade import upgrade as bring_up
-    from tasks.running.lake_use import require_idle
-
-    made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else print_line, require_idle)
-    if as_json:
-        print_json({"steps": made})
-    elif not made:
-        print_line("the lake is up to date")
 
 
 VERBS = (
@@ -415,8 +378,9 @@ VERBS = (
     parse,
     upgrade,
     up,
-    *upkeep.VERBS,
-    *pausing.VERBS,
+    maintain,
+    pause,
+    resume,
     *versions.VERBS,
 )
 GROUPS = {
@@ -432,3 +396,15 @@ GROUPS = {
     "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: the description of each first word, and its second ones."""
+DEFAULT = "show"
+
+
+class ShownByDefault(TyperGroup):
+    """A group of verbs of two words, whose second word `show`, if it has one, is the default."""
+
+    @override
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Names the verb."""
+        if DEFAULT in self.commands and (not args or args[0] not in {*self.commands, *ctx.help_option_names}):
+            args = [DEFAULT, *args]
+        return super().parse_args(ctx, args)

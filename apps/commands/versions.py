@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, print_json, resolve
+from apps.options import AsJson, ConfigFile, open_lake, print_json, resolve
 from schemas.failure import UsageError
 
 
@@ -18,7 +18,6 @@ def rollback(
 ) -> None:
     """Make the previous champion, or VERSION, the champion again; the next training starts from it."""
     from apps.commands.policies import roll_back_to
-    from apps.lakes import open_lake
     from tasks.promote.events import as_dict
 
     versions, overrides = apart(named)
@@ -41,7 +40,6 @@ def diff(
 ) -> None:
     """Show the changes between two data versions or two policies: tasks, success, labels, judges, config."""
     from apps.commands.difference import difference_of, show_difference
-    from apps.lakes import open_lake
 
     versions, overrides = apart(named)
     if len(versions) != 2:
@@ -64,7 +62,6 @@ def forget(
 ) -> None:
     """Remove trajectories from wherever they rest in the lake, for good; name the policies that learned from them."""
     from apps.commands.forgetting import forget_trajectories, show_forgotten
-    from apps.lakes import open_lake
 
     names, overrides = apart(named)
     if not names:

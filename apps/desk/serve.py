@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from apps.desk.app import make_app
 from apps.desk.security import LOOPBACK
 from apps.desk.speech import RECOGNIZERS
-from apps.lakes import open_lake
+from apps.options import open_lake
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from tasks.running.console import out

@@ -11,9 +11,9 @@ import uvicorn
 
 from apps.desk.security import LOOPBACK
 from apps.desk.serve import listening_at
-from apps.interrupts import Interrupts
 from apps.osworld.app import make_app
 from apps.osworld.machine import DesktopMachine
+from apps.process import Interrupts
 from apps.sandboxes.guard import token_named
 from environments.desktop.catalog import EXTRA
 from environments.desktop.environment import DesktopConfig, DesktopEnvironment

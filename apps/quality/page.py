@@ -1,18 +1,24 @@
-"""Write the quality page as one file that needs no network: the dashboard's part, with its own styles."""
+"""Print quality results, or write them as one file that needs no network: the dashboard's part, with its own styles."""
 
 import os
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from rich.table import Table
+from rich.text import Text
 
-from apps.quality.gather import Quality
+from apps.quality.gather import ExpectationResult, Quality
 from apps.report.build import report_folder
+from common.text import harmless
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
 from tasks.quality.drift import MEASURES
+from tasks.running.console import out
 
 FILE = "quality.html"
+NEWEST = 20
+"""Iterations that fit a screen."""
 
 
 def write_page(config: Config, lake: Lake, found: Quality) -> Path:
@@ -37,3 +43,36 @@ def render(config: Config, found: Quality) -> str:
         pages=viewer,
         made_at=utc_now().strftime("%Y-%m-%d %H:%M UTC"),
     )
+
+
+def print_quality(found: Quality) -> None:
+    """Prints the newest iterations, then the failed expectations."""
+    console = out()
+    if not found.iterations:
+        console.print("No gate has run yet.")
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("", "checks", "held", "critical", "overridden", "warnings", "broken", "rows"):
+        table.add_column(name, justify="right" if name else "left")
+    for row in found.iterations[:NEWEST]:
+        critical = Text(str(row.critical), "red" if row.critical else "")
+        counts = (row.overridden, row.warnings, row.broken, row.unexpected)
+        table.add_row(row.label, str(row.checks), str(row.held), critical, *map(str, counts))
+    console.print(table)
+    for row in found.results:
+        if not row.success:
+            console.print(_failure(row), soft_wrap=True)
+
+
+def _failure(row: ExpectationResult) -> Text:
+    colour = "yellow" if row.severity == "warning" or row.overridden else "red"
+    seen = f"the check itself broke: {row.error}" if row.error else row.observed
+    text = f"  {row.label}  {row.table}: {row.expectation}"
+    text += f"\n    {seen}; {row.because}"
+    if row.trajectories:
+        text += f"\n    trajectories {', '.join(row.trajectories)}"
+    elif row.examples:
+        text += f"\n    rows {row.examples!s}"
+    if row.overridden:
+        text += f"\n    overridden by {row.override_by}: {row.override_reason}"
+    return Text.assemble((row.severity, colour), harmless(text))

@@ -10,7 +10,7 @@ import altair as alt
 import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from apps.lakes import open_lake
+from apps.options import open_lake
 from apps.report import charts, trainings
 from apps.report.gather import gather
 from apps.report.replays import replays

@@ -7,7 +7,7 @@ import uvicorn
 
 from apps.desk.security import LOOPBACK
 from apps.desk.serve import listening_at
-from apps.interrupts import Interrupts
+from apps.process import Interrupts
 from apps.sandboxes.app import make_app
 from apps.sandboxes.guard import token_named
 from apps.sandboxes.serving import Serving

@@ -12,7 +12,7 @@ from prefect.settings import PREFECT_API_URL
 
 from common.process import home
 from schemas.failure import UsageError
-from tasks.running.answering import answers
+from tasks.running.run_page import answers
 
 NOTE = "up.json"
 """File in the work folder with the address of the server of `flywheel up`."""

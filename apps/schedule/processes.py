@@ -1,4 +1,7 @@
-"""Start processes that end with this one, in any case: a signal, an error, or an outright kill."""
+"""Start processes that end with this one in any case: a signal, an error, an outright kill. One is Prefect's server.
+
+The server imports this module, so it imports nothing heavy.
+"""
 
 import contextlib
 import signal
@@ -7,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -14,7 +18,26 @@ from common.process import ours
 from environments import watchdog
 from schemas.failure import FlywheelError
 
+if TYPE_CHECKING:
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
 PATIENCE_S = 120.0
+HOST = "127.0.0.1"
+SERVE = ("uvicorn", "--app-dir", str(Path(__file__).parents[2]), "--factory", "--lifespan", "on")
+SERVE += ("apps.schedule.processes:create_app",)
+"""The module that serves Prefect, in one process, and its arguments."""
+
+
+def create_app() -> "TrustedHostMiddleware":
+    """Prefect's server for uvicorn, which answers only under this machine's own host names.
+
+    It has no authentication. Otherwise a browser on this machine could reach it under another site's name that points
+    at this machine (DNS rebinding), and pages of that site would have the server's origin.
+    """
+    from prefect.server.api.server import create_app as create_prefect
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+    return TrustedHostMiddleware(create_prefect(), (HOST, "localhost"), www_redirect=False)
 
 
 class ServiceProcess:

@@ -7,18 +7,13 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from apps.environment import make_prefect_home
+from apps.schedule.processes import HOST, SERVE, ServiceProcess, end_all
 from common.process import home
 from schemas.config import Config
 from schemas.failure import UsageError
 from tasks.running.console import out
 
-if TYPE_CHECKING:
-    from apps.schedule.processes import ServiceProcess
-
-HOST = "127.0.0.1"
 POLL_S = 0.5
 """Seconds between two checks of the parts."""
 
@@ -37,12 +32,10 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
             deployments are on it.
         FlywheelError: a part did not start, or ended.
     """
-    make_prefect_home()
     from apps.report.build import build_report
     from apps.schedule import automations
     from apps.schedule.connection import connected
     from apps.schedule.deployments import deploy, place_of
-    from apps.schedule.processes import end_all
     from storage.lake import Lake
 
     parts = _Parts(home() / "up")
@@ -82,7 +75,7 @@ class _Parts:
     def server(self, port: int) -> str:
         """Finds or starts it, and writes its address to the note; returns its page's address."""
         from apps.schedule.connection import NOTE, found_server, use_server
-        from tasks.running.answering import answers
+        from tasks.running.run_page import answers
 
         found, own = found_server(), f"http://{HOST}:{port}/api"
         if found and not answers(found):
@@ -98,9 +91,11 @@ class _Parts:
         return f"{self.api.removesuffix('/api')}  ({'was there' if found else 'started'})"
 
     def _start_server(self, port: int) -> None:
-        from apps.server import SERVE
-        from tasks.running.answering import answers
+        from prefect.settings import PREFECT_HOME
 
+        from tasks.running.run_page import answers
+
+        PREFECT_HOME.value().mkdir(parents=True, exist_ok=True)  # without it, the server ends and prints no reason
         environ = {
             "PREFECT__SERVER_FINAL": "1",
             "PREFECT_SERVER_API_HOST": HOST,
@@ -129,9 +124,7 @@ class _Parts:
         pages.wait(lambda: "http" in pages.log.read_text())
         return f"{pages.log.read_text().split('dashboard ', 1)[-1].strip()}  (dashboard and review desk)"
 
-    def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> "ServiceProcess":
-        from apps.schedule.processes import ServiceProcess
-
+    def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> ServiceProcess:
         made = ServiceProcess(name, words, self.folder / f"{name.replace(' ', '-').lower()}.log", environ)
         self.kept.insert(0, made)
         return made

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.environment import make_prefect_home
 from apps.options import AsJson, ConfigFile, Overrides, print_json
 from schemas.failure import UsageError
 
@@ -39,7 +38,6 @@ class Deployed:
 
 def list_(as_json: AsJson = False) -> None:
     """Show every deployment, its schedule, and whether that is switched on."""
-    make_prefect_home()
     from apps.schedule.connection import connected
     from apps.schedule.deployments import deployments, in_words, lake_of
 
@@ -67,7 +65,6 @@ def set_(
     as_json: AsJson = False,
 ) -> None:
     """Give a deployment another schedule, and switch it on."""
-    make_prefect_home()
     from apps.schedule import deployments
     from apps.schedule.connection import connected
 
@@ -97,7 +94,6 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a deployment now, on the server's worker; the command does not wait for it."""
-    make_prefect_home()
     from apps.schedule.connection import connected, page_of
     from apps.schedule.deployments import deployment, run_now
 
@@ -124,7 +120,6 @@ def deploy(
     as_json: AsJson = False,
 ) -> None:
     """Put all deployments on the server, without `flywheel up`; existing schedules stay."""
-    make_prefect_home()
     from apps.options import resolve
     from apps.schedule.connection import connected
     from apps.schedule.deployments import POOL, deploy, place_of
@@ -141,7 +136,6 @@ def deploy(
 
 def automations(as_json: AsJson = False) -> None:
     """Put the server's automations there: retrain on enough new data, end runs whose process died."""
-    make_prefect_home()
     from apps.schedule import automations
     from apps.schedule.connection import connected
 
@@ -185,7 +179,6 @@ def _require_project(client: "SyncPrefectClient") -> None:
 
 
 def _switch(name: str, active: bool, as_json: bool) -> None:
-    make_prefect_home()
     from apps.schedule.connection import connected
     from apps.schedule.deployments import switch
 

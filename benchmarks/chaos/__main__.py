@@ -13,7 +13,6 @@ attempt must equal an undisturbed run, step by step.
 
 import argparse
 import json
-import os
 import random
 import sys
 import time
@@ -85,7 +84,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Prints what was killed and what came of it; exit code 1 if a bar is missed."""
     options = _options(arguments)
     with TemporaryDirectory(prefix="flywheel-chaos-") as folder:
-        _serve_prefect(Path(folder))
         rows = [_killed_wheel(Path(folder), options)]
         _say(json.dumps(rows[0]))
         if not options.no_browser:
@@ -99,16 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 ZERO = ("tables that differ", "accepted lost", "accepted doubled", "half-written versions", "processes left", "hung")
 """What a row counts that must not be."""
-
-
-def _serve_prefect(folder: Path) -> None:
-    """Start one Prefect server for all runs, so that each starts in seconds; it ends with this process."""
-    os.environ["PREFECT_HOME"] = str(folder / "prefect")
-    from apps.environment import make_prefect_home
-    from apps.server import TemporaryServer
-
-    make_prefect_home()
-    TemporaryServer().wait()
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:

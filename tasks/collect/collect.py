@@ -26,7 +26,7 @@ from tasks.shared.policies import champion, version_of
 from tasks.shared.weights import load_policy
 
 
-@stage("collect", retries=1)
+@stage("collect", retry=True)
 def collect_trajectories(run: Run, iteration: int) -> Metrics:
     """Roll out the curriculum's choices that are not in the lake yet."""
     config, lake = run.config, run.lake

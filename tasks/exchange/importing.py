@@ -14,8 +14,6 @@ from functools import lru_cache
 from itertools import count, islice, takewhile
 from pathlib import Path
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 from pydantic import BaseModel, ConfigDict
 
 from common.process import home
@@ -36,6 +34,7 @@ from schemas.tables.review import Review
 from schemas.tables.stage import IMPORTS, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
+from tasks.running.boundary import flow_task
 from tasks.running.console import bar
 from tasks.running.run import Run, run_of
 from tasks.running.stage import result_of, stage
@@ -79,7 +78,7 @@ class ImportRecord(BaseModel):
     demonstrations: bool
 
 
-@task(name="check-import", cache_policy=NO_CACHE)
+@flow_task("check-import")
 def check_import(config: Config, request: Request) -> str:
     """Read the whole data set without writing, and return its name.
 
@@ -112,7 +111,7 @@ def check_import(config: Config, request: Request) -> str:
     return f"import:{form.name}:{whole.hexdigest()[:16]}"
 
 
-@task(name="find-new", cache_policy=NO_CACHE)
+@flow_task("find-new")
 def has_new(config: Config, request: Request, name: str) -> bool:
     """Return whether an import has a trajectory that the lake lacks, or was begun before."""
     lake = run_of(config).lake
@@ -128,7 +127,7 @@ def has_new(config: Config, request: Request, name: str) -> bool:
     return False
 
 
-@task(name="claim-import", cache_policy=NO_CACHE)
+@flow_task("claim-import")
 def claim_import(config: Config, request: Request, name: str) -> int:
     """Assign an iteration to an import for good, and return it.
 

@@ -26,7 +26,7 @@ from tasks.running.run import Run
 from tasks.running.stage import stage
 
 
-@stage("reflect", retries=1)
+@stage("reflect", retry=True)
 def reflect_on_failures(run: Run, iteration: int) -> Metrics:
     """Correct failed trajectories with `reflect.on`, and store successful corrections.
 

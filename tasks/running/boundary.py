@@ -1,4 +1,4 @@
-"""The boundaries between stages, where a flow ends if its lake is paused or its budget is spent."""
+"""The tasks of a flow, and the boundaries between them, where it ends if its lake is paused or its budget is spent."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +11,7 @@ from uuid import uuid4
 from prefect import Task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State
+from prefect.context import FlowRunContext
 from prefect.states import Completed
 
 from schemas.failure import Paused
@@ -59,8 +60,22 @@ def until_paused(run: Run) -> Iterator[End]:
         _heeded.reset(before)
 
 
-class Boundary(Task[P, R]):
-    """A Prefect task before which a flow ends if its lake is paused or its budget is spent (`until_paused`)."""
+class FlowTask(Task[P, R]):
+    """A Prefect task where a server records the flow, and a plain call elsewhere."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the task."""
+        run = self.fn if FlowRunContext.get() is None else super().__call__
+        return run(*args, **kwargs)
+
+
+def flow_task(name: str) -> Callable[[Callable[P, R]], FlowTask[P, R]]:
+    """Make a function such a task, which is done anew whenever it is called."""
+    return lambda work: FlowTask(work, name=name, cache_policy=NO_CACHE)
+
+
+class Boundary(FlowTask[P, R]):
+    """A task before which a flow ends if its lake is paused or its budget is spent (`until_paused`)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task; raise Paused before it."""

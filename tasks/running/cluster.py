@@ -7,7 +7,8 @@ counted here (`models.serving.meter`).
 
 import os
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.settings import PREFECT_API_URL
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME
 
 from models.serving.meter import charge, charged, charged_since
 from schemas.config import Config
@@ -82,7 +83,7 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
     from prefect_ray.context import remote_options
     from prefect_ray.task_runners import RayTaskRunner
 
-    with bar() as progress, _runner(RayTaskRunner, config) as runner:
+    with bar() as progress, _server() as url, _runner(RayTaskRunner, config, url) as runner:
         shown = progress.add_task(label, total=len(parts), message="")
         with remote_options(num_cpus=config.cluster.cpus, max_retries=config.cluster.retries):
             futures = [runner.submit(work, parameters=part) for part in parts]
@@ -101,7 +102,7 @@ def require_cluster(config: Config) -> str:
     """Check the cluster's requirements, and describe it.
 
     Raises:
-        UsageError: workers on other machines could not reach Prefect's temporary server.
+        UsageError: there is no Prefect server that workers on other machines reach.
         FlywheelError: the package for it is missing.
     """
     cluster = config.cluster
@@ -116,7 +117,7 @@ def require_cluster(config: Config) -> str:
         ) from error
     if cluster.address and not PREFECT_API_URL.value():
         raise UsageError(
-            "`cluster.address`: workers of a cluster cannot reach the temporary Prefect server that this run starts.",
+            "`cluster.address`: the parts are Prefect's tasks, and no Prefect server is configured for them.",
             "Set PREFECT_API_URL to a server that all machines reach (`prefect server start --host 0.0.0.0`).",
         )
     return f"ray {ray.__version__} (prefect-ray {prefect_ray.__version__}) at {cluster.address or 'this machine'}"
@@ -150,10 +151,25 @@ def without_folder(folder: str) -> Callable[[], None]:
     return hook
 
 
-def _runner(kind: Any, config: Config) -> Any:
-    variables = {name: os.environ[name] for name in GIVEN if name in os.environ}
+@contextmanager
+def _server() -> Iterator[str]:
+    """Give the address of the configured Prefect server, or of one for the workers on this machine."""
     if url := PREFECT_API_URL.value():
-        variables["PREFECT_API_URL"] = str(url)
+        yield url
+        return
+    from prefect.server.api.server import SubprocessASGIServer
+
+    PREFECT_HOME.value().mkdir(parents=True, exist_ok=True)
+    server = SubprocessASGIServer()
+    server.start()
+    try:
+        yield server.api_url
+    finally:
+        server.stop()
+
+
+def _runner(kind: Any, config: Config, url: str) -> Any:
+    variables = {name: os.environ[name] for name in GIVEN if name in os.environ} | {"PREFECT_API_URL": url}
     environ: dict[str, Any] = {"env_vars": variables, **_path_hook(config.cluster.address)}
     options: dict[str, Any] = {"runtime_env": environ, "log_to_driver": False, "logging_level": "ERROR"}
     if not config.cluster.address:

@@ -2,13 +2,11 @@
 
 import json
 
-from prefect import task
-from prefect.cache_policies import NO_CACHE
-
 from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.tables.stage import STAGES, Stage
 from storage.lake import Lake
+from tasks.running.boundary import flow_task
 from tasks.running.curve import curve
 from tasks.running.events import ITERATION_COMPLETED, emit
 from tasks.running.run import run_of
@@ -32,7 +30,7 @@ def next_iteration(lake: Lake) -> int:
     return done[-1] + 1 if done else 0
 
 
-@task(name="plan", cache_policy=NO_CACHE)
+@flow_task("plan")
 def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     """Return the iterations to run; the first one continues after its last finished stage.
 
@@ -53,7 +51,7 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
     return list(range(first, first + (iterations if iterations is not None else config.iterations)))
 
 
-@task(name="close", cache_policy=NO_CACHE)
+@flow_task("close")
 def close_iteration(config: Config, iteration: int) -> None:
     """Keep the lake's files few after an iteration, and show the finished iteration on a server's page."""
     lake = run_of(config).lake

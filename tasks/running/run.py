@@ -1,8 +1,8 @@
 """A run: one command's, or one deployment's, work on a lake; opened once and handed to every stage.
 
-Its id is Prefect's id of the outermost flow run, so the lake's rows and Prefect's records refer to each other; a stage
-that is called alone makes a run of its own. Ids of trajectories do not depend on it: a continued run writes the same
-keys.
+Where a Prefect server records the flow, the id is Prefect's id of its run, so the lake's rows and Prefect's records
+refer to each other. A stage that is called alone makes a run of its own. Ids of trajectories do not depend on it: a
+continued run writes the same keys.
 """
 
 import time
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from typing import Any
 from uuid import uuid4
 
+from prefect import Flow, State
 from prefect.context import FlowRunContext
 from prefect.runtime import flow_run
 
@@ -46,11 +48,27 @@ class Run:
     config: Config
     lake: Lake
     run_id: str
-    """A UUID; those of Prefect's flow runs sort by time."""
+    """A UUID."""
     clock: Clock = field(default_factory=Clock)
 
 
 _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
+_unrecorded: ContextVar[str] = ContextVar("unrecorded", default="")
+"""The name of the flow that runs without a server."""
+
+
+def run_unrecorded(flow: Flow[..., Any], *arguments: Any) -> Any:
+    """Run a flow as a plain function, with its tasks (`tasks.running.boundary`): no Prefect server records it.
+
+    Returns:
+        The flow's result; the data of a state that it returns.
+    """
+    before = _unrecorded.set(flow.name)
+    try:
+        returned = flow.fn(*arguments)
+    finally:
+        _unrecorded.reset(before)
+    return returned.data if isinstance(returned, State) else returned
 
 
 @contextmanager
@@ -99,7 +117,7 @@ def run_id_under_way() -> str:
 def flow_name() -> str:
     """Return the name of the flow under way; empty where there is none."""
     context = FlowRunContext.get()
-    return context.flow.name if context and context.flow else ""
+    return context.flow.name if context and context.flow else _unrecorded.get()
 
 
 def run_name() -> str:

@@ -1,11 +1,12 @@
 """Add the terminal's lines, a table and a picture to Prefect's page of a run.
 
-This needs a server of the user's own: the temporary one of a command has no page. A failure of the server never fails
-the run.
+A failure of the server never fails the run.
 """
 
 import logging
-import os
+import ssl
+import urllib.error
+import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -18,18 +19,31 @@ from prefect.logging.loggers import flow_run_logger
 from prefect.settings import PREFECT_API_URL
 
 from schemas.tables.stage import label_of
-from tasks.running.answering import is_there
 from tasks.running.console import listen
 
 P = ParamSpec("P")
-TEMPORARY = "FLYWHEEL_TEMPORARY_SERVER"
-"""Environment variable with the address of this command's temporary server, if it has one."""
+PATIENCE_S = 5.0
+
+
+def answers(url: str) -> bool:
+    """Whether an API's address answers; a gateway's error does not count, an authorization or TLS error does.
+
+    It asks without Prefect, which takes up to a minute to give up.
+    """
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=PATIENCE_S):
+            return True
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except urllib.error.URLError as error:
+        return isinstance(error.reason, ssl.SSLError)
+    except (OSError, ValueError):
+        return False
 
 
 def is_open() -> bool:
-    """Whether this is part of a flow run with a page on a server of the user's own."""
-    url = PREFECT_API_URL.value()
-    return bool(url) and url != os.environ.get(TEMPORARY) and FlowRunContext.get() is not None
+    """Whether this is part of a flow run that has a page on a server."""
+    return bool(PREFECT_API_URL.value()) and FlowRunContext.get() is not None
 
 
 def _harmless(work: Callable[P, None]) -> Callable[P, None]:
@@ -67,7 +81,7 @@ def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture:
         stages: rows of a table, one for each of its stages.
         picture: an SVG of the learning curve.
     """
-    if not is_there(PREFECT_API_URL.value() or ""):
+    if not answers(PREFECT_API_URL.value() or ""):
         return  # Prefect would retry for minutes
     about = label_of(iteration)
     create_table_artifact(key="flywheel-iteration", table=[dict(row) for row in stages], description=about)

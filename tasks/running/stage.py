@@ -18,7 +18,6 @@ from functools import partial
 from typing import Any
 
 from prefect.cache_policies import NO_CACHE
-from prefect.client.schemas.objects import State
 
 from models.serving.meter import charged, charged_since
 from schemas.config import Config
@@ -28,7 +27,7 @@ from schemas.tables.stage import Stage, StageName
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
-from tasks.running.console import head_of, log_stage, now
+from tasks.running.console import head_of, log_stage, now, print_line
 from tasks.running.events import emit_failure, emit_stage
 from tasks.running.run import Run, run_of
 from tasks.running.run_page import log
@@ -62,32 +61,32 @@ StageObserver = Callable[[StageRun], AbstractContextManager[None]]
 """Follows one stage: makes a context manager around its work, which lets the errors of the work through."""
 
 
-def stage(name: StageName, retries: int = 0) -> Callable[[StageWork], StageTask]:
-    """Make a function of (run, iteration) a stage of (config, iteration); its result is stored as its numbers."""
+def stage(name: StageName, retry: bool = False) -> Callable[[StageWork], StageTask]:
+    """Make a function of (run, iteration) a stage of (config, iteration); its result is stored as its numbers.
+
+    Args:
+        name: its name in the lake and on Prefect's page.
+        retry: repeat it once after an error, unless no sandbox works or the store stays unreachable.
+    """
 
     def wrap(work: StageWork) -> StageTask:
         def in_order(config: Config, iteration: int) -> Metrics:
             run = run_of(config)
-            before = result_of(run.lake, iteration, name)
-            return _done(run, iteration, name, work) if before is None else before
+            if (before := result_of(run.lake, iteration, name)) is not None:
+                return before
+            try:
+                return _done(run, iteration, name, work)
+            except Exception as error:
+                if not retry or isinstance(error, EnvironmentDown | StoreStillUnreachable):
+                    raise
+                print_line(f"{name} is repeated after {type(error).__name__}: {error}")
+            return _done(run, iteration, name, work)
 
         in_order.__name__ = in_order.__qualname__ = f"{name}_stage"
         in_order.__doc__ = work.__doc__
-        return Boundary(
-            in_order,
-            name=name,
-            retries=retries,
-            retry_condition_fn=_may_help,
-            cache_policy=NO_CACHE,
-            persist_result=False,
-        )
+        return Boundary(in_order, name=name, cache_policy=NO_CACHE, persist_result=False)
 
     return wrap
-
-
-def _may_help(_: Any, __: Any, state: State[Any]) -> bool:
-    """Whether a failed stage may succeed if it is repeated at once."""
-    return not isinstance(state.data, EnvironmentDown | StoreStillUnreachable)
 
 
 def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics:

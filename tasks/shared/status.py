@@ -95,6 +95,11 @@ def iterations(lake: Lake) -> list[IterationStatus]:
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
 
 
+def begun_iterations(lake: Lake) -> list[IterationStatus]:
+    """Return the iterations begun so far, oldest first, without the preparation."""
+    return [row for row in iterations(lake) if row.iteration >= 0]
+
+
 def success_of(lake: Lake, version: str) -> PolicySuccess | None:
     """Return a policy's success rate; None for one that was not measured on the suite."""
     found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}

@@ -1,13 +1,19 @@
 """Read an iteration's trajectories with their steps, as typed rows, for the filter and the annotation."""
 
+import sys
 from collections.abc import Collection, Iterator
 from itertools import groupby
+
+import pyarrow.dataset as pads
 
 from schemas.failure import UsageError
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from storage.catalog import stream
 from storage.lake import Lake
+
+SHORT_ID = 8
+"""Characters of an id that pages show."""
 
 
 def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
@@ -47,3 +53,16 @@ def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
     with stream(lake, "iteration_steps", iteration=iteration) as batches:
         for batch in batches:
             yield from (Step.model_construct(**row) for row in batch.to_pylist())
+
+
+def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
+    """Return the ids of trajectories, including forgotten ones, with this beginning, in order.
+
+    There are none for a beginning shorter than on pages.
+    """
+    if len(beginning) < SHORT_ID:
+        return []
+    name = pads.field("trajectory_id")
+    where = (name >= beginning) & (name < f"{beginning}{chr(sys.maxunicode)}")
+    tables = ("trajectories", "forgotten")
+    return sorted({name for table in tables for name in lake.read(table, ["trajectory_id"], where)[0].to_pylist()})

@@ -68,7 +68,7 @@ class Made(Proposals):
     say: str
 
 
-@stage("synthesize", retries=1)
+@stage("synthesize", retry=True)
 def synthesize_tasks(run: Run, iteration: int) -> Metrics:
     """Make tasks for an iteration from the facts before it."""
     return asdict(synthesize(run, iteration))

@@ -74,7 +74,7 @@ def think(run: Run, iteration: int) -> Metrics:
     return _numbers(run.lake, iteration, _thoughts(run, iteration, thinkers)) if thinkers else {"say": "off"}
 
 
-think_of_steps = stage("think", retries=1)(think)
+think_of_steps = stage("think", retry=True)(think)
 
 
 def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> IterationThoughts:

@@ -36,7 +36,7 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 """The tables a training reads; their versions are stored with the policy."""
 
 
-@stage("train", retries=1)
+@stage("train", retry=True)
 def train_policy(run: Run, iteration: int) -> Metrics:
     """Train by the configured method from the champion's weights, or from those of the iteration's continual training.
 
@@ -51,7 +51,7 @@ def train_policy(run: Run, iteration: int) -> Metrics:
     return _register_streamed(config, lake, recipe, Streamed.model_validate(streamed))
 
 
-@stage("ct", retries=1)
+@stage("ct", retry=True)
 def continue_training(run: Run, iteration: int) -> Metrics:
     """Every `train.ct_every` iterations, run continual training on the failed trajectories of all iterations.
 

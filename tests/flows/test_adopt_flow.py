@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from flows.adopt import adopt
 from flows.flywheel import flywheel
+from flows.policies import adopt
 from models.random_vlm import build_random
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from flows.collect import collect
+from flows.flywheel import collect
 from schemas.config import Config
 from schemas.config.curating import JudgeConfig
 from schemas.config.operations import ClusterConfig

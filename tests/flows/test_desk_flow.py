@@ -11,7 +11,7 @@ import pytest
 from selenium.webdriver.common.by import By
 
 from apps.commands.lineage import lineage_of
-from flows.retrain import retrain
+from flows.policies import retrain
 from schemas.config import Config
 from storage.lake import Lake
 from tests.flows.conftest import Turned

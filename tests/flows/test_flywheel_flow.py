@@ -11,10 +11,8 @@ from prefect import get_client
 from apps.commands.plan import plan_of
 from apps.commands.run import collect as collect_next
 from apps.commands.run import show_collected
-from flows.collect import collect
-from flows.evaluate import evaluate
-from flows.flywheel import flywheel
-from flows.retrain import retrain
+from flows.flywheel import collect, flywheel
+from flows.policies import evaluate, retrain
 from schemas.config import Config
 from schemas.failure import FlywheelError, UsageError
 from schemas.tables import TABLES

@@ -10,19 +10,17 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from apps.commands.lineage import lineage_of
-from apps.lakes import begun_iterations
 from curation.converters.agentnet import AgentNet
+from flows.data import import_data, refilter
 from flows.flywheel import flywheel
-from flows.import_data import import_data
-from flows.refilter import refilter
-from flows.retrain import retrain
+from flows.policies import retrain
 from models.readers import rapid
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request
-from tasks.shared.status import iterations
+from tasks.shared.status import begun_iterations, iterations
 from tests.flows.conftest import Turned
 
 COUNTS = ("trajectories", "steps", "already", "repeated")

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from apps.commands.curation.judging import show_judging
+from apps.commands.curation import show_judging
 from curation.agreement import Confusion, agreement_of
 from environments.pool import SandboxPool
-from flows.collect import collect
+from flows.flywheel import collect
 from models.completion import Completion
 from models.families.dialects import parse_reply
 from models.judges.fake import FakeJudge

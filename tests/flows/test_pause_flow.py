@@ -6,9 +6,8 @@ import time
 import pytest
 from prefect import get_client
 
-from flows.collect import collect
-from flows.flywheel import flywheel
-from flows.retrain import retrain
+from flows.flywheel import collect, flywheel
+from flows.policies import retrain
 from storage.lake import Lake
 from tasks.iteration_lock import require_free
 from tasks.running.iterations import finished_iterations

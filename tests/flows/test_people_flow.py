@@ -15,7 +15,7 @@ from apps.commands.lineage import lineage_of
 from apps.commands.status import status_of
 from apps.report.build import build_report
 from flows.flywheel import flywheel
-from flows.retrain import retrain
+from flows.policies import retrain
 from schemas.config import Config, config_of
 from schemas.observation import elements_of
 from storage.catalog import ask

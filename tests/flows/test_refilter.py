@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 import pytest
 
 from curation.gates.gate import Gate, GateContext, GateResult
-from flows.collect import collect
-from flows.refilter import refilter
+from flows.data import refilter
+from flows.flywheel import collect
 from schemas.config import Config, config_of
 from schemas.config.section import Section
 from schemas.failure import UsageError

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.collect import collect
-from flows.flywheel import flywheel
+from flows.flywheel import collect, flywheel
 from learning.algorithms.method import method_of
 from learning.data.sample import read_samples
 from schemas.config import Config, config_of

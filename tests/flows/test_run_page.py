@@ -10,7 +10,6 @@ import pytest
 from prefect import get_client
 from prefect.events.clients import AssertingEventsClient
 from prefect.events.worker import EventsWorker
-from prefect.settings import PREFECT_API_URL
 
 from flows.flywheel import flywheel
 from schemas.config import Config
@@ -73,14 +72,6 @@ def test_a_gate_that_refuses_is_an_event_and_neither_that_nor_a_server_s_trouble
     monkeypatch.setattr("tasks.running.events.emit_event", broken)
     flywheel(small, iterations=1)
     assert finished_iterations(Lake.open(small.lake)) == [0] and not events()
-
-
-def test_the_temporary_server_of_a_command_is_told_nothing(
-    small: Config, events: Seen, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(run_page.TEMPORARY, str(PREFECT_API_URL.value()))
-    flywheel(small, iterations=0)
-    assert not events()
 
 
 def test_a_curve_is_a_picture_with_a_point_for_every_iteration() -> None:

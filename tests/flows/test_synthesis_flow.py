@@ -11,7 +11,7 @@ import pytest
 from curation.synthesis.compose import Compose
 from curation.synthesis.maker import MakerInputs, ProposedTask
 from curation.synthesis.vary import Vary
-from flows.synthesize import synthesize
+from flows.data import synthesize
 from schemas.config import Config, config_of
 from schemas.failure import UsageError
 from schemas.tables import proposal

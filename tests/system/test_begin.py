@@ -14,7 +14,7 @@ from tests.tiers import NIGHTLY
 HEEDED = re.compile(r"^SigCgt:\s*([0-9a-f]+)$", re.MULTILINE)
 ENDING = """
 import time, psutil
-from apps.interrupts import heeded
+from apps.process import heeded
 psutil.wait_procs = lambda *_, **__: time.sleep(1.0)
 with heeded():
     print("heeds", flush=True)
@@ -23,7 +23,7 @@ with heeded():
 
 DESTROYING = """
 import time
-from apps.interrupts import heeded
+from apps.process import heeded
 class Slow:
     def __call__(self):
         print("heeds", flush=True)
@@ -49,7 +49,7 @@ def heeds_sigterm(process: subprocess.Popen[str]) -> bool:
 def test_a_signal_while_a_command_is_still_loading_ends_it_with_one_line(
     number: signal.Signals, after_s: float
 ) -> None:
-    command = [sys.executable, "-m", "apps.begin", "run", "--dry-run"]
+    command = [sys.executable, "-m", "apps.cli", "run", "--dry-run"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while not heeds_sigterm(process):
         time.sleep(0.002)

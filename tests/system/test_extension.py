@@ -12,7 +12,6 @@ import pytest
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tests.command import Call
-from tests.prefect_home import prefect_home
 from tests.tiers import NIGHTLY
 
 ROOT = Path(__file__).parents[2]
@@ -44,7 +43,6 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def started(installed: Path, folder: Path, *asked: str) -> subprocess.CompletedProcess[str]:
     places = os.pathsep.join(filter(None, [str(installed), os.environ.get("PYTHONPATH", str(ROOT))]))
-    prefect_home(folder / "work" / "prefect")
     environ = {**os.environ, "PYTHONPATH": places, "FLYWHEEL_HOME": str(folder / "work")}
     command = [sys.executable, "-m", "apps.cli", *asked, "--config", str(installed / "lamps.toml")]
     return subprocess.run(

@@ -12,7 +12,6 @@ from common.process import SAFE_PATH, ours, theirs
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running.cluster import _path_hook, without_folder
-from tests.prefect_home import prefect_home
 from tests.shadowed import shadow
 from tests.system.parts.trainings import on, trained
 from tests.unit.learning.samples import job, parent
@@ -58,7 +57,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.timeout(400)
 def test_a_whole_iteration_with_two_trainer_processes_runs_there(folder: Path) -> None:
     (folder / "flywheel.toml").write_text(CONFIG)
-    prefect_home(folder / "work" / "prefect")
     done = subprocess.run(
         [sys.executable, "-P", "-m", "apps.cli", "run", "--iterations", "1"],
         env={**os.environ, "FLYWHEEL_HOME": str(folder / "work")}, capture_output=True, text=True, timeout=380,

@@ -123,7 +123,7 @@ def test_adding_that_is_ended_says_what_the_same_command_does(tmp_path: Path):
     slow.write_text('#!/bin/sh\ncase "$*" in *venv*) sleep 60 ;; *) echo 3 12 1 ;; esac\n')
     slow.chmod(0o755)
     words = ["environments", "add", "gymnasium", "--dir", str(tmp_path / "to"), "--python", str(slow)]
-    command = [sys.executable, "-m", "apps.begin", *words]
+    command = [sys.executable, "-m", "apps.cli", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as adding:
         assert adding.stdout is not None and adding.stdout.readline().startswith("a virtual environment")
         adding.terminate()

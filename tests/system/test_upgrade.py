@@ -15,7 +15,6 @@ from schemas.tables import TABLES
 from storage.lake import Lake
 from storage.upgrade import upgrade
 from tests.command import Call
-from tests.prefect_home import prefect_home
 from tests.tiers import NIGHTLY
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "lake-1.tar.xz"
@@ -55,7 +54,6 @@ explorer_seeds = 2
 @pytest.fixture
 def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
-    prefect_home(tmp_path / "home" / "prefect")
     with tarfile.open(GOLDEN) as packed:
         packed.extractall(tmp_path, filter="data")
     (tmp_path / "config.toml").write_text(CONFIG + f'[lake]\nuri = "{tmp_path}/lake"\nmin_free_mb = 10\n')

@@ -16,7 +16,7 @@ import pytest
 import typer
 
 from apps.cli import make_app
-from apps.groups import DEFAULT
+from apps.commands.verbs import DEFAULT
 from environments.catalog import catalog
 from schemas.config import load_config
 from schemas.failure import UsageError

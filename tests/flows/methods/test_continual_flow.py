@@ -7,7 +7,7 @@ import pytest
 
 from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
-from flows.retrain import retrain
+from flows.policies import retrain
 from learning.algorithms.method import method_of
 from learning.data.sample import read_samples
 from schemas.config import Config, config_of

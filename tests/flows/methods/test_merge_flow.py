@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flows.merge import merge
-from flows.retrain import retrain
+from flows.policies import retrain
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake

@@ -6,7 +6,7 @@ from typing import Any
 
 from apps.commands.lineage import lineage_of
 from flows.flywheel import flywheel
-from flows.retrain import retrain
+from flows.policies import retrain
 from models.tiny.layout import CRITIC
 from schemas.config import Config, config_of
 from storage.lake import Lake

@@ -16,7 +16,6 @@ import pytest
 from environments.catalog import catalog
 from schemas.config import config_of
 from tests.fixtures.lake import make_small_lake
-from tests.prefect_home import prefect_home
 
 TASKS = ["click-target", "two-steps", "enter-text"]
 """What the small lake holds."""
@@ -48,7 +47,6 @@ def test_a_served_judge_is_asked_once_about_each_trajectory_and_says_how_often_i
 ) -> None:
     process, url = server
     lake = make_small_lake(tmp_path / "lake", trajectories=4)
-    prefect_home(tmp_path / "home" / "prefect")
     lake.append("tasks", catalog(config_of({"environments": {"fake": {}}, "suite": {"tasks": TASKS}})))
     rows = lake.read("trajectories", ["n_steps", "success"]).to_pylist()
     keys = ["judge.kind=endpoint", f"judge.options.url={url}", "judge.options.model=severe"]

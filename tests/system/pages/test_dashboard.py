@@ -20,7 +20,6 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
 from tasks.running.run_status import RunStatus, file_of
-from tests.prefect_home import prefect_home
 from tests.system.parts.desk import CHROMIUM, FLAGS
 from tests.tiers import NO_BROWSER
 
@@ -80,7 +79,6 @@ def until(holds: Callable[[], Any]) -> Any:
 def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, browser: WebDriver) -> None:
     config = tmp_path / "small.toml"
     config.write_text(f'{CONFIG}\n[lake]\nuri = "{tmp_path / "lake"}"\nmin_free_mb = 1\n')
-    prefect_home(tmp_path / "home" / "prefect")
     environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "apps.cli"]
     log = (tmp_path / "run.log").open("w")

@@ -22,7 +22,6 @@ from schemas.failure import SandboxFailure, TrajectoryFailure
 from schemas.observation import Outcome
 from schemas.tables.task import TaskEntry
 from storage.lake import Lake
-from tests.prefect_home import prefect_home
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs" / "your-task.md"
@@ -271,7 +270,6 @@ def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Pa
     for name, text in WRITTEN.findall(GUIDE.read_text()):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    prefect_home(tmp_path / "home" / "prefect")
     environ = {**os.environ, "PYTHONPATH": str(ROOT), "FLYWHEEL_HOME": str(tmp_path / "home")}
 
     def flywheel(*asked: str) -> subprocess.CompletedProcess[str]:

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import psutil
 
-from tests.prefect_home import prefect_home
-
 MARK = "FLYWHEEL_TEST_RUN"
 """Variable that every process of a run inherits, whatever session or group it is in."""
 CONFIG = """
@@ -93,10 +91,7 @@ def start(config: Path, iterations: int = 1) -> Command:
 def start_verb(config: Path, *verb: str) -> Command:
     """`flywheel VERB` for such a config."""
     folder, mark = config.parent, uuid.uuid4().hex
-    environ = {
-        **os.environ, "FLYWHEEL_HOME": str(folder / "home"), "PREFECT_HOME": str(prefect_home(folder / "prefect")),
-        MARK: mark,
-    }  # fmt: skip
+    environ = {**os.environ, "FLYWHEEL_HOME": str(folder / "home"), MARK: mark}
     log = folder / f"{mark}.log"
     words = [sys.executable, "-m", "apps.cli", *verb, "--config", str(config)]
     with log.open("wb") as out:

@@ -10,7 +10,6 @@ import pytest
 from benchmarks.peak_memory import PeakMemory, folder_bytes
 from schemas.config import load_config
 from storage.lake import Lake
-from tests.prefect_home import prefect_home
 
 CONFIG = """
 name = "memory"
@@ -52,8 +51,7 @@ and annotations (7,000), the report. The trainer's moments, its samples or the s
 def test_an_iteration_of_sixty_plays_keeps_to_its_memory_and_its_disk(tmp_path: Path):
     lake, file = tmp_path / "lake", tmp_path / "memory.toml"
     file.write_text(CONFIG.format(lake=lake))
-    prefect = prefect_home(tmp_path / "prefect")
-    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home"), "PREFECT_HOME": str(prefect)}
+    environ = {**os.environ, "FLYWHEEL_HOME": str(tmp_path / "home")}
     command = [sys.executable, "-m", "apps.cli", "run", "--config", str(file), "--iterations", "1"]
     with (
         (tmp_path / "log").open("wb") as log,

@@ -1,51 +1,65 @@
-"""What the command line makes of errors that a flow raises."""
+"""A flow called from the command line without a Prefect server: a plain function, with its tasks."""
 
-import os
-import subprocess
-import sys
-import threading
-from pathlib import Path
-
+import psutil
 import pytest
+from prefect import State, flow
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from apps.calling import call
-from apps.server import _take
+from schemas.failure import FlywheelError
+from tasks.running.boundary import flow_task
+from tasks.running.run import flow_name, run_name
+from tasks.running.run_page import is_open
 
 
-@pytest.mark.nightly
-def test_a_server_of_prefect_that_dies_while_it_starts_is_named_with_a_hint(tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
-    environ |= {"PREFECT_HOME": str(tmp_path), "PREFECT_SERVER_DATABASE_CONNECTION_URL": "nonsense"}
-    code = "from apps.calling import call; call('builtins.int', '1')"
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
-    assert "FlywheelError: Prefect's temporary server did not start (exit" in done.stderr
-    assert str(tmp_path / "server.log") in done.stderr and "PREFECT_API_URL" in done.stderr
+@flow_task("count")
+def count(number: int) -> int:
+    assert not is_open()
+    return number + 1
 
 
-@pytest.mark.nightly
-def test_of_first_runs_in_one_new_folder_none_dies_of_the_other(tmp_path: Path) -> None:
-    environ = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT")}
-    environ |= {"PREFECT_HOME": str(tmp_path / "prefect"), "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
-    words = [sys.executable, "-c", "from apps.calling import call; print(call('builtins.int', '7'))"]
-    runs = [subprocess.Popen(words, env=environ, stdout=subprocess.PIPE, text=True) for _ in range(2)]
-    assert [run.communicate()[0] for run in runs] == ["7\n", "7\n"]
+@flow(name="counting", flow_run_name=run_name)
+def counting(number: int) -> tuple[str, int, int]:
+    started = len(psutil.Process().children(recursive=True))
+    return flow_name(), count(number), started
 
 
-def test_a_lock_is_waited_for_until_the_database_is_made(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    with (tmp_path / "lock").open("w") as first, (tmp_path / "lock").open("w") as second:
-        _take(first, made)
-        waiting = threading.Thread(target=_take, args=(second, made), daemon=True)
-        waiting.start()
-        waiting.join(0.3)
-        assert waiting.is_alive()
-        made.touch()
-        waiting.join(5)
-        assert not waiting.is_alive()
+@flow
+def ending() -> State[str]:
+    from prefect.states import Completed
+
+    return Completed(name="Paused", data="paused")
 
 
-def test_another_error_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("apps.server.is_there", lambda _: True)
-    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}), pytest.raises(ValueError, match="else"):
-        call("builtins.int", "something else")
+@flow
+def refusing(known: bool) -> None:
+    raise FlywheelError("The lamp is broken.", "Change it.") if known else ValueError("a bug")
+
+
+@pytest.fixture(autouse=True)
+def no_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+
+
+def test_a_flow_without_a_server_knows_its_name_and_starts_no_process() -> None:
+    before = len(psutil.Process().children(recursive=True))
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        assert call(f"{__name__}.counting", 3) == ("counting", 4, before)
+    assert flow_name() == ""
+
+
+def test_the_data_of_a_returned_state_is_the_flow_s_result() -> None:
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        assert call(f"{__name__}.ending") == "paused"
+
+
+@pytest.mark.parametrize(("known", "error"), [(True, FlywheelError), (False, ValueError)])
+def test_an_error_stays_what_it_is(known: bool, error: type[Exception]) -> None:
+    with temporary_settings(restore_defaults={PREFECT_API_URL}), pytest.raises(error):
+        call(f"{__name__}.refusing", known)
+
+
+def test_a_server_that_does_not_answer_costs_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with temporary_settings({PREFECT_API_URL: "http://127.0.0.1:9/api"}):
+        assert call(f"{__name__}.counting", 1)[:2] == ("counting", 2)
+    assert "(PREFECT_API_URL) does not answer" in capfd.readouterr().err

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from apps.commands import verbs
-from apps.environment import DEFAULTS, settle
+from apps.process import DEFAULTS, settle
 from models.random_vlm import build_random
 from schemas.config import load_config
 from schemas.failure import GateRefused

@@ -10,10 +10,10 @@ import pytest
 from rich.table import Table
 from rich.text import Text
 
-from apps.cli import complaint
 from apps.commands.lineage import lineage_of, show_lineage
 from apps.commands.status import show_status
 from apps.options import print_json, print_line
+from apps.process import complaint
 from schemas.failure import UsageError
 from tasks.running import log
 from tasks.running.console import bar, err, log_stage, now, out

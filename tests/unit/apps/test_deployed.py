@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from apps.deployed import MOST_RETRIES
+from apps.process import DEFAULTS
 
 ROOT = Path(__file__).resolve().parents[3]
 HOLDING = """
@@ -20,7 +20,7 @@ main()
 """
 SLEEPING = """
 import time
-from apps.interrupts import heeded
+from apps.process import heeded
 with heeded():
     print("here", flush=True)
     time.sleep(60)
@@ -33,7 +33,9 @@ def test_a_run_that_fails_lists_nothing_of_what_libraries_still_hold(tmp_path: P
     done = subprocess.run(words, env=environ, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1 and "Invalid flow run id" in done.stderr
     assert "leaked" not in done.stderr
-    assert done.stdout.strip() == MOST_RETRIES, "what it tells a server that is away it gives up soon"
+    assert done.stdout.strip() == DEFAULTS["PREFECT_CLIENT_MAX_RETRIES"], (
+        "what it tells a server that is away it gives up soon"
+    )
 
 
 def test_a_signal_ends_a_process_whose_reader_of_messages_is_gone() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apps import cli, interrupts
+from apps import cli, process
 from apps.quality.gather import quality_of
 from apps.quality.page import render
 from schemas.failure import GateRefused, UsageError
@@ -31,7 +31,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
 
 def flywheel(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *words: str) -> tuple[Any, str, str]:
     monkeypatch.setattr("sys.argv", ["flywheel", *words])
-    monkeypatch.setattr(interrupts, "ignore", lambda: None)
+    monkeypatch.setattr(process, "ignore", lambda: None)
     with pytest.raises(SystemExit) as ended:
         cli.main()
     printed = capsys.readouterr()

@@ -1,4 +1,4 @@
-"""A stage and its observers: each may fail alone."""
+"""A stage and its observers: each may fail alone, and a stage is repeated once where that may help."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,21 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import config_of
+from schemas.config import Config, config_of
+from schemas.failure import EnvironmentDown
+from schemas.table import Metrics
 from storage.lake import Lake
 from tasks.running.run import Run
-from tasks.running.stage import StageRun, observed
+from tasks.running.stage import StageRun, observed, result_of, stage
 
 
 @pytest.fixture
-def at(tmp_path: Path) -> StageRun:
-    config = config_of(
-        {
-            "environments": {"fake": {}},
-            "suite": {"tasks": ["click-one"]},
-            "lake": {"uri": str(tmp_path / "lake"), "min_free_mb": 1},
-        }
-    )
+def config(tmp_path: Path) -> Config:
+    lake, suite = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}, {"tasks": ["click-target"]}
+    return config_of({"lake": lake, "environments": {"fake": {}}, "suite": suite})
+
+
+@pytest.fixture
+def at(config: Config) -> StageRun:
     return StageRun(Run(config, Lake.open(config.lake), "run"), 3, "train")
 
 
@@ -69,3 +70,39 @@ def test_an_error_of_the_work_reaches_every_observer_and_the_caller(at: StageRun
     with pytest.raises(ValueError, match="no data"), observed(at, (failure, broken_at_the_end, failure)):
         raise ValueError("no data")
     assert seen == ["no data", "no data"]
+
+
+def test_a_stage_that_fails_once_is_repeated_and_recorded_once(
+    config: Config, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left = [ValueError("a bug")]
+
+    @stage("collect", retry=True)
+    def collect(run: Run, iteration: int) -> Metrics:
+        if left:
+            raise left.pop()
+        return {"say": "done"}
+
+    assert collect(config, 0)["say"] == collect(config, 0)["say"] == "done"
+    assert "collect is repeated after ValueError: a bug" in capfd.readouterr().err
+    assert Lake.open(config.lake).count("stages") == 1
+
+
+@pytest.mark.parametrize(
+    ("retry", "error", "times"),
+    [(True, ValueError("a bug"), 2), (True, EnvironmentDown("No browser.", "Add one."), 1), (False, ValueError(""), 1)],
+)
+def test_a_stage_that_goes_on_failing_raises_its_error(
+    config: Config, retry: bool, error: Exception, times: int
+) -> None:
+    tries: list[int] = []
+
+    @stage("collect", retry=retry)
+    def collect(run: Run, iteration: int) -> Metrics:
+        tries.append(iteration)
+        raise error
+
+    with pytest.raises(type(error)):
+        collect(config, 0)
+    assert tries == [0] * times
+    assert result_of(Lake.open(config.lake), 0, "collect") is None

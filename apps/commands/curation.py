@@ -1,24 +1,87 @@
-"""Implement `flywheel judge`: judge stored trajectories again, and report the differences."""
+"""Implement the verbs over stored trajectories: `flywheel refilter`, `flywheel think` and `flywheel judge`."""
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
-from apps.lakes import open_lake
+from apps.calling import call
+from apps.options import open_lake
 from schemas.config import Config
 from schemas.failure import UsageError
+from tasks.running.boundary import alone
 from tasks.running.console import out
 
 if TYPE_CHECKING:
     from tasks.judge import Judged
     from tasks.judge_training import TrainedJudge
+    from tasks.refilter import Changes
+    from tasks.think.think import ThoughtReport
 
 COUNTS = (
     "n", "true_positives", "false_positives", "false_negatives", "true_negatives", "precision", "recall", "f1", "kappa",
     "false_accept_rate",
 )  # fmt: skip
 """Fields of a judge's comparison with verifiers and people, in `--json`."""
+
+
+def refilter(config: Config, iterations: tuple[int, int] | None) -> "Changes":
+    """Runs the configured gates over stored trajectories; returns the changes."""
+    open_lake(config)
+    return call("flows.data.refilter", config, iterations)
+
+
+def changes_as_json(found: "Changes") -> dict[str, Any]:
+    """The changes as JSON."""
+    names = {"was": "from", "now": "to"}
+    flips = [{names.get(key, key): value for key, value in asdict(one).items()} for one in found.flips]
+    return {**asdict(found), "flips": flips}
+
+
+def show_changes(found: "Changes") -> None:
+    """Prints the changes."""
+    console, gates = out(), found.gates
+    console.print(f"{found.changed} of {found.trajectories} trajectories go elsewhere")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("gate", "turned away before", "now"):
+        table.add_column(name, justify="left" if name == "gate" else "right")
+    for gate in sorted({*gates.before, *gates.after}):
+        table.add_row(gate, *(str(counts.get(gate, 0)) for counts in (gates.before, gates.after)))
+    console.print(table)
+    for flip in found.flips:
+        names = ", ".join(flip.examples)
+        console.print(f"{flip.n} from {flip.was} to {flip.now}, such as {names}: {flip.reason}", soft_wrap=True)
+
+
+def think_of_stored(config: Config, iterations: tuple[int, int] | None) -> "ThoughtReport":
+    """Requests thoughts for stored steps; raises UsageError if no author is configured, or there are no steps."""
+    from tasks.think.think import think_again
+
+    lake = open_lake(config)
+    with alone(lake, "think"):
+        return think_again(config, lake, iterations)
+
+
+def show_thoughts(found: "ThoughtReport") -> None:
+    """The report for people."""
+    console = out()
+    for what, by_name in (("thoughts", found.thoughts), ("patterns", found.patterns)):
+        counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in by_name.items())
+        console.print(f"{what}: {counts or 'none'}")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("author", "step", "asked", "kept", ""):
+        table.add_column(name, justify="left" if name == "author" else "right")
+    for row in found.kept_by_step:
+        table.add_row(row.author, str(row.step), str(row.asked), str(row.kept), f"{row.kept / row.asked:.0%}")
+    if found.kept_by_step:
+        console.print(table)
+        cost = f"{found.tries:,} tries, {found.tokens:,} tokens, {found.seconds:,.1f} s"
+        reasons = ", ".join(f"{reason} {n}" for reason, n in found.turned_away.items())
+        console.print(f"{cost}; turned away: {reasons or 'none'}")
+    for why, n in found.failed.items():
+        console.print(f"no answer on {n:,} steps: {why}", markup=False)
+    if found.unasked:
+        console.print(f"{found.unasked:,} left unasked: raise think.most")
 
 
 def judge_stored(config: Config, version: str | None, iterations: tuple[int, int] | None) -> "Judged":
@@ -34,7 +97,6 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
     """
     from models.judges.registry import required_judge, version_of
     from tasks.judge import judge_again
-    from tasks.running.boundary import alone
 
     lake = open_lake(config)
     judge = required_judge(config.judge)
@@ -50,7 +112,6 @@ def judge_stored(config: Config, version: str | None, iterations: tuple[int, int
 def train_on(config: Config, name: str, iterations: tuple[int, int] | None) -> "TrainedJudge":
     """Trains a judge from the verifiers' verdicts in the lake; raises UsageError if there are too few."""
     from tasks.judge_training import train_judge
-    from tasks.running.boundary import alone
 
     lake = open_lake(config)
     with alone(lake, "judge"):
@@ -68,7 +129,7 @@ def show_trained(made: "TrainedJudge") -> None:
     console.print(" ".join(made.config))
 
 
-def as_json(report: "Judged") -> dict[str, object]:
+def judging_as_json(report: "Judged") -> dict[str, object]:
     """The report for programs."""
     against = {who: {name: getattr(counts, name) for name in COUNTS} for who, counts in report.against.items()}
     return {**asdict(report), "against": against}

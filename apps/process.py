@@ -1,7 +1,12 @@
-"""Handle SIGTERM and Ctrl-C: a command ends soon, with the signal's exit status, one line, and no process left behind.
+"""Set up this process of ours: its environment variables, and how signals and errors end it.
 
-Both raise KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run;
-locks and leases are released on the way out. A thread notices a signal at once, whatever the main thread does
+Libraries read the variables when they are imported, and child processes inherit them: no telemetry, no model hub,
+threads that do not spin while they wait, and Prefect's own state next to the work folder. Variables that the caller has
+set are kept.
+
+SIGTERM and Ctrl-C end a command soon, with the signal's exit status, one line, and no process left behind. Both raise
+KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run; locks and
+leases are released on the way out. A thread notices a signal at once, whatever the main thread does
 (`signal.set_wakeup_fd`). It silences the libraries' messages about an intended end. It raises a lost signal again,
 since an exception in a destructor goes only to `sys.unraisablehook`, which prints nothing about it. At last it ends the
 process itself.
@@ -15,13 +20,35 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any, ClassVar, NoReturn
 
 import psutil
 
+from common.process import home
+from common.text import harmless
+from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
 from tasks.running import log
+
+DEFAULTS = {
+    "DO_NOT_TRACK": "1",
+    "GX_ANALYTICS_ENABLED": "false",
+    "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "PREFECT_CLIENT_MAX_RETRIES": "3",  # 14 s of waiting in all, where Prefect waits for a minute
+    "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # events and log lines that cannot be sent
+    "PREFECT_LOGGING_LEVEL": "WARNING",
+    "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",  # a task that is no `FlowTask` would start a server
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "TOKENIZERS_PARALLELISM": "false",
+    "TQDM_DISABLE": "1",
+}
 
 AGAIN_S = 5.0
 """Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
@@ -37,6 +64,15 @@ ANEW = "the same command repeats the interrupted build"
 """The message for a command that builds."""
 CLEAR = "\r\x1b[2K\x1b[?25h"
 """Clears an interrupted progress bar: empties its line and shows the cursor."""
+
+
+def settle() -> None:
+    """Sets the environment variables that are not set yet, before anything heavy is imported."""
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
+    warnings.filterwarnings("ignore", message="Failed to create the Prefect home")  # made when it is needed
+    log.settle()
 
 
 class Interrupts:
@@ -117,7 +153,7 @@ def unraisable(lost: "sys.UnraisableHookArgs") -> None:
 
     Otherwise half a line of it would precede ours if the terminal were silenced between its two writes.
     """
-    if not issubclass(lost.exc_type, KeyboardInterrupt):
+    if issubclass(lost.exc_type, Exception):  # not KeyboardInterrupt, nor Prefect's signal
         sys.__unraisablehook__(lost)
 
 
@@ -175,3 +211,37 @@ def ignore() -> None:
         signal.signal(number, signal.SIG_IGN)
     sys.stderr.flush()
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
+def ended(do: Callable[[], object]) -> Any:
+    """Calls `do` and prints the hint of an error that the user can fix.
+
+    Returns:
+        The exit status, as `sys.exit` takes it.
+    """
+    try:
+        do()
+    except FlywheelError as error:
+        return _print_error(error)
+    except SystemExit as end:
+        return end.code
+    except Exception as error:
+        if isinstance(error, OSError) and (explanation := of_the_disk(error)):
+            return _print_error(explanation)
+        traceback.print_exc()
+        sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
+        return EXIT_ERROR
+    return 0
+
+
+def complaint(error: FlywheelError) -> str:
+    """The message that a person, or a program with `--log-json`, gets: one line."""
+    if log.as_json():
+        fields = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
+        return log.line("error", error.problem, fields)
+    return f"flywheel: {harmless(' '.join(str(error).split()))}"
+
+
+def _print_error(error: FlywheelError) -> int:
+    sys.stderr.write(complaint(error) + "\n")
+    return error.exit_code

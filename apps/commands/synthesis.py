@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from apps.options import AsJson, ConfigFile, Overrides, iteration_range, print_json, print_line, resolve
+from apps.options import AsJson, ConfigFile, Overrides, iteration_range, open_lake, print_json, print_line, resolve
 from common.text import counted
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ def retire(
     as_json: AsJson = False,
 ) -> None:
     """Take a made task out: it is rolled out no more, and not made again."""
-    from apps.lakes import open_lake
     from tasks.synthesize.command import retire as take_out
 
     name = take_out(open_lake(resolve(config, overrides)), task, why)
@@ -63,15 +62,12 @@ def retire(
 
 def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, Made]":
     from apps.calling import call
-    from apps.environment import make_prefect_home
-
-    make_prefect_home()  # before Prefect is imported, which these do
     from tasks.preflight.preflight import require
     from tasks.shared.suite import require_makers
 
     require_makers(config)
     require(config)
-    return call("flows.synthesize.synthesize", config, iterations)
+    return call("flows.data.synthesize", config, iterations)
 
 
 def _as_row(one: "Listed") -> dict[str, object]:
