@@ -3,9 +3,13 @@
 The comments are the config classes' docstrings, as on the page of all keys, so a new key needs nothing here.
 """
 
+import ast
+import inspect
 import json
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -28,9 +32,21 @@ def commented(config: Config) -> str:
     return "\n".join([head, *_section("", config)]) + "\n"
 
 
-def about(field: FieldInfo) -> str:
-    """Returns a field's docstring in one line."""
-    return " ".join((field.description or "").split())
+def about(model: type[BaseModel], field: str) -> str:
+    """Returns the docstring of a model's field in one line."""
+    return " ".join(_docs(model).get(field, "").split())
+
+
+@cache
+def _docs(model: type[BaseModel]) -> dict[str, str]:
+    """Reads fields' docstrings from the source; pydantic would read all of them whenever a process starts."""
+    found: dict[str, str] = {}
+    for kind in reversed([one for one in model.__mro__ if issubclass(one, BaseModel) and one is not BaseModel]):
+        (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        for one, doc in pairwise(cast(ast.ClassDef, made).body):
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(doc, ast.Expr):
+                found[one.target.id] = str(cast(ast.Constant, doc.value).value)
+    return found
 
 
 def _section(above: str, section: BaseModel) -> Iterator[str]:
@@ -43,6 +59,7 @@ def _section(above: str, section: BaseModel) -> Iterator[str]:
         elif name == "environments":
             inner += [(f"{above}{name}.{_key(one)}", its) for one, its in value.items()]
         else:
+            yield from _comment(about(type(section), name))
             yield from _entry(name, field, value)
     for name, value in inner:
         doc = " ".join((type(value).__doc__ or "").split())
@@ -50,8 +67,7 @@ def _section(above: str, section: BaseModel) -> Iterator[str]:
 
 
 def _entry(name: str, field: FieldInfo, value: Any) -> Iterator[str]:
-    """Yields the lines of one key."""
-    yield from _comment(about(field))
+    """Yields the lines of one key, without its comment."""
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     if value is None:
         yield f"# {name} is not set"

@@ -38,7 +38,7 @@ def _table(table: Table) -> str:
     ]
     for field in table.schema:
         kind = f"{field.type}{' or null' if field.nullable else ''}"
-        lines.append(f"| `{field.name}` | {kind} | {about(table.row.model_fields[field.name])} |")
+        lines.append(f"| `{field.name}` | {kind} | {about(table.row, field.name)} |")
     lines += ["", "| expectation | on | severity | because |", "|---|---|---|---|"]
     for one in table.expectations:
         columns = ", ".join(f"`{column}`" for column in one.columns)
@@ -59,7 +59,7 @@ def _section(prefix: str, section: type[BaseModel]) -> list[str]:
             inner += _section(f"{prefix}{name}.", field.annotation)
         else:
             default = "required" if field.is_required() else f"`{field.get_default(call_default_factory=True)!r}`"
-            lines.append(f"| `{prefix}{name}` | {default} | {about(field)} |")
+            lines.append(f"| `{prefix}{name}` | {default} | {about(section, name)} |")
     return [*lines, "", *inner]
 
 

@@ -5,16 +5,23 @@
 
     lake = flywheel.open("lake")
     lake.trajectories().filter(pl.col("success")).select("task_id", "n_steps").collect()
+    flywheel.run(overrides=["train.steps=100"], iterations=1).champion
 
 Importing the package loads neither torch nor Prefect; each part loads when it is first used.
 """
 
+import importlib
+import json
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flywheel.lake import OpenLake, StoredTrajectory
+    from collections.abc import Sequence
+    from pathlib import Path
 
-__all__ = ["OpenLake", "StoredTrajectory", "open"]
+    from flywheel.lake import OpenLake, StoredTrajectory
+    from flywheel.runs import RunResult
+
+__all__ = ["OpenLake", "RunResult", "StoredTrajectory", "open", "run"]
 
 
 def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "OpenLake":
@@ -34,13 +41,42 @@ def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "
         UsageError: an unknown key or a broken config file.
     """
     from flywheel.lake import OpenLake
+    from schemas.config import load_config
+    from storage.lake import Lake
 
-    return OpenLake.open(uri, config, lake)
+    given = lake if uri is None else {"uri": uri, **lake}
+    overrides = [f"lake.{key}={json.dumps(value)}" for key, value in given.items()]
+    return OpenLake(Lake.open(load_config(config, overrides).lake, create=False))
+
+
+def run(
+    config: "str | Path | None" = None, overrides: "Sequence[str]" = (), *, iterations: int | None = None
+) -> "RunResult":
+    """Run iterations as `flywheel run` does, resuming the lake's last one.
+
+    The run is a process of its own, so that its memory is free afterwards. An interrupt ends it as Ctrl-C does.
+
+    Args:
+        config: a config file or profile; the folder's own if not given.
+        overrides: config keys, such as "train.steps=100".
+        iterations: how many more; the config's number if not given.
+
+    Returns:
+        The lake, the iterations that were finished, the champion and the report.
+
+    Raises:
+        UsageError: an unknown key or a broken config file.
+        Paused: the lake is paused, or its budget is spent.
+        GateRefused: the quality gate stopped an iteration.
+        FlywheelError: a check failed, another run is active in the lake, or a stage failed.
+    """
+    from flywheel.runs import run
+
+    return run(config, overrides, iterations=iterations)
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        from flywheel import lake
-
-        return getattr(lake, name)
+        module = importlib.import_module("flywheel.runs" if name == "RunResult" else "flywheel.lake")
+        return getattr(module, name)
     raise AttributeError(f"module 'flywheel' has no attribute {name!r}")

@@ -1,27 +1,23 @@
 """Read a lake's tables as Polars frames, its SQL views, and its trajectories with screenshots."""
 
 import io
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-import polars as pl
-import pyarrow as pa
-from PIL import Image
-from polars.io.plugins import register_io_source
-
-from schemas.action import Action, from_json, to_json
-from schemas.config import load_config
 from schemas.failure import LakeError
-from schemas.tables import TABLES
-from schemas.tables.review import Decision, Review
-from schemas.tables.step import Step
-from storage.catalog import ask, stream_text
+from storage.catalog import ask, sql, stream_text
 from storage.lake import Lake as StoredLake
-from tasks.shared.reviews import Draft, reviews_of, submit
-from tasks.shared.status import iterations
-from tasks.shared.trajectories import stored
+from tasks.shared.policies import champion_if_any
+from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
+
+if TYPE_CHECKING:
+    import polars as pl
+    from PIL import Image
+
+    from schemas.action import Action
+    from schemas.tables.review import Decision, Review
+    from schemas.tables.step import Step
 
 STAGES = ("collected", "valid", "judged", "reviewed", "selected")
 """Columns of `OpenLake.funnel`, from the first stage to the last."""
@@ -33,21 +29,25 @@ class StoredTrajectory:
 
     row: Mapping[str, Any]
     """Its row of the table `trajectories`."""
-    steps: tuple[Step, ...]
+    steps: "tuple[Step, ...]"
     _lake: StoredLake
 
-    def action(self, step: int) -> Action | None:
+    def action(self, step: int) -> "Action | None":
         """Return the action of a step; None where the reply held none."""
+        from schemas.action import from_json
+
         text = self.steps[step].action
         return from_json(text) if text else None
 
-    def image(self, step: int) -> Image.Image:
+    def image(self, step: int) -> "Image.Image":
         """Decode the screenshot that the policy saw before a step.
 
         Raises:
             IndexError: no such step.
             LakeError: the lake does not hold the screenshot any more.
         """
+        from PIL import Image
+
         digest = self.steps[step].screenshot
         found = ask(self._lake, "screenshot", sha256=digest, iteration=None).to_pylist()
         if not found:
@@ -63,26 +63,20 @@ class OpenLake:
     """
 
     def __init__(self, lake: StoredLake) -> None:
-        self._lake = lake
-
-    @classmethod
-    def open(cls, uri: str | None, config: str | None = None, keys: Mapping[str, Any] | None = None) -> "OpenLake":
-        """Open a lake as `flywheel.open` does."""
-        given = {**({} if uri is None else {"uri": uri}), **(keys or {})}
-        overrides = [f"lake.{key}={json.dumps(value)}" for key, value in given.items()]
-        return cls(StoredLake.open(load_config(config, overrides).lake, create=False))
+        self.stored = lake
+        """The lake of the storage layer, which this project's own commands write to."""
 
     @property
     def uri(self) -> str:
         """The lake's absolute address."""
-        return self._lake.uri
+        return self.stored.uri
 
     @property
     def tables(self) -> dict[str, int]:
         """The tables that hold rows, each with its latest version."""
-        return self._lake.versions()
+        return self.stored.versions()
 
-    def table(self, name: str, version: int | None = None) -> pl.LazyFrame:
+    def table(self, name: str, version: int | None = None) -> "pl.LazyFrame":
         """Scan a table.
 
         Args:
@@ -92,67 +86,51 @@ class OpenLake:
         Raises:
             LakeError: unknown table; when collected, storage unreachable or a version whose files were removed.
         """
-        if name not in TABLES:
-            raise LakeError(f"There is no table `{name}`.", f"The tables are {', '.join(sorted(TABLES))}.")
-        schema: pa.Schema = TABLES[name].schema
+        from flywheel import frames
 
-        def scan(
-            columns: list[str] | None, predicate: pl.Expr | None, rows: int | None, _: int | None
-        ) -> Iterator[pl.DataFrame]:
-            needed = columns if columns is not None else schema.names
-            read = dict.fromkeys([*needed, *(predicate.meta.root_names() if predicate is not None else ())])
-            left = rows
-            for batch in self._lake.batches(name, list(read), version=version):
-                frame = cast(pl.DataFrame, pl.from_arrow(batch))
-                frame = (frame if predicate is None else frame.filter(predicate)).select(needed)
-                yield frame if left is None else frame.head(left)
-                if left is not None and (left := left - frame.height) <= 0:
-                    return
+        return frames.scan(self.stored, name, version)
 
-        empty = cast(pl.DataFrame, pl.from_arrow(schema.empty_table()))
-        return register_io_source(scan, schema=empty.schema)
-
-    def tasks(self) -> pl.LazyFrame:
+    def tasks(self) -> "pl.LazyFrame":
         """Scan the tasks."""
         return self.table("tasks")
 
-    def trajectories(self) -> pl.LazyFrame:
+    def trajectories(self) -> "pl.LazyFrame":
         """Scan the trajectories."""
         return self.table("trajectories")
 
-    def steps(self) -> pl.LazyFrame:
+    def steps(self) -> "pl.LazyFrame":
         """Scan the steps of all trajectories."""
         return self.table("steps")
 
-    def screenshots(self) -> pl.LazyFrame:
+    def screenshots(self) -> "pl.LazyFrame":
         """Scan the screenshots; select columns other than `png` where the picture is not needed."""
         return self.table("screenshots")
 
-    def verdicts(self) -> pl.LazyFrame:
+    def verdicts(self) -> "pl.LazyFrame":
         """Scan the verdicts of all gates, judges and reviewers."""
         return self.table("verdicts")
 
-    def annotations(self) -> pl.LazyFrame:
+    def annotations(self) -> "pl.LazyFrame":
         """Scan the annotations of steps."""
         return self.table("annotations")
 
-    def pairs(self) -> pl.LazyFrame:
+    def pairs(self) -> "pl.LazyFrame":
         """Scan the preference pairs."""
         return self.table("pairs")
 
-    def curriculum(self) -> pl.LazyFrame:
+    def curriculum(self) -> "pl.LazyFrame":
         """Scan the task weights of each iteration."""
         return self.table("curriculum")
 
-    def policies(self) -> pl.LazyFrame:
+    def policies(self) -> "pl.LazyFrame":
         """Scan the policy versions."""
         return self.table("policies")
 
-    def evaluations(self) -> pl.LazyFrame:
+    def evaluations(self) -> "pl.LazyFrame":
         """Scan the evaluations of policies, one row per seed."""
         return self.table("evaluations")
 
-    def quality(self) -> pl.LazyFrame:
+    def quality(self) -> "pl.LazyFrame":
         """Scan the results of the data-quality expectations."""
         return self.table("quality")
 
@@ -162,22 +140,24 @@ class OpenLake:
         Raises:
             LakeError: no trajectory has this id.
         """
-        for row, steps in stored(self._lake, [trajectory_id]):
-            return StoredTrajectory(row.model_dump(), tuple(steps), self._lake)
+        from tasks.shared.trajectories import stored
+
+        for row, steps in stored(self.stored, [trajectory_id]):
+            return StoredTrajectory(row.model_dump(), tuple(steps), self.stored)
         raise LakeError(f"There is no trajectory {trajectory_id!r}.", "`lake.trajectories()` lists their ids.")
 
     def annotate(
         self,
         trajectory_id: str,
-        decision: Decision,
+        decision: "Decision",
         *,
         person: str,
         step: int | None = None,
-        action: Action | None = None,
+        action: "Action | None" = None,
         thought: str | None = None,
         note: str = "",
         undoes: str | None = None,
-    ) -> Review:
+    ) -> "Review":
         """Record a reviewer's decision about a trajectory or one of its steps, as the annotation page does.
 
         Args:
@@ -198,12 +178,28 @@ class OpenLake:
             UsageError: no such trajectory or step, or arguments that the decision does not take; nothing is written.
             Conflict: another reviewer decided at the same time; nothing is written.
         """
-        text = None if action is None else to_json(action)
-        revision = len(reviews_of(self._lake, trajectory_id))
-        draft = Draft(trajectory_id, revision, person, decision, step, text, thought, note, undoes=undoes)
-        return submit(self._lake, draft)
+        from schemas.action import to_json
+        from tasks.shared.reviews import Draft, reviews_of, submit
 
-    def curve(self) -> pl.DataFrame:
+        text = None if action is None else to_json(action)
+        revision = len(reviews_of(self.stored, trajectory_id))
+        draft = Draft(trajectory_id, revision, person, decision, step, text, thought, note, undoes=undoes)
+        return submit(self.stored, draft)
+
+    def iterations(self) -> list[IterationStatus]:
+        """Return the iterations, oldest first; number -1 is the preparation."""
+        return iterations(self.stored)
+
+    def champion(self) -> str:
+        """Return the champion's version; empty before the first policy."""
+        row = champion_if_any(self.stored)
+        return row.policy_version if row else ""
+
+    def success(self, policy: str) -> PolicySuccess | None:
+        """Return a policy's success rate; None for one that was not measured on the suite."""
+        return success_of(self.stored, policy)
+
+    def curve(self) -> "pl.DataFrame":
         """Return success by iteration.
 
         Returns:
@@ -211,37 +207,64 @@ class OpenLake:
             interval `low` and `high`, `n` trajectories measured, `explorer` (its success), `promoted`, `trajectories`
             collected and `wall_s` seconds of all stages. Null where nothing was measured yet.
         """
-        rows = [
-            {
-                "iteration": one.iteration,
-                "policy": one.policy,
-                "success": one.success,
-                "low": one.ci and one.ci[0],
-                "high": one.ci and one.ci[1],
-                "n": one.n,
-                "explorer": one.explorer,
-                "promoted": one.promoted,
-                "trajectories": one.trajectories,
-                "wall_s": one.wall_s,
-            }
-            for one in iterations(self._lake)
-        ]
-        numbers = dict.fromkeys(("success", "low", "high", "explorer", "wall_s"), pl.Float64)
-        counts = dict.fromkeys(("iteration", "n", "trajectories"), pl.Int64)
-        order = ("iteration", "policy", "success", "low", "high", "n", "explorer", "promoted", "trajectories", "wall_s")
-        kinds = {"policy": pl.String, "promoted": pl.Boolean, **numbers, **counts}
-        return pl.DataFrame(rows, schema={name: kinds[name] for name in order})
+        from flywheel import frames
 
-    def funnel(self) -> pl.DataFrame:
+        return frames.curve(self.iterations())
+
+    def collected(self) -> "pl.DataFrame":
+        """Return P(V=1 | iteration), the share of collected trajectories that pass every gate.
+
+        Returns:
+            One row per iteration and `kind` of policy: `success` in [0, 1], its 95 % interval `low` and `high`, and `n`
+            trajectories. The kind `policy, same tasks` weighs the tasks of every iteration equally.
+        """
+        from flywheel import frames
+
+        return frames.collected(verified(self.stored))
+
+    def by_task(self) -> "pl.DataFrame":
+        """Return held-out success by task.
+
+        Returns:
+            One row per task and actor: `task_id`, `suite`, `success` in [0, 1], mean `reward`, `n` trajectories, and
+            the `iteration` whose policy acted; null for the explorer.
+        """
+        from flywheel import frames
+
+        return frames.by_task(self)
+
+    def training(self, policies: Sequence[str] = (), points: int = 200) -> "pl.DataFrame":
+        """Return the measures of trainings, thinned to so many points of a line.
+
+        Args:
+            policies: the policies of the trainings; the latest five if none is named.
+            points: maximum number of points of a line.
+
+        Returns:
+            `policy`, `step`, `measure` and `value`.
+        """
+        from flywheel import frames
+
+        return frames.training(self, policies, points)
+
+    def funnel(self) -> "pl.DataFrame":
         """Return how many trajectories of each iteration pass each stage, newest iteration first.
 
         Returns:
             `iteration`, `collected`, `valid`, `judged`, `reviewed` and `selected`, as counts.
         """
-        found = cast(pl.DataFrame, pl.from_arrow(ask(self._lake, "funnel_people")))
-        return found.select("iteration", *STAGES)
+        return self.query("funnel_people").select("iteration", *STAGES)
 
-    def sql(self, query: str, **parameters: Any) -> pl.DataFrame:
+    def query(self, name: str, **parameters: Any) -> "pl.DataFrame":
+        """Run one of the product's queries.
+
+        Args:
+            name: a file of `storage/queries`, without `.sql`.
+            parameters: values of its `$names`.
+        """
+        return self.sql(sql(name), **parameters)
+
+    def sql(self, query: str, **parameters: Any) -> "pl.DataFrame":
         """Run a DuckDB query over all tables and views.
 
         Args:
@@ -251,5 +274,7 @@ class OpenLake:
         Raises:
             duckdb.Error: not valid SQL, or an unknown table or column.
         """
-        with stream_text(self._lake, query, **parameters) as batches:
-            return cast(pl.DataFrame, pl.from_arrow(batches.read_all()))
+        from flywheel import frames
+
+        with stream_text(self.stored, query, **parameters) as batches:
+            return frames.of(batches.read_all())

@@ -46,7 +46,7 @@ Metrics: TypeAlias = Mapping[str, Json]
 class Row(BaseModel):
     """One row of a table."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class Expectation(BaseModel):

@@ -16,7 +16,7 @@ State = dict[str, Any]
 
 
 class _WorldPart(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class StateField(_WorldPart):

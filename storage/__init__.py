@@ -1,0 +1,22 @@
+"""Import pyarrow's datasets without pandas.
+
+pyarrow imports pandas with its first dataset, for 0.4 s of a process's start; conversions to pandas import it later.
+"""
+
+import sys
+
+
+class _Hidden:
+    """Hides pandas from imports."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ImportError("hidden while pyarrow starts")
+
+
+sys.meta_path.insert(0, _Hidden)
+try:
+    import pyarrow.dataset  # noqa: F401
+finally:
+    sys.meta_path.remove(_Hidden)

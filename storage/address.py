@@ -14,7 +14,6 @@ from typing import Any, cast
 from urllib.parse import unquote
 from xml.etree.ElementTree import ParseError
 
-import fsspec
 from pyarrow.fs import FileSystem, LocalFileSystem, S3FileSystem, SubTreeFileSystem
 
 from schemas.config.sections import LakeConfig
@@ -37,7 +36,7 @@ class Address:
     uri: str
     """An absolute folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
     filesystem: Any
-    """The fsspec file system."""
+    """The fsspec file system; None for a folder on this machine."""
     delta_options: dict[str, str] = field(default_factory=dict, repr=False)
     """Storage options of delta-rs; they include credentials, so `repr` leaves them out."""
     patience: StoreRetry = field(init=False)
@@ -98,7 +97,7 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
     if scheme == "s3":
         return _s3(config, os.environ if environ is None else environ)
     if scheme == "memory":
-        return Address(f"memory://{rest.strip('/')}", fsspec.filesystem("memory"))
+        return Address(f"memory://{rest.strip('/')}", _filesystem("memory"))
     if scheme:
         raise LakeError(f"`lake.uri` is {config.uri}.", "Use a folder or s3://bucket/prefix.")
     if found := re.match(r"([A-Za-z][A-Za-z0-9+.-]*):/*(.*)", config.uri):
@@ -116,7 +115,14 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
     if found := UNKEPT.search(path):
         problem = f"`lake.uri` is {path!r}: Delta keeps no table in a folder with {found[0]!r} in its path."
         raise LakeError(problem, "Choose another folder.")
-    return Address(path, fsspec.filesystem("file", auto_mkdir=True))
+    return Address(path, None)
+
+
+def _filesystem(protocol: str, **options: Any) -> Any:
+    """Return a file system of fsspec, which a lake in a folder does not import."""
+    import fsspec
+
+    return fsspec.filesystem(protocol, **options)
 
 
 def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
@@ -135,7 +141,7 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
     if config.endpoint:
         options |= {"AWS_ENDPOINT_URL": config.endpoint, "AWS_ALLOW_HTTP": str(config.endpoint.startswith("http:"))}
     logging.getLogger("asyncio").addFilter(_UNHEARD)
-    filesystem = fsspec.filesystem(
+    filesystem = _filesystem(
         "s3",
         key=key,
         secret=secret,

@@ -347,7 +347,7 @@ class Lake:
 
     def size_bytes(self) -> int:
         """Return the bytes of everything at the lake's address, blobs and old versions included."""
-        return self._place.patiently(lambda: int(self._place.filesystem.du(self._place.uri)))
+        return sum(self._place.store().sizes().values())
 
     def _cache(self, most_bytes: int) -> FileCache:
         place, folder = self._place, home() / "cache" / self.lake_id

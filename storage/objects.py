@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any, Protocol
 from uuid import uuid4
 
-import fsspec
-from fsspec.core import url_to_fs
 from typing_extensions import override
 
 from schemas.failure import FULL, DamagedError, LakeError
@@ -144,7 +142,7 @@ def inside(name: str) -> str:
 
 def open_store(
     place: str | os.PathLike[str],
-    filesystem: fsspec.AbstractFileSystem | None = None,
+    filesystem: Any = None,
     patience: StoreRetry | None = None,
 ) -> ObjectStore:
     """Open the store at a folder, or at an address such as `s3://bucket/prefix`.
@@ -281,9 +279,7 @@ class RemoteStore(ObjectStore):
 
     gap = 64 * 1024
 
-    def __init__(
-        self, place: str, filesystem: fsspec.AbstractFileSystem | None = None, patience: StoreRetry | None = None
-    ) -> None:
+    def __init__(self, place: str, filesystem: Any = None, patience: StoreRetry | None = None) -> None:
         super().__init__(place)
         self._patience = patience or StoreRetry(place)
         files: Any = filesystem if filesystem is not None else _files_at(place)
@@ -409,6 +405,8 @@ def _status(error: OSError) -> int | None:
 
 def _files_at(place: str) -> Any:
     """Return the environment's file system for an address, on S3 without cached listings: others write there too."""
+    from fsspec.core import url_to_fs
+
     return url_to_fs(place, **({"use_listings_cache": False} if place.startswith("s3://") else {}))[0]
 
 

@@ -107,18 +107,14 @@ def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
 
 
 def _show(found: "Inspected") -> None:
-    from rich.table import Table
-
-    from tasks.running.console import out
+    from tasks.running.console import make_table, out
 
     console = out()
     console.print(f"{found.place}, step {found.step}, saved {found.created} by {found.ranks} ranks")
     console.print(f"{len(found.tensors)} tensors, {_size(found.tensor_bytes)}; steps there: {found.steps}")
     if found.extra:
         console.print(f"extra: {found.extra}")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("tensor", "type", "shape"):
-        table.add_column(name)
+    table = make_table("<tensor", "<type", "<shape")
     for name, entry in found.tensors.items():
         table.add_row(name, entry.dtype, " x ".join(map(str, entry.shape)))
     console.print(table)

@@ -3,12 +3,10 @@
 from difflib import get_close_matches
 from typing import Any
 
-from rich.table import Table
-
 from schemas.failure import UsageError
 from schemas.tables.curriculum import CurriculumChoice
 from storage.lake import Lake
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 
 KINDS = ("explorer", "policy", "relay")
 
@@ -44,9 +42,7 @@ def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
 def show_explanation(found: list[CurriculumChoice]) -> None:
     """Prints the choices."""
     console = out()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("iteration", "share", *KINDS, "because"):
-        table.add_column(name, justify="left" if name == "because" else "right")
+    table = make_table("iteration", "share", *KINDS, "<because")
     for row in found:
         counts = (str(row.trajectories[kind]) for kind in KINDS)
         table.add_row(str(row.iteration), f"{100 * row.weight:.1f} %", *counts, row.reason)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rich.table import Table
-
 from curation.intervals import Interval, paired_difference, wilson
 from schemas.failure import LakeError, UsageError
 from schemas.tables.evaluation import Evaluation
@@ -16,7 +14,7 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.task import GuiTask
 from storage.difference import ChangedRoute, Counted, Difference, difference
 from storage.lake import Lake
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 from tasks.shared.policies import policies, policy_row
 from tasks.train.train import PINNED
 
@@ -234,9 +232,7 @@ def _show_policies(found: Policies) -> None:
 def _table(name: str, rows: list[tuple[str, str, str, str]]) -> None:
     if not rows:
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in (name, "success before", "after", "shift"):
-        table.add_column(column, justify="left" if column == name else "right", overflow="fold")
+    table = make_table(f"<{name}", "success before", "after", "shift")
     for row in rows:
         table.add_row(*row)
     out().print(table)

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rich.table import Table
 from rich.text import Text
 
 from common.text import counted, harmless
@@ -24,7 +23,7 @@ from storage.catalog import answers, ask
 from storage.lake import Lake
 from tasks.promote.events import ROLLED_BACK, as_dict, event_of, rolled_back, standing
 from tasks.quality.overrides import overridden
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 from tasks.shared.policies import made_from, policies, policy_row
 from tasks.shared.reviews import reviews_of
 from tasks.shared.training_ledger import decisions_of, imitates, read_by
@@ -333,9 +332,7 @@ def _show_policy(found: PolicyLineage) -> None:
     if back := found.fallen.get(found.row.policy_version):
         console.print(f"{ROLLED_BACK:<15} {back.reason}")
     console.print()
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("iteration", "task", "trajectories"):
-        table.add_column(column, justify="left" if column == "task" else "right")
+    table = make_table("iteration", "<task", "trajectories")
     for (iteration, task), n in found.by_task.items():
         table.add_row(str(iteration), task, str(n))
     if found.by_task:

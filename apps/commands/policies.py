@@ -6,7 +6,6 @@ from dataclasses import asdict, astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.table import Table
 from rich.text import Text
 
 from apps.calling import call
@@ -21,7 +20,7 @@ from schemas.tables.promotion import Promotion
 from storage.blobs import MANIFEST
 from storage.lake import Lake
 from tasks.promote.events import as_dict, event_of
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 from tasks.shared.paths import cache_folder
 from tasks.shared.policies import policy_row
 from tasks.shared.status import PolicySuccess, success_of
@@ -103,9 +102,7 @@ def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[st
 
 def show_measured(measured: "Measured") -> None:
     """Prints the measurement."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("task", "success", "", "reward", "trajectories"):
-        table.add_column(name, justify="left" if name in ("task", "") else "right")
+    table = make_table("<task", "success", "<", "reward", "trajectories")
     for task, at in measured.rates.tasks.items():
         table.add_row(task, f"{at.success:.3f}", Text(bar(at.success), "cyan"), f"{at.reward:.3f}", str(at.n))
     console = out()

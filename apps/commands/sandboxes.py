@@ -34,15 +34,11 @@ def _run(run: "RunStatus") -> dict[str, object]:
 
 
 def _show_leased(runs: "list[RunStatus]") -> None:
-    from rich.table import Table
-
     from common.text import counted, lasting
-    from tasks.running.console import out
+    from tasks.running.console import make_table, out
     from tasks.shared.trajectories import SHORT_ID
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("lease", "kind", "task", "seed", "trajectory", "age", "silent", "host MB", "own MB"):
-        table.add_column(name, overflow="fold", justify="left" if name in ("kind", "task", "trajectory") else "right")
+    table = make_table("lease", "<kind", "<task", "seed", "<trajectory", "age", "silent", "host MB", "own MB")
     for run in runs:
         for one in run.sandboxes:
             age, silent = lasting(max(0.0, run.heard - one.since)), lasting(one.silent_s)
@@ -150,14 +146,11 @@ def _names(text: str | None) -> list[str]:
 
 
 def _show_available(found: "list[Available]") -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from tasks.running.console import out
+    from tasks.running.console import make_table, out
 
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("environment", "kind", "tasks", "sandboxes", ""):
-        table.add_column(name, overflow="fold", justify="right" if name in ("tasks", "sandboxes") else "left")
+    table = make_table("<environment", "<kind", "tasks", "sandboxes", "<")
     for one in found:
         word = Text("ready", "green") if one.ready else Text(one.lacks, "red")
         table.add_row(

@@ -6,11 +6,11 @@ from itertools import compress
 from typing import Any
 
 from rich.console import Group
-from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from common.text import counted, lasting
+from flywheel import OpenLake
 from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
@@ -20,34 +20,15 @@ from storage.lake import Lake
 from tasks.iteration_lock import iteration_lock_owner
 from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
 from tasks.quality.overrides import overridden
-from tasks.running.console import out
+from tasks.running.console import make_table, out
 from tasks.running.pausing import pause_of
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.failing import failing
-from tasks.shared.policies import champion_if_any
-from tasks.shared.status import Ends, IterationStatus, begun_iterations, success_of
-from tasks.shared.training_ledger import learned_from_people
+from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations
 
-KEYS = (
-    "iteration",
-    "policy",
-    "success",
-    "ci",
-    "explorer",
-    "trajectories",
-    "promoted",
-    "wall_s",
-    "stages_s",
-    "verified",
-    "orchestration_s",
-    "verified_fixed_mix",
-    "held_out",
-    "rolled_back",
-)
-"""The fixed interface of `--json`; an iteration is listed there once it is finished."""
-COLUMNS = ("iteration", "success", "", "95 %", "made", "seconds", "policy", "outcome")
+COLUMNS = ("iteration", "success", "<", "95 %", "made", "seconds", "<policy", "<outcome")
 WIDTH = 80
-SPARED = ("", "made", "seconds")
+SPARED = ("<", "made", "seconds")
 """Columns that a terminal of less than `WIDTH` characters omits."""
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH = 10
@@ -56,25 +37,26 @@ SHOWN = 10
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
 
 
-def status_of(lake: Lake) -> dict[str, Any]:
-    """The output of `flywheel status --json`."""
-    why = {policy: event.reason for policy, event in rolled_back(lake).items()}
-    finished = [
-        asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in begun_iterations(lake) if row.finished
-    ]
-    people = [one.summary for one in learned_from_people(lake)]
-    pause = pause_of(lake)
+def status_of(stored: Lake) -> dict[str, Any]:
+    """The output of `flywheel status --json`; an iteration is listed there once it is finished."""
+    from tasks.shared.training_ledger import learned_from_people
+
+    lake, rows = OpenLake(stored), begun_iterations(stored)
+    champion = lake.champion()
+    why = {policy: event.reason for policy, event in rolled_back(stored).items()}
+    finished = [asdict(row) | {"rolled_back": why.get(row.policy or "")} for row in rows if row.finished]
+    pause = pause_of(stored)
     return {
         "lake": lake.uri,
-        "champion": _champion(lake),
-        "champion_success": success_of(lake, _champion(lake)),
-        "iterations": [{key: row[key] for key in KEYS} for row in finished],
-        "imported": _imported(lake),
-        "people": people,
+        "champion": champion,
+        "champion_success": lake.success(champion),
+        "iterations": [{key: value for key, value in row.items() if key != "n"} for row in finished],
+        "imported": _imported(stored),
+        "people": [one.summary for one in learned_from_people(stored)],
         "paused": pause and pause.model_dump(mode="json"),
-        "decisions": [asdict(one) for one in decisions(lake)],
-        "failing": [asdict(one) for one in _failing(lake)],
-        "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(lake, lake.version(OVERRIDES.name))],
+        "decisions": [asdict(one) for one in decisions(stored)],
+        "failing": [asdict(one) for one in _failing(stored, rows)],
+        "overridden": [one.model_dump(exclude={"broke"}) for one in overridden(stored, stored.version(OVERRIDES.name))],
     }
 
 
@@ -85,6 +67,8 @@ def show_status(lake: Lake) -> None:
 
 def watch_status(lake: Lake, every_s: float) -> None:
     """Prints it again every `every_s` seconds until a signal comes; raises UsageError without a terminal."""
+    from rich.live import Live
+
     console = out()
     if not console.is_terminal:
         raise UsageError("`--watch` is for a terminal.", "Programs can use `flywheel status --json`.")
@@ -96,19 +80,16 @@ def watch_status(lake: Lake, every_s: float) -> None:
 
 def view(lake: Lake) -> Group:
     """The status of a lake for people; it fits 80 columns, and a narrower terminal with fewer of them."""
-    rows = begun_iterations(lake)
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    rows, champion = begun_iterations(lake), OpenLake(lake).champion()
     shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
-    for name in compress(COLUMNS, shown):
-        table.add_column(name, justify="left" if name in ("", "policy", "outcome") else "right", overflow="fold")
-    decided = decisions(lake)
-    stand = outcomes(lake)
+    table = make_table(*compress(COLUMNS, shown))
+    decided, stand = decisions(lake), outcomes(lake)
     for row in rows:
         table.add_row(*compress(_cells(row, stand.get(row.policy or "")), shown))
     trend = sparkline([row.success for row in rows if row.success is not None])
-    explorer = next((row.explorer for row in reversed(rows)), None)
-    text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {_champion(lake) or 'none'}"
-    if success := success_of(lake, _champion(lake)):
+    explorer = rows[-1].explorer if rows else None
+    text = f"\nsuccess {trend or '-'}   explorer {_number(explorer)}   champion {champion or 'none'}"
+    if success := _measured(rows, champion) or OpenLake(lake).success(champion):
         text += f"\nthe champion's success {success.text}"
     own = [row.verified for row in rows if row.verified]
     fixed = [row.verified_fixed_mix for row in rows if row.verified_fixed_mix]
@@ -120,12 +101,18 @@ def view(lake: Lake) -> Group:
         text += _trend([one.rate for one in fixed], fixed[-1].ci)
     if unseen:
         text += f"\ntasks that are never trained on {_trend([one.success for one in unseen], unseen[-1].ci)}"
-    text += _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake))
+    text += _rollbacks(lake) + _overrides(lake) + "".join(f"\n{one.text}" for one in _failing(lake, rows))
     text += "\nin brackets: 95 % intervals over trajectories"
     others = [one for one in decided if one.kind != "iteration"]
     other_runs = [Text(), _decisions(others)] if others else []
     last = Text(f"lake {lake.uri}\n{_now(lake, rows)}")
     return Group(table if rows else _not_begun(lake), Text(text), *other_runs, last)
+
+
+def _measured(rows: list[IterationStatus], policy: str) -> Success | None:
+    """The success rate of a policy of one of these iterations."""
+    row = next((row for row in rows if row.policy == policy), None)
+    return Success(row.success, row.ci, row.n) if row and row.ci and row.success is not None else None
 
 
 def _not_begun(lake: Lake) -> str:
@@ -141,18 +128,15 @@ def _imported(lake: Lake) -> int:
 
 def _decisions(found: list[PromotionEvent]) -> Table:
     """The last few challenges other than the iterations', and rollbacks."""
-    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in ("challenger", "decision", "difference", "against"):
-        table.add_column(name, overflow="fold")
+    table = make_table("<challenger", "<decision", "<difference", "<against")
     for one in found[-SHOWN:]:
         at = "{:+.3f} ({:+.2f} to {:+.2f})".format(one.difference, *one.ci) if one.ci else "-"
         table.add_row(one.policy, one.decision, at, one.against or "-")
     return table
 
 
-def _failing(lake: Lake) -> list[FailedTask]:
+def _failing(lake: Lake, begun: list[IterationStatus]) -> list[FailedTask]:
     """The tasks without a working trajectory in the last begun iteration."""
-    begun = begun_iterations(lake)
     return failing(lake, begun[-1].iteration) if begun else []
 
 
@@ -216,11 +200,6 @@ def bar(share: float | None, width: int = BAR_WIDTH) -> str:
 def sparkline(shares: list[float]) -> str:
     """Shares in [0, 1] as one small column each."""
     return "".join(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))] for share in shares)
-
-
-def _champion(lake: Lake) -> str:
-    row = champion_if_any(lake)
-    return row.policy_version if row else ""
 
 
 def _cells(row: IterationStatus, decided: str | None) -> list[str | Text]:

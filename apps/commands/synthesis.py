@@ -79,13 +79,9 @@ def _as_row(one: "Listed") -> dict[str, object]:
 
 
 def _show_tasks(rows: "list[Listed]") -> None:
-    from rich.table import Table
+    from tasks.running.console import make_table, out
 
-    from tasks.running.console import out
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("task", "status", "split", "instruction", "from"):
-        table.add_column(name)
+    table = make_table("<task", "<status", "<split", "<instruction", "<from")
     for row in rows:
         task = row.task
         table.add_row(task.task_id, row.status, task.split, task.instruction, task.lineage or "")
@@ -93,13 +89,9 @@ def _show_tasks(rows: "list[Listed]") -> None:
 
 
 def _show_made(iteration: int, found: "Made") -> None:
-    from rich.table import Table
+    from tasks.running.console import make_table, out
 
-    from tasks.running.console import out
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("maker", "proposed", "accepted", "turned away"):
-        table.add_column(name, justify="left" if name in ("maker", "turned away") else "right")
+    table = make_table("<maker", "proposed", "accepted", "<turned away")
     for name, one in found.makers.items():
         why = ", ".join(f"{count} {reason}" for reason, count in one.rejected.items())
         table.add_row(name, str(one.proposed), str(one.accepted), why)

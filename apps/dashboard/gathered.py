@@ -2,32 +2,49 @@
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
-from apps.dashboard.graph import lineage_graph
-from apps.report import charts, trainings
-from apps.report.gather import Choice, OnTask, Overview, curriculum, gather
+import altair as alt
+import polars as pl
+
+from apps.report import charts
+from apps.report.gather import Overview, curriculum, gather
+from flywheel import OpenLake
 from schemas.config import Config
+from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
-from tasks.promote.events import rolled_back
+from tasks.promote.events import ROLLED_BACK, rolled_back, standing
 from tasks.running.budget import Account, account
+from tasks.running.curve import Spec, label, success_chart
 from tasks.shared.paths import work_folder
 from tasks.shared.policies import policies
 
-Charts = dict[str, charts.Spec]
+Charts = dict[str, Spec]
 LATEST = 40
 """Iterations that a chart by task shows; the report has all."""
 FRESH_S = 2.0
 """Seconds between two checks whether the lake has changed."""
+LANES = {"initial": 0, "iteration": 0, "intermediate": 1, "retrained": 2, "merged": 3, "adopted": 4}
+STATUS = {
+    "champion": "#1f7a4a",
+    "retired": "#8fc1a3",
+    "candidate": "#3b7dd8",
+    "held": "#d08a2e",
+    "intermediate": "#b9b4ac",
+    "rejected": "#b3402e",
+    ROLLED_BACK: "#7a3b6b",
+}
+POLICIES = 60
+"""Maximum policies of the graph, the newest ones."""
 
 
 class Gathered:
     """Answers again from memory until a table of the lake has a new version; safe to share between threads."""
 
     def __init__(self, config: Config, lake: Lake) -> None:
-        self.config, self.lake = config, lake
+        self.config, self.lake, self.opened = config, lake, OpenLake(lake)
         self._lock = threading.Lock()
         self._kept: dict[str, Any] = {}
         self._versions: dict[str, int] = {}
@@ -41,11 +58,11 @@ class Gathered:
 
     def overview(self) -> Overview:
         """All that the first page shows."""
-        return self._once("overview", lambda: gather(self.config, self.lake, work_folder(self.lake, "report")))
+        return self._once("overview", lambda: gather(self.config, self.opened, work_folder(self.lake, "report")))
 
-    def curriculum(self) -> list[Choice]:
+    def curriculum(self) -> pl.DataFrame:
         """Every choice, newest iteration first."""
-        return self._once("curriculum", lambda: curriculum(self.lake))
+        return self._once("curriculum", lambda: curriculum(self.opened))
 
     def budget(self) -> list[Account]:
         """Each part of the budget: its unit, the spent and the allowed amount."""
@@ -57,32 +74,37 @@ class Gathered:
         Raises:
             KeyError: no page of that name has charts.
         """
-        make: dict[str, Callable[[], Charts]] = {
+        make: dict[str, Callable[[], dict[str, Spec | None]]] = {
             "wheel": self._wheel,
-            "curriculum": lambda: {"weights": charts.weights(latest(self.curriculum()))},
+            "curriculum": lambda: {"weights": charts.weights(self._latest_choices())},
             "lineage": lambda: {"graph": lineage_graph(list(policies(self.lake).values()), rolled_back(self.lake))},
         }
         if page.startswith("policies/"):
-            make[page] = lambda: {"training": trainings.curves(self.lake, [page.removeprefix("policies/")])}
+            make[page] = lambda: {"training": charts.training(self.opened.training([page.removeprefix("policies/")]))}
         found = self._once(f"charts of {page}", make[page])
         return {name: spec for name, spec in found.items() if spec}
 
-    def _wheel(self) -> Charts:
+    def _wheel(self) -> dict[str, Spec | None]:
         found = self.overview()
         return {
-            "success": charts.success(found.iterations),
+            "success": success_chart(found.iterations),
             "collected": charts.collected(found.collected),
             "heat": charts.heat(self._latest_tasks(), _trajectories),
             "funnel": charts.funnel(found.funnel),
             "stages": charts.stages(found.stages),
-            "training": trainings.curves(self.lake),
+            "training": charts.training(found.training),
         }
 
-    def _latest_tasks(self) -> list[OnTask]:
-        """Success by task and iteration."""
-        rows = self.overview().tasks
-        kept = set(sorted({int(row.by) for row in rows if row.by.isdigit()})[-LATEST:])
-        return [row for row in rows if not row.by.isdigit() or int(row.by) in kept]
+    def _latest_tasks(self) -> pl.DataFrame:
+        """Success by task, of the last iterations and of the explorer."""
+        rows, number = self.overview().tasks, pl.col("by").cast(pl.Int64, strict=False)
+        kept = rows.select(number.unique().top_k(LATEST))["by"]
+        return rows.filter(number.is_null() | number.is_in(kept.to_list()))
+
+    def _latest_choices(self) -> pl.DataFrame:
+        """Choices of the last iterations."""
+        rows = self.curriculum()
+        return rows.filter(pl.col("iteration").is_in(rows["iteration"].unique().top_k(LATEST).to_list()))
 
     def _once(self, name: str, make: Callable[[], Any]) -> Any:
         with self._lock:
@@ -105,13 +127,47 @@ class Gathered:
             self._versions, self._kept = versions, {}
 
 
-def latest(rows: list[Choice]) -> list[Choice]:
-    """Rows of the last iterations."""
-    kept = sorted({row.iteration for row in rows})[-LATEST:]
-    return [row for row in rows if not kept or row.iteration >= kept[0]]
-
-
-def _trajectories(row: OnTask) -> str:
+def _trajectories(row: dict[str, Any]) -> str:
     """The address of the trajectories of a task, and of an iteration if the row has one."""
-    asked = {"task": row.task_id} | ({"iteration": row.by} if row.by.isdigit() else {})
+    asked = {"task": row["task_id"]} | ({"iteration": row["by"]} if row["by"].isdigit() else {})
     return f"/trajectories?{urlencode(asked)}"
+
+
+def lineage_graph(policies: list[PolicyVersion], fallen: Container[str] = ()) -> Spec | None:
+    """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind; `fallen`
+    are those that were rolled back."""
+    shown = sorted(policies, key=lambda one: one.created_at)[-POLICIES:]
+    if not shown:
+        return None
+    last = max(LANES.values()) + 1
+    places = {one.policy_version: (at, LANES.get(one.kind, last)) for at, one in enumerate(shown)}
+    points = [
+        {
+            "policy": one.policy_version,
+            "kind": one.kind,
+            "status": standing(one, fallen),
+            "method": one.method,
+            "iteration": label(one.iteration),
+            "link": f"/policies/{quote(one.policy_version, safe='')}",
+            **dict(zip(("x", "lane"), places[one.policy_version], strict=True)),
+        }
+        for one in shown
+    ]
+    ways = [
+        dict(zip(("x", "lane", "x2", "lane2"), places[one.parent] + places[one.policy_version], strict=True))
+        for one in shown
+        if one.parent in places
+    ]
+    x = alt.X("x:Q", axis=None, scale=alt.Scale(domain=[-0.5, len(shown) - 0.5], nice=False))
+    y = alt.Y("lane:Q", axis=None, scale=alt.Scale(domain=[last + 0.6, -0.6], nice=False))
+    line = alt.Chart(alt.Data(values=ways)).mark_rule(color="#9a8f80", strokeWidth=1.5)
+    base = alt.Chart(alt.Data(values=points)).encode(
+        x=x, y=y, href="link:N", tooltip=["policy:N", "kind:N", "status:N", "method:N", "iteration:N"]
+    )
+    colour = alt.Color("status:N", title=None, scale=alt.Scale(domain=list(STATUS), range=list(STATUS.values())))
+    chart = alt.layer(
+        line.encode(x=x, y=y, x2="x2:Q", y2="lane2:Q"),
+        base.mark_circle(size=170, opacity=1, cursor="pointer").encode(color=colour),
+        base.mark_text(dy=16, fontSize=11, cursor="pointer", color="#7b7f86").encode(text="policy:N"),
+    )
+    return chart.properties(width="container", height=260).to_dict()

@@ -3,7 +3,7 @@
 import json
 from typing import Annotated, Any
 
-import pyarrow.dataset as pads
+import polars as pl
 from fastapi import APIRouter, HTTPException, Query
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 
@@ -13,12 +13,14 @@ from apps.desk.desk import Desk
 from apps.desk.pages import Chosen, Number, page
 from apps.quality.gather import quality_of
 from apps.report.build import vega
-from apps.report.gather import label
+from apps.report.charts import training
+from flywheel.frames import POINTS, rows_of
 from schemas.failure import UsageError
 from schemas.tables.trajectory import Trajectory
 from tasks.promote.events import OUTCOMES as DECIDED
 from tasks.promote.events import rolled_back, standing
 from tasks.quality.drift import MEASURES
+from tasks.running.curve import label
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.policies import policies
 from tasks.shared.status import success_of
@@ -41,7 +43,7 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/curriculum")
     def curriculum() -> HTMLResponse:
-        return page("curriculum", rows=found.curriculum(), charts=found.charts("curriculum"))
+        return page("curriculum", rows=found.curriculum().to_dicts(), charts=found.charts("curriculum"))
 
     @routes.get("/lineage")
     def lineage() -> HTMLResponse:
@@ -131,25 +133,23 @@ def _listed(
     desk: Desk, fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
 ) -> tuple[list[Trajectory], int]:
     """One page of the trajectories that are asked for, the newest first, and how many there are."""
-    where = pads.scalar(True)
-    for name, value in fields.items():
-        where = where & (pads.field(name) == value) if value else where
+    conditions = [pl.col(name) == value for name, value in fields.items() if value]
     if iteration is not None:
-        where = where & (pads.field("iteration") == iteration)
-    if outcome == "environment":
-        where = where & pads.field("success").is_null()
-    elif outcome:
-        where = where & (pads.field("success") == (outcome == "success"))
-    order = desk.lake.read("trajectories", ["trajectory_id", "started_at"], where)
-    newest = order.sort_by([("started_at", "descending"), ("trajectory_id", "ascending")])
-    ids = newest["trajectory_id"].slice(number * size, size).to_pylist()
-    rows = desk.lake.rows(Trajectory, {"trajectory_id": ids}) if ids else []
-    return sorted(rows, key=lambda row: ids.index(row.trajectory_id)), order.num_rows
+        conditions.append(pl.col("iteration") == iteration)
+    if outcome:
+        success = pl.col("success")
+        conditions.append(success.is_null() if outcome == "environment" else success == (outcome == "success"))
+    rows = desk.gathered.opened.trajectories()
+    for condition in conditions:
+        rows = rows.filter(condition)
+    newest = rows.sort("started_at", "trajectory_id", descending=[True, False]).select("trajectory_id").collect()
+    ids = newest["trajectory_id"].slice(number * size, size).to_list()
+    found = desk.lake.rows(Trajectory, {"trajectory_id": ids}) if ids else []
+    return sorted(found, key=lambda row: ids.index(row.trajectory_id)), newest.height
 
 
 def _as_json(at: RunStatus) -> dict[str, Any]:
-    return at.model_dump(mode="json") | {"left_s": at.left_s, "where": _where(at.iteration)}
-
-
-def _where(iteration: int | None) -> str:
-    return "" if iteration is None else label(iteration)
+    where = "" if at.iteration is None else label(at.iteration)
+    points = [(at.run_id, step, name, value) for step, measures in at.curve for name, value in measures.items()]
+    chart = training(rows_of(points, POINTS))
+    return at.model_dump(mode="json") | {"left_s": at.left_s, "where": where, "chart": chart}

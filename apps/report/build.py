@@ -11,12 +11,14 @@ import vl_convert
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from apps.options import open_lake
-from apps.report import charts, trainings
+from apps.report import charts
 from apps.report.gather import gather
 from apps.report.replays import replays
+from flywheel import OpenLake
 from schemas.config import Config
 from schemas.table import utc_now
 from storage.lake import Lake
+from tasks.running.curve import success_chart
 from tasks.shared.paths import work_folder
 
 PAGE = "index.html"
@@ -45,15 +47,15 @@ def report_folder(lake: Lake) -> Path:
 
 def render(config: Config, lake: Lake, folder: Path) -> str:
     """The page as text."""
-    found = gather(config, lake, folder)
+    found = gather(config, OpenLake(lake), folder)
     specs = {
-        "success": charts.success(found.iterations),
+        "success": success_chart(found.iterations),
         "collected": charts.collected(found.collected),
         "heat": charts.heat(found.tasks),
         "funnel": charts.funnel(found.funnel),
         "weights": charts.weights(found.curriculum),
         "stages": charts.stages(found.stages),
-        "training": trainings.curves(lake),
+        "training": charts.training(found.training),
     }
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent), autoescape=True, undefined=StrictUndefined

@@ -1,119 +1,24 @@
-"""Read the report's data from the lake, as typed rows; draws nothing."""
+"""Read the report's data from the lake; draws nothing."""
 
 import json
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pydantic import BaseModel
+import polars as pl
 
 from apps.quality.gather import Quality, quality_of
-from curation.intervals import Interval
+from flywheel import OpenLake
 from schemas.config import Config
-from schemas.tables.curriculum import CurriculumChoice
-from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
-from schemas.tables.stage import PREPARE, STAGES, label_of
+from schemas.tables.stage import STAGES
 from schemas.tables.task import short_names
-from storage.catalog import answers, ask
-from storage.lake import Lake
 from tasks.promote.events import outcomes, rolled_back, standing
+from tasks.running.curve import EXPLORER, label
 from tasks.shared.paths import docs_folder
-from tasks.shared.policies import champion_if_any, policies
-from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
+from tasks.shared.policies import policies
+from tasks.shared.status import IterationStatus, PolicySuccess
 from tasks.shared.training_ledger import LearnedWorth, learned_from_people
-
-START = "start"
-EXPLORER = "explorer"
-FIXED = "policy, same tasks"
-"""Label of the policy's rate over the tasks that it gets in every iteration, equally weighted."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectedSuccess:
-    """P(V=1) of the trajectories that one kind of policy collected in an iteration, with its 95 % interval."""
-
-    iteration: str
-    kind: str
-    n: int
-    success: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True, slots=True)
-class OnTask:
-    """Held-out success on one task, `by` the policy of an iteration or the explorer."""
-
-    task: str
-    task_id: str
-    suite: str
-    by: str
-    success: float
-    reward: float
-    """The mean raw reward; for a game, from its score."""
-    n: int
-
-
-class Rejection(BaseModel):
-    """A gate of an iteration, and its most frequent reason."""
-
-    gate: str
-    reason: str
-    n: int
-    most: int
-    """Trajectories that the most frequent reason rejected."""
-
-
-class Sieved(BaseModel):
-    """The routes of an iteration's trajectories, and the steps that are imitated."""
-
-    iteration: int
-    collected: int
-    valid: int
-    verified: int
-    sft: int
-    ct: int
-    rl: int
-    quarantine: int
-    none: int
-    steps: int
-    rejections: list[Rejection]
-
-
-class Tagged(BaseModel):
-    """Thoughts that show a pattern."""
-
-    pattern: str
-    n: int
-
-
-class ThoughtCounts(BaseModel):
-    """The number of one author's thoughts, and of the tries they took."""
-
-    author: str
-    n: int
-    patterns: list[Tagged]
-    asked: int | None
-    tries: int | None
-
-
-class Choice(CurriculumChoice):
-    """A choice with the task's short name."""
-
-    task: str
-
-
-@dataclass(frozen=True, slots=True)
-class StageTime:
-    """The duration of a stage of an iteration."""
-
-    iteration: str
-    stage: str
-    seconds: float
-    order: int
-    """Its place in an iteration; the preparation comes first."""
 
 
 @dataclass(frozen=True)
@@ -131,121 +36,96 @@ class Overview:
     """Seconds that stages took, without the preparation."""
     between: float
     """Seconds between them."""
-    collected: list[CollectedSuccess]
-    tasks: list[OnTask]
-    funnel: list[Sieved]
-    thoughts: list[ThoughtCounts]
-    curriculum: list[Choice]
+    collected: pl.DataFrame
+    tasks: pl.DataFrame
+    funnel: pl.DataFrame
+    """The routes of an iteration's trajectories, the steps that are imitated, and what rejected the others."""
+    thoughts: pl.DataFrame
+    """The number of each author's thoughts, their patterns, and of the tries they took."""
+    curriculum: pl.DataFrame
     quality: Quality
     docs: dict[str, str]
     """Links to the Data Docs by name."""
-    stages: list[StageTime]
+    stages: pl.DataFrame
     policies: list[PolicyVersion]
     """The newest first."""
     standings: dict[str, str]
     """The standing of each policy, in a word."""
     people: list[LearnedWorth]
+    training: pl.DataFrame
+    """Measures of the latest trainings."""
     config: str
 
 
-def gather(config: Config, lake: Lake, page_folder: Path) -> Overview:
+def gather(config: Config, lake: OpenLake, page_folder: Path) -> Overview:
     """Reads the overview; links are relative to `page_folder`."""
-    rows, stand, champion, fallen = iterations(lake), outcomes(lake), champion_if_any(lake), rolled_back(lake)
+    rows, champion, made = lake.iterations(), lake.champion(), policies(lake.stored)
+    stand, fallen = outcomes(lake.stored), rolled_back(lake.stored)
     return Overview(
         lake=lake.uri,
-        champion=champion.policy_version if champion else "",
-        success=success_of(lake, champion.policy_version) if champion else None,
+        champion=champion,
+        success=lake.success(champion),
         iterations=rows,
-        outcomes={row.iteration: stand.get(row.policy or "", _kept(row)) for row in rows},
+        outcomes={row.iteration: stand.get(row.policy or "", "promoted" if row.promoted else "") for row in rows},
         turned=sum(row.wall_s for row in rows if row.iteration >= 0),
         between=sum(row.orchestration_s or 0.0 for row in rows if row.iteration >= 0),
-        collected=collected(lake),
+        collected=lake.collected(),
         tasks=tasks(lake),
-        funnel=answers(lake, Sieved, "funnel"),
-        thoughts=answers(lake, ThoughtCounts, "thought_counts"),
+        funnel=lake.query("funnel"),
+        thoughts=lake.query("thought_counts"),
         curriculum=curriculum(lake),
-        quality=quality_of(lake, None),
+        quality=quality_of(lake.stored, None),
         docs=data_docs(config, lake, page_folder),
-        stages=[
-            StageTime(label(row.iteration), stage, seconds, STAGES.index(stage) if stage in STAGES else -1)
-            for row in rows
-            for stage, seconds in row.stages_s.items()
-        ],
-        policies=list(reversed(policies(lake).values())),
-        standings={name: standing(row, fallen) for name, row in policies(lake).items()},
+        stages=stage_times(rows),
+        policies=list(reversed(made.values())),
+        standings={name: standing(row, fallen) for name, row in made.items()},
         people=people(lake),
+        training=lake.training(),
         config=json.dumps(json.loads(config.canonical()), indent=2),
     )
 
 
-def _kept(row: IterationStatus) -> str:
-    """The outcome of a policy without a recorded decision."""
-    return "promoted" if row.promoted else ""
+def tasks(lake: OpenLake) -> pl.DataFrame:
+    """Held-out success by task, its short name, and `by` the policy of an iteration or the explorer."""
+    rows = lake.by_task()
+    labels = {at: EXPLORER if at is None else label(at) for at in rows["iteration"].unique()}
+    by = pl.col("iteration").replace_strict(labels, return_dtype=pl.String)
+    return _named(rows).with_columns(by=by).drop("iteration")
 
 
-def label(iteration: int) -> str:
-    """The label of an iteration on an axis."""
-    return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
+def curriculum(lake: OpenLake) -> pl.DataFrame:
+    """Every choice with the task's short name, newest iteration first, heaviest first."""
+    order = {"iteration": True, "weight": True, "task": False}
+    return _named(lake.curriculum().collect()).sort(*order, descending=list(order.values()))
 
 
-def collected(lake: Lake) -> list[CollectedSuccess]:
-    """P(V=1 | iteration) of collected trajectories, by kind of policy; the policy's also at a fixed mix."""
-    found = verified(lake)
-    own = [(row, row.kind, row.at) for row in found]
-    fixed = [
-        (row, FIXED, Interval(mix.rate, *mix.ci, mix.n))
-        for row in found
-        if row.kind == "policy" and (mix := row.fixed_mix)
+def _named(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds the short names of tasks."""
+    return rows.with_columns(
+        task=pl.col("task_id").replace_strict(short_names(rows["task_id"]), return_dtype=pl.String)
+    )
+
+
+def stage_times(rows: list[IterationStatus]) -> pl.DataFrame:
+    """The seconds of each stage of each iteration, and its place in `order`; the preparation comes first."""
+    times = [
+        (row.iteration, stage, seconds, STAGES.index(stage) if stage in STAGES else -1)
+        for row in rows
+        for stage, seconds in row.stages_s.items()
     ]
-    return [
-        CollectedSuccess(label(row.iteration), kind, at.n, at.mean, at.low, at.high) for row, kind, at in own + fixed
-    ]
+    kinds = {"iteration": pl.Int64, "stage": pl.String, "seconds": pl.Float64, "order": pl.Int64}
+    return pl.DataFrame(times, schema=kinds, orient="row")
 
 
-def tasks(lake: Lake) -> list[OnTask]:
-    """Held-out success by task: the explorer's, the untrained policy's, and every iteration's policy's."""
-    evaluated = [row for row in lake.rows(Evaluation, {"suite": "suite"}) if row.success is not None]
-    measured = ask(lake, "tasks").to_pylist()
-    names = short_names([*(row["task_id"] for row in measured), *(row.task_id for row in evaluated)])
-    trained = policies(lake)
-    by_task: dict[str, list[Evaluation]] = {}
-    for row in evaluated:
-        if row.policy_version not in trained:
-            by_task.setdefault(row.task_id, []).append(row)
-    explored = [_explored(names[task], of) for task, of in sorted(by_task.items())]
-    return explored + [
-        OnTask(task=names[row["task_id"]], by=label(row["iteration"]), **{name: row[name] for name in _RATES})
-        for row in measured
-        if row["success"] is not None
-    ]
-
-
-_RATES = ("task_id", "suite", "success", "reward", "n")
-
-
-def _explored(name: str, rows: Sequence[Evaluation]) -> OnTask:
-    n = len(rows)
-    success, reward = sum(bool(row.success) for row in rows) / n, sum(row.reward or 0.0 for row in rows) / n
-    return OnTask(name, rows[0].task_id, "suite", EXPLORER, success, reward, n)
-
-
-def curriculum(lake: Lake) -> list[Choice]:
-    """Every choice, newest iteration first, heaviest first."""
-    rows = lake.rows(CurriculumChoice)
-    names = short_names(row.task_id for row in rows)
-    named = [Choice.model_construct(**row.model_dump(), task=names[row.task_id]) for row in rows]
-    return sorted(named, key=lambda row: (-row.iteration, -row.weight, row.task))
-
-
-def people(lake: Lake) -> list[LearnedWorth]:
+def people(lake: OpenLake) -> list[LearnedWorth]:
     """The people's data that each policy learned from, and its measured value, newest first, with short task names."""
-    rows = [one.summary for one in reversed(learned_from_people(lake))]
+    rows = [one.summary for one in reversed(learned_from_people(lake.stored))]
     names = short_names(task for row in rows for task in row.tasks)
     return [replace(row, tasks=[names[task] for task in row.tasks]) for row in rows]
 
 
-def data_docs(config: Config, lake: Lake, page_folder: Path) -> dict[str, str]:
+def data_docs(config: Config, lake: OpenLake, page_folder: Path) -> dict[str, str]:
     """Links to the stored Data Docs, by name, newest first, relative to the page."""
-    found = sorted(docs_folder(config, lake).glob("i*-*/index.html"), reverse=True)
+    found = sorted(docs_folder(config, lake.stored).glob("i*-*/index.html"), reverse=True)
     links = {page.parent.name: Path(os.path.relpath(page, page_folder)).as_posix() for page in found}
     return {name.replace("-", " "): link for name, link in links.items()}

@@ -1,14 +1,24 @@
-"""Pick a few recent trajectories and make them replayable: screenshots as data URIs, actions as marks over them."""
+"""Pick a few recent trajectories and make them replayable: screenshots as data URIs, actions as marks over them.
+
+Texts that look like a secret or personal data are removed, since reports are shared.
+"""
 
 import base64
 import io
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from apps.report.redacted import RedactedView
 from common.picture import rgb_of, size_of, stored_plain
+from curation.converters.exchanged import Picture
+from curation.private import Secrets
+from curation.redaction import Redactor, typed
+from schemas.action import Action, from_json, to_json
 from schemas.failure import is_environment_failure
+from schemas.observation import Element, elements_of
+from schemas.tables.reading import ScreenReading
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
 from schemas.tables.task import short_names
@@ -24,34 +34,24 @@ WIDEST = 480
 """Pixels; wider screens are made smaller."""
 BUDGET_BYTES = 2_000_000
 """Bytes of all screenshots together; steps beyond it have no screenshot."""
-
-
-@dataclass(frozen=True, slots=True)
-class ActionPoint:
-    """A point of an action, in pixels of the screen."""
-
-    x: float
-    y: float
+R = TypeVar("R", Trajectory, Step)
+TEXTS = ("instruction", "failure_reason", "thought", "raw_text", "action_error", "unused_arguments")
+"""Columns of trajectories and steps with external text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """One step of a replay."""
 
-    number: int
+    step: Step
     picture: str | None
     """A data URI; None if it was left out."""
-    width: int
-    height: int
-    radius: float
-    """Radius of a mark."""
-    marks: list[ActionPoint]
-    thought: str
     action: str
     """Text of the action."""
-    error: str
-    raw: str
-    actor: str
+    marks: list[tuple[float, float]]
+    """Points of the action, in pixels of the screen."""
+    radius: float
+    """Radius of a mark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,28 +132,13 @@ def _latest(lake: Lake) -> list[Trajectory]:
 
 
 def _frame(step: Step, picture: str | None) -> Frame:
-    fields = json.loads(step.action) if step.action else {}
-    width, height = step.screen_width, step.screen_height
-    return Frame(
-        number=step.step,
-        picture=picture,
-        width=width,
-        height=height,
-        radius=round(max(width, height) / 30, 1),
-        marks=[
-            ActionPoint(round(fields[x] * width, 1), round(fields[y] * height, 1))
-            for x, y in (("x", "y"), ("to_x", "to_y"))
-            if x in fields
-        ],
-        thought=step.thought,
-        action=describe(step.action),
-        error=step.action_error or "",
-        raw=step.raw_text,
-        actor=step.actor,
-    )
+    fields, size = json.loads(step.action) if step.action else {}, (step.screen_width, step.screen_height)
+    named = [(fields[x], fields[y]) for x, y in (("x", "y"), ("to_x", "to_y")) if x in fields]
+    marks = [(round(x * size[0], 1), round(y * size[1], 1)) for x, y in named]
+    return Frame(step, picture, describe(step.action), marks, round(max(size) / 30, 1))
 
 
-def _pictures(lake: Lake, hashes: list[str], redacted: RedactedView) -> dict[str, str]:
+def _pictures(lake: Lake, hashes: list[str], redacted: "RedactedView") -> dict[str, str]:
     wanted = list(dict.fromkeys(hashes))
     found = {row.sha256: redacted.png(row) for row in lake.rows(Screenshot, {"sha256": wanted})}
     spent, uris = 0, dict[str, str]()
@@ -175,3 +160,45 @@ def _data_uri(png: bytes) -> str:
         small.save(buffer, "JPEG", quality=75)
         return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
     return "data:image/png;base64," + base64.b64encode(png).decode()
+
+
+class RedactedView:
+    """The redacted texts and screenshots of some trajectories.
+
+    Args:
+        lake: the lake that holds them.
+        steps: their steps, in order.
+    """
+
+    def __init__(self, lake: Lake, steps: Sequence[Step]) -> None:
+        self._redactor = Redactor()
+        self._screens = _screens(lake, steps)
+        actions: dict[str, list[tuple[str, Action | None]]] = {}
+        for step in steps:
+            action = from_json(step.action) if step.action else None
+            actions.setdefault(step.trajectory_id, []).append((step.screenshot, action))
+        found = (typed(one, self._screens) for one in actions.values())
+        self._secrets = Secrets(frozenset(secret for secrets in found for secret in secrets.all))
+
+    def text(self, text: str) -> str:
+        """A text, redacted."""
+        return self._redactor.text(text, self._secrets)
+
+    def row(self, row: R) -> R:
+        """A trajectory or a step, its texts redacted."""
+        texts = {key: self.text(text) for key in TEXTS if (text := getattr(row, key, None))}
+        if isinstance(row, Step) and row.action:
+            texts["action"] = to_json(self._redactor.action(from_json(row.action), self._secrets))
+        return row.model_copy(update=texts)
+
+    def png(self, row: Screenshot) -> bytes:
+        """A screenshot, painted over at the redacted boxes."""
+        picture = Picture(row.png, row.width, row.height)
+        return self._redactor.picture(picture, self._screens, self._secrets).png
+
+
+def _screens(lake: Lake, steps: Sequence[Step]) -> dict[str, list[Element]]:
+    names = sorted({step.screenshot for step in steps})
+    listed = {row.sha256: row.elements for row in lake.rows(ScreenReading, {"sha256": names})}
+    listed |= {step.screenshot: step.elements for step in steps if step.elements != "[]"}
+    return {name: elements_of(elements) for name, elements in listed.items()}

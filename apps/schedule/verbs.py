@@ -209,14 +209,11 @@ def _parameters(given: list[str]) -> dict[str, Any]:
 
 
 def _show(rows: list[Deployed]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
-    from tasks.running.console import out
+    from tasks.running.console import make_table, out
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("deployment", "when", ""):
-        table.add_column(column)
+    table = make_table("<deployment", "<when", "<")
     for row in rows:
         for one in row.schedules or [When("only when asked", False)]:
             table.add_row(row.name, one.when, Text("on", "green") if one.on else "off")

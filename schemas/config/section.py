@@ -45,7 +45,7 @@ class Section(BaseModel):
     read_if: ClassVar[tuple[ReadIf, ...]] = ()
     """Conditions of keys (`tasks.preflight.unused_keys`)."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

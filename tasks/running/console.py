@@ -15,6 +15,7 @@ from typing import Any, TextIO
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from common.text import harmless, lasting
@@ -90,6 +91,15 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
     duration = "" if about_s is None else f"about {lasting(about_s)}, as the last time"
     with console.status(_line(head, name, (duration, "dim"))):
         yield
+
+
+def make_table(*columns: str) -> Table:
+    """Return an empty table of columns: `<task` is aligned to the left, `task` to the right."""
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
+    for name in columns:
+        justify = "left" if name.startswith("<") else "right"
+        table.add_column(name.removeprefix("<"), justify=justify, overflow="fold")
+    return table
 
 
 def listen(listener: Callable[[str], None]) -> None:

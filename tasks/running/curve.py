@@ -1,54 +1,85 @@
-"""Draw a learning curve as a small SVG, for pages that show only a picture."""
+"""Draw success by iteration as a Vega-Lite chart, for the pages and for Prefect's page of a run."""
 
 from collections.abc import Sequence
+from typing import Any
 
-WIDTH, HEIGHT = 640, 320
-LEFT, RIGHT, TOP, BOTTOM = 48, 16, 16, 36
-BLUE, GREY = "#3b6fb6", "#777"
+import altair as alt
+import vl_convert
 
-Point = tuple[int, float, float, float]
-"""Iteration, success, and its interval's ends, all of success in [0, 1]."""
+from schemas.tables.stage import PREPARE, label_of
+from tasks.shared.status import IterationStatus
+
+Spec = dict[str, Any]
+"""A specification as Vega-Lite's JSON."""
+START, EXPLORER = "start", "explorer"
+POLICY, EXPLORED = "#3b7dd8", "#9a8f80"
+SHARE = alt.Scale(domain=[0, 1])
+HEIGHT = 240
+SVG_WIDTH = 640
+"""Pixels of a picture; on a page the chart is as wide as its container."""
 
 
-def curve(points: Sequence[Point], explorer: float | None = None) -> str:
-    """Draw success by iteration with its intervals, and the explorer's as a dashed line.
-
-    Args:
-        points: in the order of iterations.
-        explorer: its success, in [0, 1].
-    """
-    first, last = (points[0][0], points[-1][0]) if points else (0, 0)
-
-    def x(iteration: int) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (0.5 if first == last else (iteration - first) / (last - first))
-
-    def y(success: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - success)
-
-    def line(left: float, top: float, right: float, bottom: float, more: str) -> str:
-        return f'<line x1="{left:.1f}" y1="{top:.1f}" x2="{right:.1f}" y2="{bottom:.1f}" {more}/>'
-
-    def text(left: float, top: float, words: str, anchor: str) -> str:
-        return f'<text x="{left:.1f}" y="{top:.1f}" text-anchor="{anchor}" fill="{GREY}">{words}</text>'
-
-    parts: list[str] = []
-    for tenth in range(0, 11, 2):
-        at = y(tenth / 10)
-        parts += [
-            line(LEFT, at, WIDTH - RIGHT, at, 'stroke="#ddd"'),
-            text(LEFT - 6, at + 4, f"{tenth / 10:.1f}", "end"),
-        ]
+def success_chart(iterations: Sequence[IterationStatus]) -> Spec | None:
+    """Draw held-out success per iteration with 95 % intervals, and the explorer's line; None without data."""
+    rows = [
+        {
+            "iteration": label(row.iteration),
+            "success": row.success,
+            "low": row.ci[0],
+            "high": row.ci[1],
+            "policy": row.policy,
+        }
+        for row in iterations
+        if row.ci is not None
+    ]
+    explorer = next((row.explorer for row in iterations if row.explorer is not None), None)
+    if not rows:
+        return None
+    base = alt.Chart(alt.Data(values=rows)).encode(x=iteration_axis([row["iteration"] for row in rows]))
+    tips = ["iteration:O", "policy:N", *(alt.Tooltip(f"{name}:Q", format=".3f") for name in ("success", "low", "high"))]
+    layers: list[Any] = [
+        base.mark_rule(color=POLICY, strokeWidth=2, opacity=0.6).encode(
+            y=alt.Y("low:Q", scale=SHARE, title="success"), y2="high:Q"
+        ),
+        base.mark_line(color=POLICY, point=alt.OverlayMarkDef(size=70, color=POLICY)).encode(
+            y="success:Q", tooltip=tips
+        ),
+        base.mark_text(dx=-8, dy=-8, align="right", color=POLICY).encode(
+            y="success:Q", text=alt.Text("success:Q", format=".2f")
+        ),
+    ]
     if explorer is not None:
-        parts.append(line(LEFT, y(explorer), WIDTH - RIGHT, y(explorer), f'stroke="{GREY}" stroke-dasharray="5 4"'))
-        parts.append(text(WIDTH - RIGHT, y(explorer) - 5, "explorer", "end"))
-    way = " ".join(f"{x(iteration):.1f},{y(success):.1f}" for iteration, success, _, _ in points)
-    parts.append(f'<polyline points="{way}" fill="none" stroke="{BLUE}" stroke-width="2"/>')
-    for iteration, success, low, high in points:
-        parts.append(line(x(iteration), y(low), x(iteration), y(high), f'stroke="{BLUE}"'))
-        parts.append(f'<circle cx="{x(iteration):.1f}" cy="{y(success):.1f}" r="3.5" fill="{BLUE}"/>')
-    every = max(1, (last - first) // 10)
-    parts += [text(x(one[0]), HEIGHT - 16, str(one[0]), "middle") for one in points if (one[0] - first) % every == 0]
-    parts.append(text(WIDTH / 2, HEIGHT - 2, "iteration", "middle"))
-    size = f'viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="12">'
-    return f'{head}<rect width="100%" height="100%" fill="white"/>{"".join(parts)}</svg>'
+        layers += _explorer_line(explorer)
+    return specification(alt.layer(*layers))
+
+
+def svg(spec: Spec) -> str:
+    """Draw a chart as an SVG."""
+    return vl_convert.vegalite_to_svg({**spec, "width": SVG_WIDTH, "background": "white"})
+
+
+def specification(chart: Any, height: Any = HEIGHT) -> Spec:
+    """Return the specification of a chart that is as wide as its container."""
+    return chart.properties(width="container", height=height).to_dict()
+
+
+def label(iteration: int) -> str:
+    """Return the label of an iteration on an axis."""
+    return START if iteration == PREPARE else label_of(iteration).removeprefix("iteration ")
+
+
+def iteration_axis(labels: Sequence[str]) -> alt.X:
+    """Return the axis of iterations with these labels."""
+    return alt.X("iteration:O", sort=sorted(set(labels), key=label_order), axis=alt.Axis(labelAngle=0))
+
+
+def label_order(name: str) -> tuple[int, int]:
+    """Return the sort key of a label: the explorer, the start, imports, then iterations."""
+    kind, _, number = name.rpartition(" ")
+    return {EXPLORER: (0, 0), START: (1, 0)}.get(name, (2 if kind else 3, int(number) if number.isdecimal() else 0))
+
+
+def _explorer_line(share: float) -> list[Any]:
+    base = alt.Chart(alt.Data(values=[{"explorer": share}])).encode(y="explorer:Q")
+    line = base.mark_rule(color=EXPLORED, strokeDash=[5, 4]).encode(tooltip=[alt.Tooltip("explorer:Q", format=".3f")])
+    return [line, base.mark_text(text=f"explorer {share:.2f}", x=4, dy=-7, align="left", color=EXPLORED)]

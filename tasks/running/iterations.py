@@ -7,7 +7,6 @@ from schemas.failure import UsageError
 from schemas.tables.stage import STAGES, Stage
 from storage.lake import Lake
 from tasks.running.boundary import flow_task
-from tasks.running.curve import curve
 from tasks.running.events import ITERATION_COMPLETED, emit
 from tasks.running.run import run_of
 from tasks.running.run_page import is_open, show_iteration
@@ -61,15 +60,16 @@ def close_iteration(config: Config, iteration: int) -> None:
 
 
 def _show(lake: Lake, iteration: int) -> None:
+    from tasks.running.curve import success_chart, svg
+
     rows = [row for row in iterations(lake) if 0 <= row.iteration <= iteration]
     finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)
     table = [
         {"stage": row.stage, "seconds": round(row.wall_s, 1), "what": json.loads(row.result).get("say", "")}
         for row in finished
     ]
-    points = [(row.iteration, row.success, *row.ci) for row in rows if row.success is not None and row.ci]
-    explorer = next((row.explorer for row in reversed(rows) if row.explorer is not None), None)
-    show_iteration(iteration, table, curve(points, explorer))
+    chart = success_chart(rows)
+    show_iteration(iteration, table, svg(chart) if chart else None)
     own = rows[-1] if rows else None
     payload = {key: getattr(own, key, None) for key in ("iteration", "policy", "success", "promoted")}
     emit(lake, ITERATION_COMPLETED, payload)

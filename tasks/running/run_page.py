@@ -73,18 +73,20 @@ def log(text: str) -> None:
 
 
 @_harmless
-def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture: str) -> None:
+def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture: str | None) -> None:
     """Put a finished iteration on the page.
 
     Args:
         iteration: its number.
         stages: rows of a table, one for each of its stages.
-        picture: an SVG of the learning curve.
+        picture: an SVG of the success curve; None before the first measured policy.
     """
     if not answers(PREFECT_API_URL.value() or ""):
         return  # Prefect would retry for minutes
     about = label_of(iteration)
     create_table_artifact(key="flywheel-iteration", table=[dict(row) for row in stages], description=about)
+    if picture is None:
+        return
     source = f"data:image/svg+xml;base64,{b64encode(picture.encode()).decode()}"
     create_image_artifact(source, "flywheel-success", description=f"Success on held-out seeds, to {about}")
 

@@ -15,8 +15,9 @@ from flows.flywheel import flywheel
 from schemas.config import Config
 from storage.lake import Lake
 from tasks.running import run_page
-from tasks.running.curve import curve
+from tasks.running.curve import success_chart, svg
 from tasks.running.iterations import finished_iterations
+from tasks.shared.status import IterationStatus
 
 Seen = Callable[[], dict[str, dict[str, Any]]]
 
@@ -75,6 +76,16 @@ def test_a_gate_that_refuses_is_an_event_and_neither_that_nor_a_server_s_trouble
 
 
 def test_a_curve_is_a_picture_with_a_point_for_every_iteration() -> None:
-    for points in ([], [(0, 0.2, 0.1, 0.3)], [(i, 0.01 * i, 0.0, 1.0) for i in range(100)]):
-        drawn = xml.fromstring(curve(points, 0.5))
-        assert len(drawn.findall("{http://www.w3.org/2000/svg}circle")) == len(points)
+    assert success_chart([]) is None
+    for n in (1, 100):
+        chart = success_chart([measured(iteration) for iteration in range(n)])
+        assert chart
+        drawn = svg(chart)
+        assert drawn.count('<line aria-label="iteration: ') == n and xml.fromstring(drawn).tag.endswith("svg")
+
+
+def measured(iteration: int) -> IterationStatus:
+    none = {"held_out": None, "verified": None, "verified_fixed_mix": None, "orchestration_s": None, "stages_s": {}}
+    return IterationStatus(
+        iteration, "p", 0.01 * iteration, (0.0, 1.0), 8, explorer=0.5, trajectories=8, promoted=True, wall_s=1.0, **none
+    )

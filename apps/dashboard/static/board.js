@@ -63,19 +63,8 @@ function curves(runs) {
   const there = new Map([...at("curves").children].map((one) => [one.dataset.run, one]));
   at("curves").replaceChildren(...runs.map((run) => there.get(run.run_id) ?? place(run.run_id)));
   for (const [number, run] of runs.entries()) {
-    embed(at("curves").children[number], {
-      title: runs.length > 1 ? `${what(run)} · process ${run.process} of ${run.host}` : undefined,
-      data: { values: run.curve.flatMap(([step, measures]) => Object.entries(measures).map(([name, value]) => ({ step, value, measure: name.replaceAll("_", " ") }))) },
-      facet: { field: "measure", title: null, sort: [...new Set(run.curve.flatMap(([, measures]) => Object.keys(measures)))].map((name) => name.replaceAll("_", " ")) },
-      columns: 3, resolve: { scale: { y: "independent" } },
-      spec: {
-        width: 250, height: 110, mark: { type: "line", color: "#3b7dd8", strokeWidth: 1.5 },
-        encoding: {
-          x: { field: "step", type: "quantitative", title: null, axis: { tickCount: 4 } },
-          y: { field: "value", type: "quantitative", title: null, scale: { zero: false }, axis: { tickCount: 4, format: ".3~g" } },
-        },
-      },
-    });
+    const title = runs.length > 1 ? `${what(run)} · process ${run.process} of ${run.host}` : undefined;
+    embed(at("curves").children[number], { ...run.chart, title });
   }
 }
 

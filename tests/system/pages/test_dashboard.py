@@ -112,7 +112,7 @@ def test_the_dashboard_follows_a_run_and_draws_what_it_came_to(tmp_path: Path, b
             lake = Lake.open(LakeConfig(uri=str(tmp_path / "lake")))
             lake.blobs.store.put(file_of("live"), training.model_dump_json().encode())
             browser.get(f"{address}/running")
-            until(lambda: {"kl", "loss"} <= set(browser.find_element(By.ID, "curves").text.split()))
+            until(lambda: {"KL", "loss"} <= set(browser.find_element(By.ID, "curves").text.split()))
             assert asked_of_others(browser, address) == set()
             assert [row for row in browser.get_log("browser") if row["level"] == "SEVERE"] == []
             site.send_signal(signal.SIGTERM)

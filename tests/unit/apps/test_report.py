@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 from typing import Any, get_args
 
+import polars as pl
 import pytest
 
 from apps.report import charts
 from apps.report.build import build_report, vega
-from apps.report.gather import StageTime
 from apps.report.replays import choose, describe, replays
 from schemas.config import config_of
 from schemas.tables.stage import STAGES, StageName
@@ -65,7 +65,8 @@ def test_the_page_shows_every_part(text: str) -> None:
 
 def test_every_stage_has_a_colour_of_its_own() -> None:
     names = get_args(StageName)
-    spec = charts.stages([StageTime("0", name, 1.0, place) for place, name in enumerate(names)])
+    rows = [{"iteration": 0, "stage": name, "seconds": 1.0, "order": place} for place, name in enumerate(names)]
+    spec = charts.stages(pl.DataFrame(rows))
     assert spec is not None
     scale = spec["encoding"]["color"]["scale"]
     assert scale["domain"] == list(names) and len(set(scale["range"])) == len(names) == len(STAGES) + 3

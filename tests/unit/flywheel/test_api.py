@@ -20,8 +20,9 @@ from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError, UsageError
 from schemas.tables import TABLES
+from schemas.tables.policy import MEASURES
 from storage.lake import Lake as StoredLake
-from tests.unit.storage.conftest import DEFAULTS
+from tests.unit.storage.conftest import DEFAULTS, NOON
 
 Rows = Callable[..., dict[str, Any]]
 
@@ -93,6 +94,27 @@ def test_the_curve_and_the_funnel_are_frames(place: Path):
     ]
 
 
+def test_summaries_are_frames_with_the_columns_that_they_promise(place: Path):
+    stored = StoredLake.open(LakeConfig(uri=str(place)))
+    measures = dict.fromkeys(MEASURES) | {"policy_version": "p1", "iteration": 1, "other": "{}", "written_at": NOON}
+    stored.append("training_steps", [{**measures, "step": step, "loss": 1 / step} for step in range(1, 6)])
+    explored = {"policy_version": "explorer-1", "success": False}
+    stored.append("evaluations", [row("evaluations", seed=n, **explored) for n in range(4)])
+    lake = flywheel.open(str(place))
+    own, explored = lake.by_task().sort("iteration", nulls_last=True).to_dicts()
+    assert (own["task_id"], own["success"], own["n"]) == ("miniwob/a", 0.75, 4)
+    assert (explored["iteration"], explored["success"], explored["n"]) == (None, 0.0, 4)
+    assert lake.collected().columns == ["iteration", "kind", "n", "success", "low", "high"]
+    losses = lake.training().filter(pl.col("measure") == "loss")
+    assert losses["policy"].unique().to_list() == ["p1"]
+    assert losses["step"].to_list() == [1, 2, 3, 4, 5]
+    assert lake.training(points=3).filter(pl.col("measure") == "loss")["step"].to_list() == [1, 3, 5]
+    assert lake.training(["none"]).is_empty()
+    assert lake.query("status").height == len(lake.iterations()) == 1
+    success = lake.success(lake.champion())
+    assert lake.champion() == "p1" and success and (success.success, success.n) == (0.75, 4)
+
+
 def test_sql_takes_tables_views_and_parameters(place: Path):
     lake = flywheel.open(str(place))
     assert lake.sql("SELECT count(*) AS n FROM steps WHERE step >= $first", first=1).rows() == [(1,)]
@@ -138,9 +160,15 @@ def test_reading_a_lake_loads_neither_torch_nor_prefect(place: Path):
     assert loaded(f"import flywheel; flywheel.open({str(place)!r}).curve()", "torch", "prefect", "transformers") == []
 
 
+def test_status_loads_neither_frames_nor_the_clients_of_object_stores(place: Path):
+    status = f"from apps.commands.status import status_of; status_of(flywheel.open({str(place)!r}).stored)"
+    heavy = ("pandas", "polars", "fsspec", "altair", "torch", "prefect")
+    assert loaded(f"import flywheel; {status}", *heavy) == []
+
+
 def test_the_guide_runs_on_a_lake(place: Path, monkeypatch: pytest.MonkeyPatch):
     page = (Path(__file__).parents[3] / "docs" / "inspect.md").read_text()
-    (code,) = re.findall(r"^```python\n(import flywheel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    code, _ = re.findall(r"^```python\n(import flywheel\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(place.parent)
     names: dict[str, Any] = {}
     exec(code, names)

@@ -18,14 +18,15 @@ from apps.dashboard.gathered import FRESH_S
 from apps.desk.app import make_app
 from apps.desk.funnel import funnel_of
 from apps.report.build import build_report
-from apps.report.charts import Spec
-from apps.report.trainings import FEW, curves
+from apps.report.charts import FEW, training
 from environments.leased import Leased
+from flywheel import OpenLake
 from schemas.config import config_of
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.promote.rollback import roll_back
+from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.policies import policy_row
 from tasks.shared.status import success_of
@@ -265,12 +266,13 @@ def test_a_training_of_one_step_is_drawn_as_points_and_a_long_one_as_a_line(fres
     steps = {"short": [1], "long": range(FEW + 1)}
     rows = [{**row, "policy_version": name, "step": step} for name, given in steps.items() for step in given]
     fresh.lake.append("training_steps", rows)
-    assert drawn(curves(fresh.lake, ["short"])) == 3
-    assert drawn(curves(fresh.lake, ["long"])) == 0
-    assert drawn(curves(fresh.lake, ["long", "short"])) == 3
+    lake = OpenLake(fresh.lake)
+    assert drawn(training(lake.training(["short"]))) == 3
+    assert drawn(training(lake.training(["long"]))) == 0
+    assert drawn(training(lake.training(["long", "short"]))) == 3
 
 
-def drawn(spec: Spec) -> int:
+def drawn(spec: Spec | None) -> int:
     """How many points a chart shows that are no part of a line."""
     assert spec
     svg = vl_convert.vegalite_to_svg(spec)
