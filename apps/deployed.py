@@ -6,23 +6,18 @@ not a traceback. If the server becomes unreachable, the work continues, pending 
 ends soon after its last stage.
 """
 
-import ctypes
 import logging
 import runpy
-import signal
 
 from apps.process import heeded, leave, settle
+from common.supervisor import end_with_parent
 from schemas.failure import FlywheelError
-
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
     """Runs the flow run that the environment names."""
     settle()
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "prctl"):
-        libc.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    end_with_parent()
     with heeded():
         from prefect.settings import PREFECT_API_URL
 

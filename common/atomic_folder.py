@@ -4,13 +4,13 @@ A killed process leaves its hidden folder. While it writes, a file in the folder
 process, so abandoned folders can be distinguished from those in use.
 """
 
-import fcntl
-import os
 import shutil
 import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+
+from filelock import FileLock, Timeout
 
 BEGIN, LOCK = ".export-", "lock"
 
@@ -26,9 +26,8 @@ def atomic_folder(target: Path) -> Generator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory(dir=target.parent, prefix=BEGIN) as folder,
-        (Path(folder) / "new").open("w") as lock,
+        FileLock(Path(folder) / "new"),
     ):
-        fcntl.flock(lock, fcntl.LOCK_EX)
         (Path(folder) / "new").rename(Path(folder) / LOCK)  # it has this name only once it is locked
         whole = Path(folder) / "whole"
         yield whole
@@ -45,15 +44,10 @@ def swept(target: Path) -> list[Path]:
 
 def _abandoned(folder: Path) -> bool:
     """Checks whether a folder is one of ours that no process writes any more."""
-    try:
-        lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError:
+    if not (folder / LOCK).is_file():
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+        with FileLock(folder / LOCK, blocking=False):
+            return True
+    except (Timeout, OSError):  # in use, or a link
         return False
-    else:
-        return True
-    finally:
-        os.close(lock)

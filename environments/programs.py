@@ -1,4 +1,5 @@
-"""Run programs that build something here. Each ends with this process and reports the reason of a failure."""
+"""Run programs that build something here, one process in a folder at a time. Each ends with this process and reports
+the reason of a failure."""
 
 import contextlib
 import os
@@ -7,16 +8,45 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from common.process import theirs
-from environments import watchdog
+from common.supervisor import supervised
 from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20
 """Free bytes of a disk. If fewer are free after a program failed, the full disk is reported as the reason, since not
 every program prints it."""
+
+
+@contextlib.contextmanager
+def alone(folder: Path, what: str) -> Generator[None]:
+    """Keeps other processes from building in a folder, by a lock on a file next to it that ends with this process.
+
+    Args:
+        folder: the folder to build in; its parent exists.
+        what: the thing that is built, for the error.
+
+    Raises:
+        FlywheelError: another process builds in it; names that process.
+        OSError: the lock file cannot be created next to the folder.
+    """
+    folder = folder.resolve()  # by whichever name it is called
+    file = folder.parent / f".{folder.name}.lock"
+    held: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
+    try:
+        held = FileLock(file).acquire(blocking=False)
+        file.write_text(str(os.getpid()))
+    except PermissionError:  # the folder is writable but its parent is not, so no lock file can be made
+        pass
+    except Timeout as error:
+        problem = f"{what} is being added to {folder} by another command (process {file.read_text()})."
+        raise FlywheelError(problem, "Wait for it, or end it; then give this command again.") from error
+    with held:
+        yield
 
 
 def asked(command: Sequence[str], limit_s: float) -> str:
@@ -60,21 +90,17 @@ def run(
     Raises:
         FlywheelError: it took longer, or failed; quotes its output, and names the disk if that is full.
     """
-    tied = [*watchdog.tied(), *command]
     name = " ".join([Path(command[0]).name, *command[1:2]])
     process = subprocess.Popen(
-        tied, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        errors="replace", start_new_session=True, env=theirs() if variables is None else dict(variables),
+        [*supervised(), *command], cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
+        env=theirs() if variables is None else dict(variables),
     )  # fmt: skip
     late = threading.Event()
 
-    def end() -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-
     def give_up() -> None:
         late.set()
-        end()
+        process.terminate()
 
     timer = threading.Timer(limit_s, give_up)
     timer.start()
@@ -88,7 +114,7 @@ def run(
         process.wait()
     finally:
         timer.cancel()
-        end()
+        process.terminate()
         process.wait()
     if late.is_set():
         raise FlywheelError(f"{name} took longer than {limit_s:.0f} s.")

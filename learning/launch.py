@@ -4,20 +4,23 @@ A rank that was started by another process ends with it.
 """
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from filelock import FileLock, Timeout
 
 from common.process import ours
-from learning.gpus import Held, take
+from common.supervisor import end_with_parent
 from learning.job import PARENT, Job
 from learning.reports import send
 from models.tiny.layout import is_tiny, read_config
@@ -27,6 +30,9 @@ ON_CPU = 2
 """Processes of `train.processes=auto` where no GPU is used."""
 PATIENCE = timedelta(days=7)
 """Timeout of the other ranks while rank 0 writes; if it dies they notice at once, since its connection closes."""
+GPU_LOCKS = Path(tempfile.gettempdir()) / f"flywheel-gpus-{os.getuid()}"
+"""Folder with a file for each GPU, which one training at a time locks, whichever lake, command or server it is of."""
+GPU_POLL_S = 0.5
 TIMEOUT = timedelta(minutes=5)
 """Timeout of a rank that waits for the others inside a step."""
 
@@ -117,7 +123,7 @@ def gpus_of(job: Job) -> int:
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
-def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
+def take_gpus(job: Job, waiting: Callable[[str], None]) -> list[FileLock]:
     """Locks the GPUs that this process and the ranks it starts will use; waits while another training holds one.
 
     Args:
@@ -129,13 +135,40 @@ def take_gpus(job: Job, waiting: Callable[[str], None]) -> Held:
         return []
     local = os.environ.get("LOCAL_RANK")  # under torchrun each rank takes its own
     ours = range(processes_of(job.train.processes, gpus)) if local is None else [int(local)]
-    return take([str(torch.cuda.get_device_properties(one).uuid) for one in ours], waiting)
+    return lock_gpus([str(torch.cuda.get_device_properties(one).uuid) for one in ours], waiting)
+
+
+def lock_gpus(names: Sequence[str], waiting: Callable[[str], None], folder: Path = GPU_LOCKS) -> list[FileLock]:
+    """Locks GPUs by their names, always in the same order, and waits for each that another training holds.
+
+    The locks end with this process.
+
+    Args:
+        names: names of the GPUs by the driver.
+        waiting: called once for each GPU that another training holds, with a message that names its process.
+        folder: of the files.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    locks: list[FileLock] = []
+    for file in (folder / name for name in sorted(names)):
+        lock = FileLock(file)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            owner = file.read_text().strip() or "unknown"
+            waiting(f"GPU {file.name} is another training's (process {owner}); this one waits for it.")
+            lock.acquire(poll_interval=GPU_POLL_S)
+        file.write_text(str(os.getpid()))
+        locks.append(lock)
+    return locks
 
 
 def watch_parent() -> None:
-    """Ends this process when its starter is gone, if the starter asked for it; polls every second."""
+    """Ends this process when its starter is gone, if the starter asked for it."""
     if PARENT in os.environ:
-        threading.Thread(target=_watch, args=(int(os.environ[PARENT]),), daemon=True).start()
+        end_with_parent(signal.SIGKILL)
+        if os.getppid() != int(os.environ[PARENT]):
+            os._exit(1)
 
 
 def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
@@ -155,9 +188,3 @@ def _expect(started: Sequence[subprocess.Popen[bytes]], joined: threading.Event)
                 for other in started:
                     other.kill()
                 os._exit(RankLostError.exit_code)
-
-
-def _watch(starter: int) -> None:
-    while os.getppid() == starter:
-        time.sleep(1.0)
-    os._exit(1)

@@ -3,19 +3,37 @@
 It is a folder that all of them reach, or a place on S3: small files, each written whole. Rank 0 numbers its messages.
 Every rank and the starter send heartbeats (`Heartbeat`). A heartbeat is recognised by its change, so no two clocks are
 compared. Each start has a folder of its own, so a process that outlives its start is not read any more.
+
+A rank that is stopped, or whose machine is gone, sends no more heartbeats; a rank that hangs in a collective sends them
+but takes no step. The starter can distinguish both from working ranks. At every heartbeat a rank checks whether its
+start is over: an unreachable machine then ends its ranks by itself, and two trainings never write to one place.
 """
 
 import json
+import os
+import socket
+import time
 from collections.abc import Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from common.process import repeated
+from schemas.failure import LakeError
 from storage.objects import ObjectStore, open_store
 
 BEATS, COMPLAINTS, MESSAGES = "beats", "complaints", "messages"
-ENDED, STARTER, ENDPOINT = "ended", "starter", "endpoint"
+OVER, STARTER, ENDPOINT = "ended", "starter", "endpoint"
+LONGEST_S = 5.0
+"""Maximum seconds between two heartbeats."""
+MIN_BEATS = 12
+"""Minimum number of heartbeats in the time after which a rank counts as hung."""
+ENDED = "ended"
+"""`doing` of a rank that will send no more heartbeats."""
+ALONE = 2.0
+"""Multiple of `train.hung_s` after which a rank ends if it has no heartbeat of the starter."""
 
 
 class Heartbeat(BaseModel):
@@ -90,11 +108,11 @@ class StatusFolder:
 
     def end(self) -> None:
         """Ends this start: every rank that is left sees it and ends."""
-        self._put(ENDED, {})
+        self._put(OVER, {})
 
     def ended(self) -> bool:
         """Checks whether this start is to end."""
-        return self._store.exists(ENDED)
+        return self._store.exists(OVER)
 
     def _put(self, name: str, fields: Mapping[str, object]) -> None:
         self._store.put(name, json.dumps(fields).encode())
@@ -104,3 +122,82 @@ class StatusFolder:
             return json.loads(self._store.get(name))
         except FileNotFoundError:
             return None
+
+
+def every(hung_s: float) -> float:
+    """Computes the seconds between two heartbeats."""
+    return min(LONGEST_S, hung_s / MIN_BEATS)
+
+
+class StallTimer:
+    """Measures how long a value has not changed, in seconds that this process was awake: a machine may sleep.
+
+    Args:
+        longest_s: the maximum seconds counted between two polls.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s, self._seen, self._last = longest_s, object(), time.monotonic()
+        self.idle_s = 0.0
+        """Seconds since the last change."""
+
+    def look(self, seen: object) -> float:
+        """Compares with the last value; returns the seconds without change if it has changed, else 0."""
+        now = time.monotonic()
+        self.idle_s += min(now - self._last, self._longest_s)
+        self._last = now
+        if seen == self._seen:
+            return 0.0
+        stood, self._seen, self.idle_s = self.idle_s, seen, 0.0
+        return stood
+
+
+class HeartbeatThread:
+    """Sends a rank's heartbeats; does nothing without a status folder, in a training started by hand.
+
+    Args:
+        board: the status folder of this start.
+        rank: this rank.
+        hung_s: `train.hung_s`.
+    """
+
+    def __init__(self, board: StatusFolder | None = None, rank: int = 0, hung_s: float = 60.0) -> None:
+        self._board, self._rank, self._every, self._alone = board, rank, every(hung_s), ALONE * hung_s
+        self._doing, self._step, self._count = "starting", 0, 0
+        self._starter = StallTimer(2 * self._every)
+        self._heartbeats = ExitStack()
+        if board is not None:
+            self._beat(board)
+            self._heartbeats.enter_context(repeated(self._every, lambda: self._check(board), "heartbeat"))
+
+    def step(self, step: int) -> None:
+        """Sets the number of steps taken; the next step begins."""
+        self._doing, self._step = "", step
+
+    def rest(self, doing: str) -> None:
+        """Marks the start of a phase that is no step and may take long."""
+        self._doing = doing
+
+    def close(self) -> None:
+        """Sends a last heartbeat."""
+        self._heartbeats.close()
+        if self._board is not None:
+            self._doing = ENDED
+            self._beat(self._board)
+
+    def _check(self, board: StatusFolder) -> None:
+        self._beat(board)
+        with suppress(LakeError, OSError):
+            if board.ended():
+                os._exit(1)
+            self._starter.look(board.kept())
+        if self._starter.idle_s > self._alone:
+            os._exit(1)
+
+    def _beat(self, board: StatusFolder) -> None:
+        self._count += 1
+        beat = Heartbeat(
+            count=self._count, host=socket.gethostname(), process=os.getpid(), doing=self._doing, step=self._step
+        )
+        with suppress(LakeError, OSError):  # the starter notices a missing heartbeat
+            board.beat(self._rank, beat)

@@ -34,6 +34,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
+from filelock import FileLock
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from learning.algorithms.method import method_of
@@ -44,14 +45,12 @@ from learning.data.sampler import Sampler
 from learning.data.stream import StreamFolder
 from learning.engines.engine import SampleRef
 from learning.engines.optimizer import learning_rate
-from learning.gpus import Held
-from learning.heartbeat import HeartbeatThread
 from learning.identity import steps_place
 from learning.job import Job, read_job
 from learning.launch import PATIENCE, end_ranks, join, start_ranks, take_gpus, watch_parent
 from learning.learner import Learner, StepResult
 from learning.reports import REPORTS, send
-from learning.status_folder import StatusFolder
+from learning.status_folder import HeartbeatThread, StatusFolder
 from learning.writing import is_finished, result_of, sweep_leftovers, write_checkpoint
 from schemas.failure import FlywheelError, RankLostError, UsageError
 
@@ -305,7 +304,7 @@ def _progress(part: Round, step: int, loss: float, pace: float, measures: Mappin
 def main() -> int:
     """Runs the job named on the command line; returns the exit status."""
     ranks: list[subprocess.Popen[bytes]] = []
-    held: Held = []
+    held: list[FileLock] = []
     pulse, board = HeartbeatThread(), StatusFolder(sys.argv[2]) if len(sys.argv) == 3 else None
     rank = int(os.environ.get("RANK", "0"))
     if board is not None and rank == 0:
@@ -333,7 +332,7 @@ def main() -> int:
     finally:
         end_ranks(ranks)
         for lock in held:
-            lock.close()
+            lock.release()
         REPORTS.flush()
         pulse.close()
     return 0

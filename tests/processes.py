@@ -5,13 +5,16 @@ from collections.abc import Iterable
 
 import psutil
 
+from common.supervisor import __file__ as SUPERVISOR
+
 
 def words(process: psutil.Process) -> list[str]:
-    """Its command line, empty where it has just ended."""
+    """Its command line; empty where it has just ended, and of a supervisor, which has that of its program."""
     try:
-        return process.cmdline()
+        found = process.cmdline()
     except psutil.Error:
         return []
+    return [] if SUPERVISOR in found else found
 
 
 def running(module: str, among: Iterable[psutil.Process]) -> list[psutil.Process]:

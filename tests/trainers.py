@@ -15,11 +15,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
+import psutil
 from typing_extensions import override
 
+from common.process import ChildProcess
 from learning.job import PARENT
 from tasks.launching.launchers import LocalLauncher, environment
 
@@ -30,22 +32,24 @@ LONGEST = 1 << 20
 
 
 class Forked:
-    """A forked trainer, as `subprocess.Popen` shows a process."""
+    """A forked trainer, as `common.process.ChildProcess` shows a process."""
 
     def __init__(self, pid: int, end: int) -> None:
         self.pid, self._end, self._lock = pid, end, threading.Lock()
         self.returncode: int | None = None
 
-    def poll(self) -> int | None:
+    @property
+    def status(self) -> int | None:
         """Its exit status, if it has ended."""
         return self._looked(0.0)
 
-    def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, once it has ended."""
-        status = self._looked(timeout)
-        if status is None:
-            raise subprocess.TimeoutExpired(TRAINER, timeout or 0.0)
-        return status
+    def stop(self) -> None:
+        """Ends it with the processes that it started."""
+        if self.status is None:
+            for one in [*psutil.Process(self.pid).children(recursive=True), psutil.Process(self.pid)]:
+                with suppress(psutil.NoSuchProcess):
+                    one.kill()
+        self._looked(None)
 
     def _looked(self, timeout: float | None) -> int | None:
         with self._lock:
@@ -73,7 +77,7 @@ def forked_trainers() -> Iterator[type[LocalLauncher]]:
             with self.start.log.open("ab") as log, lock:
                 socket.send_fds(ours, [json.dumps(request | {"cwd": os.getcwd()}).encode()], [log.fileno(), write])
             os.close(write)
-            self._processes.append(cast("subprocess.Popen[bytes]", Forked(int(os.read(read, 64)), read)))
+            self._processes.append(cast("ChildProcess", Forked(int(os.read(read, 64)), read)))
 
     yield ForkedLauncher
     ours.close()

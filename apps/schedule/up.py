@@ -1,14 +1,15 @@
 """Implement `flywheel up`: run a Prefect server, a worker, all deployments and the pages while the command runs."""
 
-import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from apps.schedule.processes import HOST, SERVE, ServiceProcess, end_all
+from filelock import FileLock, Timeout
+
+from apps.schedule.processes import HOST, SERVE, ServiceProcess
 from common.process import home
 from schemas.config import Config
 from schemas.failure import UsageError
@@ -40,8 +41,12 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
 
     parts = _Parts(home() / "up")
     with ExitStack() as ends:
-        ends.enter_context(_alone(parts.folder))
-        ends.callback(lambda: end_all(parts.kept))
+        try:
+            ends.enter_context(FileLock(parts.folder / "lock", blocking=False))
+        except Timeout as error:
+            problem = f"`flywheel up` runs already for {home()}."
+            raise UsageError(problem, "End it first, or set FLYWHEEL_HOME.") from error
+        ends.callback(lambda: [one.stop() for one in parts.kept])
         _print_part("prefect", parts.server(port))
         lake = Lake.open(config.lake)  # the pages need an existing lake
         with connected() as client:
@@ -106,7 +111,7 @@ class _Parts:
         }
         server = self._keep("Prefect server", [*SERVE, "--host", HOST, "--port", str(port)], environ)
         _import_ahead()
-        server.wait(lambda: answers(self.api))
+        server.require_ready(lambda: answers(self.api))
 
     def worker(self) -> str:
         """Starts it; returns the folder of its runs."""
@@ -121,26 +126,13 @@ class _Parts:
         """Starts the server of the pages; returns its address."""
         words = ["apps.cli", "serve", *overrides, *(["--config", str(file)] if file else [])]
         pages = self._keep("dashboard", words)
-        pages.wait(lambda: "http" in pages.log.read_text())
+        pages.require_ready(lambda: "http" in pages.log.read_text())
         return f"{pages.log.read_text().split('dashboard ', 1)[-1].strip()}  (dashboard and review desk)"
 
     def _keep(self, name: str, words: Sequence[str], environ: dict[str, str] | None = None) -> ServiceProcess:
         made = ServiceProcess(name, words, self.folder / f"{name.replace(' ', '-').lower()}.log", environ)
         self.kept.insert(0, made)
         return made
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Holds the work folder's one place for this command; raises UsageError where another process has it."""
-    with (folder / "lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UsageError(
-                f"`flywheel up` runs already for {home()}.", "End it first, or set FLYWHEEL_HOME."
-            ) from error
-        yield
 
 
 def _import_ahead() -> None:

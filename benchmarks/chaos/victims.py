@@ -12,6 +12,7 @@ from typing import Any
 
 import psutil
 
+from common.supervisor import __file__ as SUPERVISOR
 from schemas.failure import FlywheelError
 
 MARK = "FLYWHEEL_CHAOS"
@@ -101,7 +102,9 @@ class Wheel:
 
 def _kind(process: psutil.Process) -> str:
     words = " ".join(process.cmdline())
+    if SUPERVISOR in words:
+        return "supervisor"
     if "learning.trainer" in words:
         above = process.parent()
-        return "rank" if above and "learning.trainer" in " ".join(above.cmdline()) else "trainer"
+        return "rank" if above and _kind(above) in ("trainer", "rank") else "trainer"
     return "browser" if "headless" in words else "server" if "uvicorn" in words else "other"

@@ -2,23 +2,21 @@
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser has no network, no telemetry and a temporary profile. The
-process and the profile are removed when we end, even if we are killed outright (`environments.watchdog`).
+process and the profile are removed when we end, even if we are killed outright (`common.supervisor`).
 
 A browser draws one frame at a time: a second request in flight ends the whole browser, so a lock guards it.
 """
 
 import asyncio
-import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from environments import watchdog
+from common.process import own_folder, terminate
+from common.supervisor import supervised
 from environments.chromium.cdp import Connection
 from environments.programs import asked
 from schemas.failure import FlywheelError, SandboxFailure
@@ -149,8 +147,7 @@ class Browser:
         Raises:
             SandboxFailure: it did not start within a minute.
         """
-        _sweep()
-        profile = tempfile.mkdtemp(prefix=f"{PROFILE}{os.getpid()}-")
+        profile = own_folder(PROFILE)
         connection = Connection()
         spawning = asyncio.ensure_future(_spawn(path, profile, connection, resolver_rules(reachable)))
         try:
@@ -174,14 +171,13 @@ class Browser:
 
     @property
     def pid(self) -> int:
-        """Its process, which is also its process group."""
+        """The process that supervises it, and whose descendants are all that it started."""
         return self._process.pid
 
     def kill(self, why: str = "the browser is closed") -> None:
         """Kills it at once; each pending request fails with the reason `why`."""
         self.connection.close(why)
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
+        terminate(self._process)
 
     async def close(self) -> None:
         """Ends it, waits for it, and deletes its profile."""
@@ -195,10 +191,10 @@ class Browser:
 async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -> asyncio.subprocess.Process:
     to_read, for_writing = os.pipe()
     for_reading, to_write = os.pipe()
-    tied = watchdog.tied(str(to_read), str(to_write), profile)
+    prefix = supervised(0.0, str(to_read), str(to_write), profile)
     try:
         process = await asyncio.create_subprocess_exec(
-            *tied, str(path), *FLAGS, f"--host-resolver-rules={rules}", f"--user-data-dir={profile}", "about:blank",
+            *prefix, str(path), *FLAGS, f"--host-resolver-rules={rules}", f"--user-data-dir={profile}", "about:blank",
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             pass_fds=(to_read, to_write), start_new_session=True, env={**os.environ, "TMPDIR": profile},
         )  # fmt: skip
@@ -207,11 +203,3 @@ async def _spawn(path: Path, profile: str, connection: Connection, rules: str) -
         os.close(to_write)
     await connection.open(for_reading, for_writing)
     return process
-
-
-def _sweep() -> None:
-    """Deletes profiles whose owner was killed, and their watchdogs with it, before they could."""
-    for leftover in Path(tempfile.gettempdir()).glob(f"{PROFILE}*"):
-        owner = leftover.name.removeprefix(PROFILE).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(leftover, ignore_errors=True)

@@ -9,11 +9,12 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+from common.process import own_folder, terminate
+from common.supervisor import supervised
 from environments.bubblewrap import end, sweep
 from environments.desktop import isolation
 from schemas.failure import SandboxFailure
@@ -50,9 +51,8 @@ class RunningDesktop:
             SandboxFailure: it does not start; with its output.
             FlywheelError: bubblewrap is missing.
         """
-        _sweep()
         sweep()
-        folder = None if kind == "namespaces" else tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+        folder = None if kind == "namespaces" else own_folder(PREFIX)
         spawning = asyncio.ensure_future(_spawn(width, height, folder))
         try:
             box = cls(await asyncio.shield(spawning), folder)
@@ -149,11 +149,10 @@ class RunningDesktop:
 
     def kill(self) -> None:
         """Kills it at once; each pending request fails."""
-        with contextlib.suppress(ProcessLookupError):
-            if self._folder is None:
-                end(self._process.pid)
-            else:
-                self._process.terminate()  # without namespaces it has to end its own itself
+        if self._folder is None:
+            end(self._process.pid)
+        else:
+            terminate(self._process)
 
     async def close(self) -> None:
         """Ends it, and waits until no process is left: it ends its processes at the end of its input, or is killed."""
@@ -184,7 +183,7 @@ async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subproc
     else:
         Path(home).mkdir()
         Path(temporary).mkdir()
-        before = []  # it ends with its input, and so with this process
+        before = supervised(END_S, folder=folder)
     inner = [sys.executable, "-P", "-m", _MODULE, str(width), str(height), home]
     try:
         return await asyncio.create_subprocess_exec(
@@ -195,11 +194,3 @@ async def _spawn(width: int, height: int, folder: str | None) -> asyncio.subproc
     finally:
         for descriptor in files.values():
             os.close(descriptor)
-
-
-def _sweep() -> None:
-    """Deletes the folders of desktops whose owner was killed before it could."""
-    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = leftover.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(leftover, ignore_errors=True)

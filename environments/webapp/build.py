@@ -15,8 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from environments.alone import alone
-from environments.programs import run
+from environments.programs import alone, run
 from schemas.failure import FlywheelError, UsageError
 
 LIMIT_S = 900.0

@@ -17,8 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from common.text import counted
-from environments.alone import alone
-from environments.programs import asked, run
+from environments.programs import alone, asked, run
 from schemas.failure import FULL, FlywheelError, UsageError
 
 LIMIT_S = 1800.0

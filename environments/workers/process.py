@@ -1,7 +1,7 @@
 """Run a worker: a process in another Python that answers OpenEnv's messages on a socket of its own.
 
 Its output is separate from its answers, so a package that prints does no harm; the last lines are reported when the
-process ends. All processes that it started end with it (`environments.workers.watchdog`).
+process ends. All processes that it started end with it (`common.supervisor`).
 """
 
 import asyncio
@@ -12,14 +12,12 @@ import signal
 import socket
 import struct
 import subprocess
-import sys
-import tempfile
 from collections import deque
 from collections.abc import Mapping
-from pathlib import Path
 
+from common.process import own_folder, terminate
+from common.supervisor import supervised
 from environments.openenv.client import MOST_BYTES, Fields, OpenEnvSession, ServerLost
-from environments.workers import watchdog
 from schemas.failure import SandboxFailure
 
 PREFIX = "flywheel-worker-"
@@ -71,8 +69,7 @@ class WorkerProcess(OpenEnvSession):
         Raises:
             SandboxFailure: it ended, or did not answer in time; with the last line of its output.
         """
-        _sweep()
-        folder = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
+        folder = own_folder(PREFIX)
         ours, theirs = socket.socketpair()
         spawning = asyncio.ensure_future(_spawn(command, folder, theirs, {**variables, "TMPDIR": folder}))
         process: WorkerProcess | None = None
@@ -122,7 +119,7 @@ class WorkerProcess(OpenEnvSession):
     def drop(self) -> None:
         """Ends the process at once, with all that it started."""
         self._ended = True
-        _terminate(self._process)
+        terminate(self._process)
 
     async def end(self) -> None:
         """Ends the process, and waits until none of its descendants is left."""
@@ -171,7 +168,7 @@ class WorkerProcess(OpenEnvSession):
         self.drop()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(asyncio.shield(self._listening), END_S)
-        how = "" if code is None else f" by signal {code - 128}" if code > 128 else f" with exit status {code}"
+        how = "" if code is None else f" by signal {-code}" if code < 0 else f" with exit status {code}"
         return f"{how}: {self._last_lines[-1] if self._last_lines else 'it printed nothing'}"
 
 
@@ -183,7 +180,7 @@ def _framed(number: int, message: str) -> bytes:
 async def _spawn(
     command: tuple[str, ...], folder: str, channel: socket.socket, variables: Mapping[str, str]
 ) -> asyncio.subprocess.Process:
-    kept = [sys.executable, "-I", "-S", str(watchdog.__file__), str(os.getpid()), folder]
+    kept = supervised(folder=folder)
     with channel:
         return await asyncio.create_subprocess_exec(
             *kept, *command, str(channel.fileno()), pass_fds=(channel.fileno(),), start_new_session=True, cwd=folder,
@@ -191,27 +188,11 @@ async def _spawn(
         )  # fmt: skip
 
 
-def _terminate(process: asyncio.subprocess.Process) -> None:
-    """Asks the watchdog to end; the process's `send_signal` would take its exit code from the event loop that waits for
-    it."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process.pid, signal.SIGTERM)
-
-
 async def _end(process: asyncio.subprocess.Process) -> None:
-    _terminate(process)
+    terminate(process)
     try:
         await asyncio.wait_for(process.wait(), END_S)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
-
-
-def _sweep() -> None:
-    """Deletes the folders of workers whose watchdog was killed before it could."""
-    for leftover in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
-        owner = leftover.name.removeprefix(PREFIX).split("-")[0]
-        if owner.isdigit() and not Path(f"/proc/{owner}").exists():
-            shutil.rmtree(leftover, ignore_errors=True)

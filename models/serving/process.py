@@ -3,19 +3,16 @@
 import shlex
 import shutil
 import socket
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import httpx
 
-from common.process import theirs
-from models.serving import watchdog
+from common.process import ChildProcess, theirs
 from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
-POLL_S = 0.2
+GRACE_S = 10.0
+"""Seconds that the program may take to end by itself."""
 
 
 class ServerProcess:
@@ -32,12 +29,12 @@ class ServerProcess:
             probe.bind(("127.0.0.1", 0))
             self._port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}/v1"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProcess | None = None
 
     @property
     def alive(self) -> bool:
         """Whether it runs."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and self._process.status is None
 
     def start(self, checkpoint: Path) -> None:
         """Starts it, after ending it if it runs, and waits until it answers.
@@ -49,41 +46,18 @@ class ServerProcess:
         given = {"{checkpoint}": str(checkpoint), "{port}": str(self._port)}
         command = [_filled(word, given) for word in shlex.split(self._config.command)]
         require_program(self._config)
-        self._log.parent.mkdir(parents=True, exist_ok=True)
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", watchdog.__file__, *command],
-                env=theirs(),
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        self._wait()
+        self._process = ChildProcess(command, self._log, theirs(), GRACE_S, append=True)
+        if not self._process.wait(self._answers, self._config.start_timeout_s):
+            ended = f"it did not answer in {self._config.start_timeout_s:g} s" if self.alive else "it ended"
+            tail = self._process.tail
+            self.stop()
+            raise FlywheelError(f"`policy.server.command`: {ended}.", f"The end of {self._log}: {tail}")
 
     def stop(self) -> None:
         """Ends it and all that it started."""
-        if self._process is None:
-            return
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            self._process.wait(watchdog.GRACE_S + 5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
-
-    def _wait(self) -> None:
-        end = time.monotonic() + self._config.start_timeout_s
-        while self.alive and time.monotonic() < end:
-            if self._answers():
-                return
-            time.sleep(POLL_S)
-        ended = f"it did not answer in {self._config.start_timeout_s:g} s" if self.alive else "it ended"
-        self.stop()
-        tail = self._log.read_text(errors="replace")[-800:].strip()
-        raise FlywheelError(f"`policy.server.command`: {ended}.", f"The end of {self._log}: {tail or 'nothing'}")
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
 
     def _answers(self) -> bool:
         """Whether it lists its models, or is well all the same: `transformers serve` cannot list any before a first one

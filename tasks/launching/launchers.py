@@ -4,22 +4,18 @@ A launcher starts processes; their messages and heartbeats are in the status fol
 that this machine started. Processes that they started elsewhere see `ended` in the status folder, and exit.
 """
 
-import contextlib
 import os
 import shlex
-import subprocess
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
-import psutil
 from typing_extensions import override
 
-from common.process import ours, theirs
-from learning.job import PARENT, Job
+from common.process import ChildProcess, ours, theirs
+from learning.job import Job
 from schemas.config.operations import Launch, filled
 
 HERE = "localhost"
@@ -46,7 +42,7 @@ class Launcher(ABC):
 
     def __init__(self, start: Start) -> None:
         self.start = start
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[ChildProcess] = []
 
     @abstractmethod
     def begin(self) -> None:
@@ -54,28 +50,23 @@ class Launcher(ABC):
 
     def ended(self) -> str | None:
         """Return the exit statuses of the processes started here, once all have ended; else None."""
-        codes = [process.poll() for process in self._processes]
+        codes = [process.status for process in self._processes]
         return None if None in codes else ", ".join(map(str, codes))
 
     def end(self) -> None:
         """End the processes that still run."""
         for process in self._processes:
-            if process.poll() is None:
-                kill(process.pid)
-            process.wait()
+            process.stop()
 
-    def _run(self, command: Sequence[str], parent: int | None = None) -> None:
-        """Start a process of this project, which ends with `parent`."""
-        more = {} if parent is None else {PARENT: str(parent)}
-        self._begin(command, {**environment(self.start.job), **more})
+    def _run(self, command: Sequence[str]) -> None:
+        """Start a process of this project."""
+        self._processes.append(ChildProcess(command, self.start.log, environment(self.start.job), append=True))
 
-    def _run_theirs(self, command: Sequence[str] | str) -> None:
+    def _run_theirs(self, command: Sequence[str], grace_s: float = 0.0) -> ChildProcess:
         """Start a command of the user's."""
-        self._begin(command, theirs(environment(self.start.job)))
-
-    def _begin(self, command: Sequence[str] | str, environ: Mapping[str, str]) -> None:
-        with self.start.log.open("ab") as log:
-            self._processes.append(_popen(command, log, environ))
+        environ = theirs(environment(self.start.job))
+        self._processes.append(ChildProcess(command, self.start.log, environ, grace_s, append=True))
+        return self._processes[-1]
 
 
 class LocalLauncher(Launcher):
@@ -84,7 +75,7 @@ class LocalLauncher(Launcher):
     @override
     def begin(self) -> None:
         command = [sys.executable, "-m", "learning.trainer", self.start.at, self.start.board]
-        self._run(command, os.getpid())
+        self._run(command)
 
 
 class TorchrunLauncher(Launcher):
@@ -96,7 +87,7 @@ class TorchrunLauncher(Launcher):
         for host in machines.hosts:
             node = node_command(self.start)
             if host == HERE:
-                self._run(node, os.getpid())
+                self._run(node)
             else:
                 reach = shlex.split(filled(machines.reach, {"host": host}))
                 self._run_theirs([*reach, f"cd {shlex.quote(os.getcwd())} && exec env {_carried()} {shlex.join(node)}"])
@@ -105,7 +96,7 @@ class TorchrunLauncher(Launcher):
     def ended(self) -> str | None:
         """Return the statuses also where too few machines are left, so that none waits for the missing ones."""
         machines = self.start.job.train.machines
-        codes = [process.poll() for process in self._processes]
+        codes = [process.status for process in self._processes]
         failed = {host: code for host, code in zip(machines.hosts, codes, strict=True) if code}
         if None in codes and len(codes) - len(failed) >= (machines.least or len(codes)):
             return None
@@ -117,24 +108,21 @@ class CommandLauncher(Launcher):
 
     @override
     def begin(self) -> None:
-        self._run_theirs(filled(self.start.job.train.machines.command, blanks(self.start)))
+        self._run_shell(self.start.job.train.machines.command)
 
     @override
     def end(self) -> None:
         running = self.ended() is None
-        for process in self._processes:
-            process.terminate()  # `srun` and `kubectl` pass it on
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(GRACE_S)
         super().end()
         cancel = self.start.job.train.machines.cancel
         if running and cancel:
-            with self.start.log.open("ab") as log, contextlib.suppress(subprocess.TimeoutExpired):
-                process = _popen(filled(cancel, blanks(self.start)), log, theirs(environment(self.start.job)))
-                try:
-                    process.wait(CANCEL_S)
-                finally:
-                    kill(process.pid)
+            process = self._run_shell(cancel)
+            process.wait(lambda: False, CANCEL_S)
+            process.stop()
+
+    def _run_shell(self, template: str) -> ChildProcess:
+        command = ["/bin/sh", "-c", filled(template, blanks(self.start))]
+        return self._run_theirs(command, GRACE_S)  # `srun` and `kubectl` pass SIGTERM on
 
 
 LAUNCHERS: dict[Launch, type[Launcher]] = {
@@ -181,28 +169,7 @@ def environment(job: Job) -> dict[str, str]:
     return {**ours(), "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
-def kill(process: int) -> None:
-    """Kill a process and all its descendants."""
-    with contextlib.suppress(psutil.NoSuchProcess):
-        whole = [psutil.Process(process), *psutil.Process(process).children(recursive=True)]
-        for one in whole:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                one.kill()
-        psutil.wait_procs(whole[1:], timeout=2)
-
-
 def _carried() -> str:
     """Return the variables that processes on other machines inherit; credentials are each machine's own."""
     names = ("PYTHONPATH", "FLYWHEEL_HOME", "OMP_WAIT_POLICY", "AWS_ENDPOINT_URL", "AWS_REGION")
     return shlex.join(f"{name}={os.environ[name]}" for name in names if name in os.environ)
-
-
-def _popen(command: Sequence[str] | str, log: IO[bytes], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        ["/bin/sh", "-c", command] if isinstance(command, str) else command,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        env=environ,
-        start_new_session=True,
-    )

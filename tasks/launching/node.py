@@ -6,7 +6,6 @@ choose any machines. The process ends when its start is over.
 """
 
 import argparse
-import os
 import socket
 import subprocess
 import sys
@@ -16,12 +15,12 @@ from pathlib import Path
 
 import torch
 
-from learning.heartbeat import ALONE, StallTimer, every
-from learning.job import PARENT, Job, read_job
+from common.supervisor import supervised
+from learning.job import Job, read_job
 from learning.launch import gpus_of, processes_of
-from learning.status_folder import StatusFolder
+from learning.status_folder import ALONE, StallTimer, StatusFolder, every
 from schemas.failure import FlywheelError, LakeError, UsageError
-from tasks.launching.launchers import environment, kill
+from tasks.launching.launchers import environment
 
 FAR = ("10.255.255.255", 1)
 """An address beyond this machine; nothing is sent there."""
@@ -108,9 +107,8 @@ def _job(at: str) -> tuple[Job, Path]:
 
 
 def _run(job: Job, board: StatusFolder, command: list[str]) -> int:
-    environ = {name: value for name, value in environment(job).items() if name != PARENT}
-    process = subprocess.Popen(command, env=environ)
-    every_s, parent = every(job.train.hung_s), os.environ.get(PARENT)
+    process = subprocess.Popen([*supervised(), *command], env=environment(job))
+    every_s = every(job.train.hung_s)
     starter = StallTimer(2 * every_s)
     try:
         while process.poll() is None:
@@ -119,11 +117,11 @@ def _run(job: Job, board: StatusFolder, command: list[str]) -> int:
                 if board.ended():
                     return 1
                 starter.look(board.kept())
-            if starter.idle_s > ALONE * job.train.hung_s or (parent and os.getppid() != int(parent)):
+            if starter.idle_s > ALONE * job.train.hung_s:
                 return 1
         return process.returncode
     finally:
-        kill(process.pid)
+        process.terminate()
         process.wait()
 
 

@@ -11,20 +11,19 @@ import shutil
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 
 import pyarrow as pa
 
-from learning.heartbeat import StallTimer, every
+from common.process import repeated
 from learning.job import Job, TrainerReport
-from learning.status_folder import StatusFolder
+from learning.status_folder import ENDED, Heartbeat, StallTimer, StatusFolder, every
 from schemas.failure import FlywheelError
 from tasks.launching.launchers import LAUNCHERS, Launcher, Start
 from tasks.launching.stored import Stored
-from tasks.launching.watch import Watch
 from tasks.running.console import err, print_line
 from tasks.running.run_status import CURRENT
 
@@ -32,6 +31,8 @@ POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
 """Seconds between polls of the status folder for a message."""
 DRAIN_S = 5.0
 """Seconds for a message to become visible here after its process has ended, over a shared file system."""
+SLOWER = 10.0
+"""Multiple of the longest step so far that a step may take."""
 
 
 class TrainerProcess:
@@ -50,10 +51,10 @@ class TrainerProcess:
         self._stored = Stored(job) if job.train.machines.store and job.train.launch != "local" else None
         if self._stored is None:
             (folder / "job.json").write_text(job.model_dump_json())
-        self._lock, self._closed = threading.Lock(), threading.Event()
+        self._lock, self._closed, self._count = threading.Lock(), threading.Event(), 0
         self._begin()
-        self._keeper = threading.Thread(target=self._keep, name="starter", daemon=True)
-        self._keeper.start()
+        self._heartbeats = ExitStack()
+        self._heartbeats.enter_context(repeated(self._every_s, self._keep, "starter"))
 
     def __enter__(self) -> "TrainerProcess":
         return self
@@ -88,7 +89,7 @@ class TrainerProcess:
         self._closed.set()
         with self._lock:
             self._end()
-        self._keeper.join()
+        self._heartbeats.close()
 
     def _again(self, problem: str, number: int) -> bool:
         """End this start and make another one; return False where the training is being ended."""
@@ -104,13 +105,10 @@ class TrainerProcess:
             return True
 
     def _keep(self) -> None:
-        """Keep up the heartbeat for the ranks, while this process may be busy with a message for long."""
-        count = 0
-        while not self._closed.is_set():
-            count += 1
-            with suppress(FlywheelError, OSError):
-                self._board.keep(count)
-            self._closed.wait(self._every_s)
+        """Send a heartbeat to the ranks, while this process may be busy with a message for long."""
+        self._count += 1
+        with suppress(FlywheelError, OSError):
+            self._board.keep(self._count)
 
     def _begin(self) -> None:
         name = f"flywheel-{uuid.uuid4().hex[:12]}"
@@ -121,6 +119,7 @@ class TrainerProcess:
         self._watch, self._every_s, self._next = Watch(train.hung_s), every(train.hung_s), 0.0
         self._launcher: Launcher = LAUNCHERS[train.launch](Start(self._job, at, board, name, self._log))
         self._launcher.begin()
+        self._keep()
 
     def _end(self) -> None:
         with suppress(FlywheelError, OSError):  # an unreachable store: its ranks notice the missing heartbeat
@@ -206,3 +205,53 @@ def _hand_back() -> None:
     pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # glibc alone has it
         ctypes.CDLL(None).malloc_trim(0)
+
+
+class Watch:
+    """Checks the heartbeats of one start.
+
+    Args:
+        hung_s: `train.hung_s`.
+    """
+
+    def __init__(self, hung_s: float) -> None:
+        self._hung_s, self._longest_look = hung_s, 2 * every(hung_s)
+        self._heard: dict[int, StallTimer] = {}
+        self._steps = StallTimer(self._longest_look)
+        self._longest_s = 0.0
+        self._stepping = False
+
+    def look(self, beats: Mapping[int, Heartbeat]) -> str | None:
+        """Return the problem in a sentence; None while there is none.
+
+        A silent rank is stopped, or its machine is gone. If all ranks are heard of and no step ends, they wait for each
+        other in vain. Work outside of steps, such as reading or writing a model, has no time limit.
+        """
+        there = {rank: beat for rank, beat in beats.items() if beat.doing != ENDED}
+        self._heard = {rank: self._heard.get(rank, StallTimer(self._longest_look)) for rank in there}
+        for rank, heard in self._heard.items():
+            heard.look(there[rank].count)
+        silent = max(there, key=lambda rank: self._heard[rank].idle_s, default=None)
+        if silent is not None and (idle_s := self._heard[silent].idle_s) > self._hung_s:
+            return f"{_named(silent, there)} was not heard of for {idle_s:.0f} s"
+        return self._at_a_step(there)
+
+    def _at_a_step(self, there: Mapping[int, Heartbeat]) -> str | None:
+        stepping = any(not beat.doing for beat in there.values())
+        stood_s = self._steps.look((stepping, max((beat.step for beat in there.values()), default=0)))
+        if stepping and self._stepping:
+            self._longest_s = max(self._longest_s, stood_s)
+        self._stepping = stepping
+        idle_s = self._steps.idle_s
+        if not stepping or idle_s <= max(self._hung_s, SLOWER * self._longest_s):
+            return None
+        last = min(there, key=lambda rank: there[rank].step)
+        return (
+            f"no step has ended for {idle_s:.0f} s, and the longest took {self._longest_s:.1f} s; "
+            f"{_named(last, there)} has come to step {there[last].step}"
+        )
+
+
+def _named(rank: int, beats: Mapping[int, Heartbeat]) -> str:
+    beat = beats[rank]
+    return f"rank {rank} (process {beat.process} on {beat.host})"

@@ -8,7 +8,6 @@ the input, all processes started here end. `execute` runs concurrently with othe
 
 import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -134,8 +133,6 @@ def main() -> None:
     width, height, home = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    programs.adopt()
     try:
         home_files.set_out(home, json.loads(sys.stdin.buffer.readline()))
         box = DesktopServer(width, height, home, output)
@@ -147,8 +144,6 @@ def main() -> None:
     except programs.NotStarted as error:
         output.write(json.dumps({"error": str(error)}).encode() + b"\n")
         output.flush()
-    finally:
-        programs.end_all()
 
 
 if __name__ == "__main__":

@@ -7,16 +7,13 @@ import struct
 import subprocess
 import tempfile
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from environments.desktop.box.frames import descendants
-
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOCAL, ANY = 256, 65535
 """Families of addresses in a file of X's cookies."""
+PR_SET_PDEATHSIG = 1
 START_S = 15.0
 """Seconds that the X server and the window manager may take to start."""
 MOST_OUTPUT = 1 << 20
@@ -25,29 +22,6 @@ MOST_OUTPUT = 1 << 20
 
 class NotStarted(Exception):
     """A program did not start; the message has its name and its output."""
-
-
-def adopt() -> None:
-    """Makes this process the parent of orphaned descendants, so that it can find every process that was started
-    here."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
-
-
-def end_all() -> None:
-    """Ends all processes started here, and their descendants."""
-    while left := descendants(os.getpid()):
-        for pid in left:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.002)
 
 
 def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[bytes], str]:

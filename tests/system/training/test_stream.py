@@ -105,7 +105,7 @@ def test_a_killed_collector_goes_on_and_neither_collects_nor_trains_on_anything_
     while stream.published() < 2:
         assert first.poll() is None
         time.sleep(0.05)
-    (trainer,) = psutil.Process(first.pid).children()
+    (trainer,) = running("learning.trainer", psutil.Process(first.pid).children(recursive=True))
     first.kill()
     first.wait()
     trainer.wait(timeout=60)  # it ends with its collector: two never write to one place
@@ -131,7 +131,7 @@ def test_a_killed_trainer_ends_the_playing_and_the_next_start_trains_on_from_its
     def kill() -> None:
         while stream.published() < 1:
             time.sleep(0.02)
-        (trainer,) = running("learning.trainer", psutil.Process().children())
+        (trainer,) = running("learning.trainer", psutil.Process().children(recursive=True))
         trainer.kill()
 
     killer = threading.Thread(target=kill, daemon=True)

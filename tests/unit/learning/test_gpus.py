@@ -4,12 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from learning.gpus import take
-from learning.launch import take_gpus
+from learning.launch import lock_gpus, take_gpus
 from tests.unit.learning.samples import job, parent
 
-HOLD = "import sys; from pathlib import Path; from learning.gpus import take\n"
-HOLD += "held = take(sys.argv[2:], lambda text: print(text, flush=True), Path(sys.argv[1]))\n"
+HOLD = "import sys; from pathlib import Path; from learning.launch import lock_gpus\n"
+HOLD += "held = lock_gpus(sys.argv[2:], lambda text: print(text, flush=True), Path(sys.argv[1]))\n"
 HOLD += "print('has', *sys.argv[2:], flush=True); sys.stdin.read()"
 
 
@@ -41,8 +40,8 @@ def test_the_second_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path) -
 def test_what_is_given_back_is_free(tmp_path: Path) -> None:
     said: list[str] = []
     for _ in range(2):
-        for lock in take(["a"], said.append, tmp_path):
-            lock.close()
+        for lock in lock_gpus(["a"], said.append, tmp_path):
+            lock.release()
     assert not said
 
 

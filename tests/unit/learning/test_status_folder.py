@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from learning.heartbeat import ENDED, HeartbeatThread
-from learning.status_folder import Heartbeat, StatusFolder
+from learning.status_folder import ENDED, Heartbeat, HeartbeatThread, StatusFolder
 
 WAITS = """
 import sys, time
 from learning.status_folder import StatusFolder
-from learning.heartbeat import HeartbeatThread
+from learning.status_folder import HeartbeatThread
 pulse = HeartbeatThread(StatusFolder(sys.argv[1]), 3, hung_s=1.0)
 time.sleep(60)
 """

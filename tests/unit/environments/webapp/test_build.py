@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from environments.alone import alone
+from environments.programs import alone
 from environments.webapp.build import BUILDING, build, record_of, sources
 from schemas.failure import FlywheelError, UsageError
 

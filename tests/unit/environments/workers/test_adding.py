@@ -38,7 +38,7 @@ def test_a_folder_that_holds_something_else_is_left_alone(tmp_path: Path, monkey
 
 
 HOLDS = """
-from environments.alone import alone; from pathlib import Path; import sys, time
+from environments.programs import alone; from pathlib import Path; import sys, time
 with alone(Path(sys.argv[1]), "nothing"):
     print("held", flush=True)
     time.sleep(60)

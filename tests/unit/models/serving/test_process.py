@@ -70,7 +70,7 @@ def test_nothing_is_left_when_who_started_it_is_killed_outright(config: ServerCo
         "import sys, time; from pathlib import Path; from models.serving.process import ServerProcess\n"
         "from schemas.config.policy import ServerConfig\n"
         "server = ServerProcess(ServerConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]))\n"
-        "server.start(Path('/x')); print(server._process.pid, flush=True); time.sleep(600)\n"
+        "server.start(Path('/x')); print(server._process.process.pid, flush=True); time.sleep(600)\n"
     )
     given = [config.model_dump_json(), str(tmp_path / "log")]
     with subprocess.Popen([sys.executable, "-c", program, *given], stdout=subprocess.PIPE, text=True) as flow:
@@ -86,7 +86,7 @@ def test_one_that_ends_is_noticed(config: ServerConfig, tmp_path: Path) -> None:
     server = ServerProcess(config, tmp_path / "log")
     server.start(tmp_path)
     assert server._process is not None  # pyright: ignore[reportPrivateUsage]
-    (program, *_) = psutil.Process(server._process.pid).children()  # pyright: ignore[reportPrivateUsage]
+    (program, *_) = psutil.Process(server._process.process.pid).children()  # pyright: ignore[reportPrivateUsage]
     os.kill(program.pid, signal.SIGKILL)
     end = time.monotonic() + 10
     while server.alive and time.monotonic() < end:

@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from learning import heartbeat
+from learning import status_folder
 from learning.status_folder import Heartbeat
-from tasks.launching.watch import Watch
+from tasks.launching.trainer_process import Watch
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_a_rank_that_has_ended_is_not_waited_for(clock: list[float]) -> None:
     watch = Watch(60.0)
     for count in range(200):
         clock[0] += 1.0
-        assert watch.look({0: beat(count, 9, "writing"), 1: beat(4, 9, heartbeat.ENDED)}) is None
+        assert watch.look({0: beat(count, 9, "writing"), 1: beat(4, 9, status_folder.ENDED)}) is None
 
 
 def test_a_machine_that_slept_has_not_hung(clock: list[float]) -> None:
