@@ -87,7 +87,7 @@ def run_arm(arm: str, config: Config) -> None:
 def _with_a_server(config: Config) -> None:
     from apps.calling import call
     from apps.schedule.connection import answers, use_server
-    from apps.schedule.processes import SERVE, ServiceProcess, end_all
+    from apps.schedule.processes import SERVE, ServiceProcess
     from common.process import home
 
     with socket.socket() as probe:
@@ -96,11 +96,12 @@ def _with_a_server(config: Config) -> None:
     (home() / "prefect").mkdir(parents=True)
     kept = [ServiceProcess("Prefect server", [*SERVE, "--port", port], home() / "server.log")]
     try:
-        kept[0].wait(lambda: answers(f"http://127.0.0.1:{port}/api"))
+        kept[0].require_ready(lambda: answers(f"http://127.0.0.1:{port}/api"))
         use_server(f"http://127.0.0.1:{port}/api")
         call("flows.flywheel.flywheel", config, ITERATIONS)
     finally:
-        end_all(kept)
+        for one in kept:
+            one.stop()
 
 
 def _last(config: Config) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.evaluate import evaluate_candidate
 from tasks.filter import filter_trajectories
-from tasks.iteration_lock import iteration_lock
 from tasks.prepare import prepare_lake
 from tasks.promote.promote import promote_candidate
 from tasks.quality.gate import check_again, check_quality
@@ -19,6 +18,7 @@ from tasks.running.budget import Exhausted
 from tasks.running.iterations import close_iteration, plan_iterations
 from tasks.running.pausing import Pause
 from tasks.running.run import open_run, run_name
+from tasks.shared.lease import iteration_lock
 from tasks.synthesize.synthesize import synthesize_tasks
 from tasks.think.think import think_of_steps
 from tasks.train.train import continue_training, train_policy

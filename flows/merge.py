@@ -4,7 +4,7 @@ from prefect import flow
 
 from schemas.config import Config
 from tasks.merge import merge_policies
-from tasks.promote.challenge import challenge_champion, evaluate_challenger
+from tasks.promote.promote import challenge_champion, evaluate_challenger
 from tasks.running.run import open_run, run_name
 
 

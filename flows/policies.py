@@ -7,7 +7,7 @@ from prefect import State, flow
 from schemas.config import Config
 from tasks.adopt import adopt_checkpoint
 from tasks.measure import Measured, measure_policy
-from tasks.promote.challenge import challenge_champion, evaluate_challenger
+from tasks.promote.promote import challenge_champion, evaluate_challenger
 from tasks.reflect.people import verify_corrections
 from tasks.retrain import pin_data, train_retrained
 from tasks.running.boundary import until_paused

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from schemas.failure import LakeError
 from storage.catalog import ask, sql, stream_text
 from storage.lake import Lake as StoredLake
-from tasks.shared.policies import champion_if_any
+from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import IterationStatus, PolicySuccess, iterations, success_of, verified
 
 if TYPE_CHECKING:
@@ -124,7 +124,11 @@ class OpenLake:
 
     def policies(self) -> "pl.LazyFrame":
         """Scan the policy versions."""
-        return self.table("policies")
+        import polars as pl
+
+        status = {name: row.status for name, row in policies(self.stored).items()}
+        current = pl.col("policy_version").replace_strict(status, default=pl.col("status"))
+        return self.table("policies").with_columns(status=current)
 
     def evaluations(self) -> "pl.LazyFrame":
         """Scan the evaluations of policies, one row per seed."""

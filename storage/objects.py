@@ -87,6 +87,18 @@ class ObjectStore(ABC):
     def get(self, name: str) -> bytes:
         """Return a small file's content; raises FileNotFoundError."""
 
+    def age_s(self, name: str) -> float:
+        """Return the seconds since a file was written, by the store's own clock; raises FileNotFoundError."""
+        probe = f"{name}.{uuid4().hex}"
+        self.put(probe, b"")
+        try:
+            return self._written_at(probe) - self._written_at(name)
+        finally:
+            self.delete(probe)
+
+    @abstractmethod
+    def _written_at(self, name: str) -> float: ...
+
     @abstractmethod
     def exists(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -216,6 +228,10 @@ class LocalStore(ObjectStore):
         return data
 
     @override
+    def _written_at(self, name: str) -> float:
+        return self._at(name).stat().st_mtime
+
+    @override
     def exists(self, name: str) -> bool:
         return self._at(name).is_file()
 
@@ -343,6 +359,11 @@ class RemoteStore(ObjectStore):
         data = self.patiently(lambda: self._files.cat_file(self._at(name)))
         self.read_bytes += len(data)
         return data
+
+    @override
+    def _written_at(self, name: str) -> float:
+        self._files.invalidate_cache()
+        return self.patiently(lambda: self._files.modified(self._at(name))).timestamp()
 
     @override
     def exists(self, name: str) -> bool:

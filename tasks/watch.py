@@ -22,7 +22,7 @@ from tasks.running.console import print_line
 from tasks.running.events import emit
 from tasks.running.pausing import pause_of
 from tasks.running.run import run_of
-from tasks.shared.claims import Owner
+from tasks.shared.lease import Owner
 from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import verified
 
@@ -151,7 +151,7 @@ def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
         answer = RetrainProcess.model_validate_json(lake.blobs.store.get(ANSWER))
     except (FileNotFoundError, ValidationError):
         return asked
-    if not asked.counts or not (answer.over or answer.abandoned):
+    if not asked.counts or not (answer.over or answer.gone):
         return asked
     print_line(f"watch: {counted(asked.tries, 'retraining')} came to nothing; the page of `retrain` has the reason")
     return asked if asked.tries >= TRIES else TriggerCounts(since=asked.since, tries=asked.tries + 1)

@@ -19,9 +19,9 @@ from storage.catalog import ask
 from storage.forgetting import GONE, Doomed, erase, own_screenshots, rows_of, successors
 from storage.lake import Lake
 from storage.objects import open_store
-from tasks.iteration_lock import iteration_lock, require_free
 from tasks.running.console import out
-from tasks.running.lake_use import require_idle
+from tasks.running.run_status import require_idle
+from tasks.shared.lease import iteration_lock, require_free
 from tasks.shared.trajectories import trajectories_beginning
 
 NO_REASON = "no reason was given"

@@ -150,12 +150,12 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
         UsageError: no policy is named, and the one before was never trained, or the last decision was a recent
             rollback, which another user may have made for the same fault. Also as `roll_back`.
     """
-    from tasks.promote.events import events
-    from tasks.promote.rollback import NAME_IT, before, roll_back
+    from tasks.promote.promote import NAME_IT, before, roll_back
+    from tasks.shared.policies import promotions
 
     if version is not None:
         return roll_back(lake, version, reason)
-    now, last = policy_row(lake, "champion"), next(reversed(events(lake)), None)
+    now, last = policy_row(lake, "champion"), next(reversed(promotions(lake)), None)
     if last is not None and last.decision == "rollback":
         ago = (utc_now() - last.created_at).total_seconds()
         if ago < JUST_NOW_S:

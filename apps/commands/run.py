@@ -14,7 +14,6 @@ from schemas.failure import GateRefused, LakeError
 from schemas.table import Metrics
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.iteration_lock import require_free
 from tasks.preflight.preflight import require
 from tasks.preflight.unused_keys import for_others
 from tasks.running.budget import require_budget
@@ -24,6 +23,7 @@ from tasks.running.pausing import Pause, require_unpaused
 from tasks.running.progress_lines import progress_lines
 from tasks.running.stage import result_of
 from tasks.shared.failing import failing, require_any
+from tasks.shared.lease import require_free
 from tasks.shared.paths import lake_if_any
 from tasks.shared.status import begun_iterations
 

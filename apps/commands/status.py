@@ -17,13 +17,13 @@ from schemas.tables.quality import OVERRIDES
 from schemas.tables.stage import STAGES, label_of, turn
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
-from tasks.iteration_lock import iteration_lock_owner
 from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
 from tasks.quality.overrides import overridden
 from tasks.running.console import make_table, out
 from tasks.running.pausing import pause_of
 from tasks.running.run_status import RunStatus, run_statuses
 from tasks.shared.failing import failing
+from tasks.shared.lease import lease_owner
 from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations
 
 COLUMNS = ("iteration", "success", "<", "95 %", "made", "seconds", "<policy", "<outcome")
@@ -158,7 +158,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
     """The current activity, and the pause, if there is one."""
     pause = pause_of(lake)
     paused = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
-    moments, turn = [one for one in run_statuses(lake) if one.stage], iteration_lock_owner(lake)
+    moments, turn = [one for one in run_statuses(lake) if one.stage], lease_owner(lake)
     lines = [f"now {_under_way(one, rows)}; process {one.process} of {one.host}" for one in moments]
     if turn is not None and (turn.process, turn.host) not in [(one.process, one.host) for one in moments]:
         done = rows[-1].stages_s if rows and not rows[-1].finished else {}

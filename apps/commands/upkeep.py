@@ -91,7 +91,7 @@ def maintain(overrides: Overrides = None, config: ConfigFile = None, as_json: As
 def upgrade(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
     """Upgrade a lake of an earlier version in place; if it is interrupted, the same command continues."""
     from storage.upgrade import upgrade as bring_up
-    from tasks.running.lake_use import require_idle
+    from tasks.running.run_status import require_idle
 
     made = bring_up(resolve(config, overrides).lake, (lambda step: None) if as_json else print_line, require_idle)
     if as_json:

@@ -18,7 +18,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,7 +32,7 @@ from schemas.failure import FlywheelError, is_environment_failure
 from schemas.table import SCHEMA_VERSION
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.iteration_lock import FOLDER
+from tasks.shared.lease import lease_owner
 
 CONFIG = """
 name = "chaos"
@@ -191,10 +190,8 @@ def _until(wheel: Wheel, reached: Callable[[], bool]) -> None:
 
 def _turns(lake: Lake, wheel: Wheel) -> bool:
     """Whether this very process turns the lake."""
-    store = lake.blobs.store
-    with suppress(FileNotFoundError):
-        return any(json.loads(store.get(name))["process"] == wheel.process.pid for name in store.sizes(FOLDER))
-    return False
+    owner = lease_owner(lake)
+    return owner is not None and owner.process == wheel.process.pid
 
 
 def _compared(disturbed: Path, calm: Path) -> Row:

@@ -10,7 +10,7 @@ Status = Literal["intermediate", "candidate", "champion", "held", "retired", "re
 
 
 class PolicyVersion(Row):
-    """One trained (or initial) policy; exactly one row is the champion."""
+    """One trained (or initial) policy."""
 
     policy_version: Text
     kind: Kind
@@ -31,7 +31,8 @@ class PolicyVersion(Row):
     seed: Int64
     metrics: Text
     status: Status
-    """`intermediate`: continual training made it for the training after it; it is never measured nor promoted. `held`:
+    """Status when the row was written; `promotions` decides the current one. `intermediate`: continual training made it
+    for the training after it; it is never measured nor promoted. `held`:
     the test did not decide, or something in the way of a decision has to be resolved. Why is in `promotions`."""
     created_at: Instant
     repeats: Text | None = None

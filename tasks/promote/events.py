@@ -1,23 +1,40 @@
-"""The log of promotions and rollbacks in the lake."""
+"""The log of promotions and rollbacks in the lake: it alone decides who is champion (`tasks.shared.policies`)."""
 
-from collections.abc import Container, Mapping
+from collections.abc import Container, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
+from schemas.table import utc_now
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
-from tasks.shared.policies import policies
+from tasks.shared.lease import lease
+from tasks.shared.policies import policies, promotions
 
+LOCK = "control/deciding"
+"""Lease on promotions."""
 OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
 """Outcomes of a challenge as they are printed."""
 ROLLED_BACK = "rolled back"
 
 
-def events(lake: Lake) -> list[Promotion]:
-    """Return all events, oldest first."""
-    return sorted(lake.rows(Promotion), key=lambda one: (one.created_at, one.event))
+@contextmanager
+def promotion_lock(lake: Lake) -> Iterator[None]:
+    """Hold the promotion lock, waiting for it, so that two processes cannot promote at once.
+
+    Raises:
+        UsageError: another process has held the lock for ten minutes; names it.
+    """
+    with lease(lake, LOCK, wait=True):
+        yield
+
+
+def decided_at(lake: Lake) -> datetime:
+    """Return the time of a new event, which is later than all others even if clocks differ."""
+    last, now = next(reversed(promotions(lake)), None), utc_now()
+    return now if last is None else max(now, last.created_at + timedelta(microseconds=1))
 
 
 def event_of(lake: Lake, event: str) -> Promotion | None:
@@ -47,7 +64,7 @@ def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[st
 def rolled_back(lake: Lake) -> dict[str, Promotion]:
     """Return the policies whose last event is a rollback of theirs, each with that event, the newest last."""
     found: dict[str, Promotion] = {}
-    for one in events(lake):
+    for one in promotions(lake):
         found.pop(one.champion, None)
         if one.decision == "rollback":
             found.pop(one.against, None)
@@ -62,7 +79,7 @@ def standing(policy: PolicyVersion, fallen: Container[str]) -> str:
 
 def outcomes(lake: Lake) -> dict[str, str]:
     """Return the outcomes of decided policies: promoted, held, rejected, or rolled back since."""
-    found = {one.policy_version: OUTCOMES[one.decision] for one in events(lake) if one.decision in OUTCOMES}
+    found = {one.policy_version: OUTCOMES[one.decision] for one in promotions(lake) if one.decision in OUTCOMES}
     return found | dict.fromkeys(rolled_back(lake), ROLLED_BACK)
 
 

@@ -1,23 +1,41 @@
-"""Stage: decide whether the candidate becomes champion."""
+"""Decide whether a candidate or another challenger becomes champion, and roll back to an earlier champion."""
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import count
+
+import pyarrow.dataset as pads
+
+from curation.pictures import bits_of
 from curation.promotion import PromotionDecision, without_test
 from schemas.config import Config
+from schemas.failure import UsageError
 from schemas.table import Metrics
+from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
+from schemas.tables.trajectory import SPLIT_STARTS
+from storage.catalog import ask
 from storage.lake import Lake
 from tasks.evaluate import measure_challenger
-from tasks.promote.champion import decided_at, promotion_lock, take_effect
+from tasks.preflight.descent import require_held_out
 from tasks.promote.contest import broken_acting, broken_making, decided, opponent, rule_of
-from tasks.promote.events import abandoned, event_of
-from tasks.promote.leaks import leak
-from tasks.running.run import Run
+from tasks.promote.events import abandoned, decided_at, event_of, promotion_lock
+from tasks.running.boundary import boundary
+from tasks.running.console import print_line
+from tasks.running.events import emit_decision
+from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.master_weights import sweep_master_weights
-from tasks.shared.policies import candidate_of, champion
+from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row, promotions
 
 DECISION_TEXTS = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
 NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason")
+NAME_IT = "To go further back, name the policy: `flywheel status` lists them."
+NO_REASON = "no reason was given"
+NEAR = 8
+"""Maximum number of differing bits, of 512, between hashes of one picture: noise or a cursor flips so many. No two of
+16 tasks of MiniWoB++ ended on screens that near."""
 
 
 @stage("promote")
@@ -32,7 +50,7 @@ def promote_candidate(run: Run, iteration: int) -> Metrics:
 
 
 def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
-    """Decide on a measured candidate, record the decision and make it take effect.
+    """Decide on a measured candidate, and record the decision, which takes effect by that.
 
     If the champion changed since the candidate was measured, measure it against the new one first.
     """
@@ -58,8 +76,6 @@ def numbers_of(event: Promotion) -> Metrics:
 def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
     """Decide on a candidate against the current champion.
 
-    The event is written before it takes effect, so a kill in between repeats no decision.
-
     Args:
         config: holds the promotion rule.
         lake: the lake.
@@ -67,7 +83,7 @@ def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set
         compared: champions that the candidate was measured against; the current one is added if it is missing.
 
     Returns:
-        The event, in effect, or None if the candidate must be measured against the current champion first.
+        The event, or None if the candidate must be measured against the current champion first.
     """
     key = f"challenge:{candidate.policy_version}"
     with promotion_lock(lake):
@@ -82,7 +98,6 @@ def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set
             lake.append("promotions", [_record(config, lake, candidate, against, found)])
             event = event_of(lake, key)
             assert event is not None
-        take_effect(lake, event)
         return event
 
 
@@ -119,3 +134,177 @@ def _hindrance(
         return without_test("hold", f"it was trained from {fallen}, which was rolled back")
     leaking = leak(config, lake, candidate)
     return None if leaking is None else without_test("hold", leaking)
+
+
+@boundary("evaluate")
+def evaluate_challenger(config: Config, version: str) -> Metrics:
+    """Evaluate the policy on both suites' held-out seeds, until it is decided."""
+    lake = run_of(config, create=False).lake
+    return measure_challenger(config, lake, policy_row(lake, version))
+
+
+@boundary("challenge")
+def challenge_champion(config: Config, version: str) -> None:
+    """Promote, hold or reject the policy."""
+    lake = run_of(config, create=False).lake
+    decided = numbers_of(challenge(config, lake, policy_row(lake, version)))
+    print_line(f"{version}: {decided['say']}")
+    emit_decision(lake, decided)
+
+
+def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) -> Promotion:
+    """Make an earlier champion the champion again, and record it.
+
+    Args:
+        lake: the lake.
+        to: an earlier champion; the previous one if not given.
+        reason: the stated reason, for later readers.
+        seen: the champion to replace; the current one if not given.
+
+    Returns:
+        The record.
+
+    Raises:
+        UsageError: there is no such policy, it was never champion, or it is; or the champion is no
+            longer the one that was seen.
+    """
+    with promotion_lock(lake):
+        if seen is not None and (now := champion(lake).policy_version) != seen:
+            raise UsageError(f"The champion changed from {seen} to {now}.", NAME_IT)
+        return _recorded(lake, *_ways(lake, to), reason or NO_REASON)
+
+
+def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
+    """Return the policy to promote and the current champion."""
+    now = champion(lake)
+    target = policy_row(lake, to) if to is not None else before(lake, now)
+    if target.policy_version == now.policy_version:
+        raise UsageError(
+            f"{now.policy_version} is the champion already.", "Name an earlier champion: `flywheel status`."
+        )
+    if target.status != "retired":
+        hint = "Name one that did: `flywheel status` lists them."
+        raise UsageError(f"{target.policy_version} was never champion (it is {target.status}).", hint)
+    return target, now
+
+
+def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
+    """Return the policy that the champion replaced; raise UsageError for the first champion."""
+    won = (
+        one for one in reversed(promotions(lake)) if one.decision == "promote" and one.champion == now.policy_version
+    )
+    if (event := next(won, None)) is not None:
+        return policy_row(lake, event.against)
+    if now.parent is None:
+        raise UsageError(f"{now.policy_version} is the first champion.")
+    return measured_ancestor(lake, now.parent)
+
+
+def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str) -> Promotion:
+    for number in count():
+        event = Promotion(
+            event=f"rollback:{number:04d}",
+            decision="rollback",
+            policy_version=target.policy_version,
+            against=now.policy_version,
+            champion=target.policy_version,
+            pairs=0,
+            wins=0,
+            losses=0,
+            difference=None,
+            low=None,
+            high=None,
+            llr=None,
+            rule="{}",
+            reason=reason,
+            created_at=decided_at(lake),
+        )
+        if lake.append("promotions", [event]):
+            return event
+    raise AssertionError
+
+
+@dataclass(frozen=True, slots=True)
+class Leak:
+    """A held-out task that ends like trained trajectories of another task."""
+
+    held_out: str
+    trained: str
+    screens: int
+    """Number of the held-out task's last screens that the other task shares."""
+    of: int
+
+
+def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[str, str]], share: float) -> list[Leak]:
+    """Return held-out tasks that share at least a given part of their distinct last screens with one trained task.
+
+    Args:
+        held_out: difference hashes of last screens by task.
+        trained: task and hash of last screens that were trained on.
+        share: of the held-out task's distinct screens, in (0, 1].
+    """
+    known = {task: {bits for one in hashes if (bits := _telling(one)) is not None} for task, hashes in held_out.items()}
+    near: dict[tuple[str, str], set[int]] = {}
+    for task, phash in trained:
+        if (bits := _telling(phash)) is None:
+            continue
+        for own, screens in known.items():
+            for screen in screens:
+                if (screen ^ bits).bit_count() <= NEAR:
+                    near.setdefault((own, task), set()).add(screen)
+    return [
+        Leak(own, task, len(found), len(known[own]))
+        for (own, task), found in sorted(near.items())
+        if len(found) >= share * len(known[own])
+    ]
+
+
+def _telling(phash: str) -> int | None:
+    """Return the bits of a hash; None for one of another kind, and for a plain picture such as a blank page."""
+    bits = bits_of(phash)
+    return None if bits is None or bits.bit_count() <= NEAR else bits
+
+
+SHARE = 0.5
+"""Minimum share of a solved held-out task's last screens among a trained task's that makes both the same task."""
+
+
+def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
+    """Return why a candidate's evaluation cannot be trusted; None where it was not trained on held-out data."""
+    try:
+        require_held_out(config, lake)
+    except UsageError as error:
+        return f"leakage: {error.problem}"
+    pins = candidate.pins
+    if not {"trajectories", "steps", "screenshots", "verdicts"} <= pins.keys():
+        return None
+    held = pads.field("seed") >= SPLIT_STARTS["validation"]
+    rows = lake.read("trajectories", ["trajectory_id", "task_id", "seed"], held, pins["trajectories"]).to_pylist()
+    if rows:
+        one = min(rows, key=lambda row: row["trajectory_id"])
+        return (
+            f"leakage: {len(rows)} trajectories that it was trained from have held-out seeds, {one['trajectory_id']} "
+            f"of {one['task_id']} seed {one['seed']} for one"
+        )
+    if config.promote.same_screens == "hold" and (copies := _copies(lake, candidate)):
+        named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
+        return (
+            f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take the same task "
+            "out of `suite.held_out` or of `suite.tasks`; if they only look alike, set `promote.same_screens=ignore`"
+        )
+    return None
+
+
+def _copies(lake: Lake, candidate: PolicyVersion) -> list[Leak]:
+    """Return held-out tasks that a candidate solves on a trained task's screens.
+
+    Failures are left out: they may end on the screen where every task begins.
+    """
+    ended: dict[str, set[str]] = {}
+    for row in lake.rows(Evaluation, {"policy_version": candidate.policy_version, "suite": "held_out"}):
+        if row.success and row.final_phash is not None:
+            ended.setdefault(row.task_id, set()).add(row.final_phash)
+    if not ended:
+        return []
+    trained = ask(lake, "last_screens", candidate.pins).to_pylist()
+    return same_screens(ended, ((row["task_id"], row["phash"]) for row in trained), SHARE)

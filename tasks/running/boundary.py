@@ -19,7 +19,6 @@ from storage.lake import Lake
 from tasks.running.budget import Exhausted, exhausted
 from tasks.running.console import err, log_end, log_part, now
 from tasks.running.events import PAUSED, emit
-from tasks.running.lake_use import in_use
 from tasks.running.pausing import Pause, pause_of
 from tasks.running.run import Run, flow_name, run_id_under_way
 from tasks.running.run_status import CURRENT, published
@@ -128,5 +127,5 @@ def part(head: str, name: str) -> Iterator[None]:
 @contextmanager
 def alone(lake: Lake, name: str) -> Iterator[None]:
     """Do the same for work on a lake outside a flow."""
-    with in_use(lake, name), published(lake, str(uuid4()), name), part("", name):
+    with published(lake, str(uuid4()), name), part("", name):
         yield

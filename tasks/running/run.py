@@ -21,7 +21,6 @@ from common.process import home
 from models.serving.served import close_servers
 from schemas.config import Config
 from storage.lake import Lake
-from tasks.running.lake_use import in_use
 from tasks.running.run_status import published
 from tasks.running.traces import set_up, span
 
@@ -90,7 +89,6 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     try:
         about = {"run_id": run.run_id, "lake": run.lake.lake_id, "name": config.name}
         with (
-            in_use(run.lake, flow_name() or "run"),
             published(run.lake, run.run_id, flow_name()),
             span("run", about),
         ):

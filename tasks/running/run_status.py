@@ -1,8 +1,8 @@
 """Publish a run's current status for other processes: stage, progress, loss, sandboxes.
 
 One process has one such status. A run writes it to its lake every few seconds, each to a file of its own, so the
-dashboard and `flywheel status --watch` work from any machine; nothing depends on it. The file of a killed run stays
-until a later run removes it; its age shows that it is stale.
+dashboard and `flywheel status --watch` work from any machine. The file also shows that its process uses the lake, so
+that maintenance deletes nothing that it reads. The file of a killed run stays until a later run removes it.
 """
 
 import contextlib
@@ -12,11 +12,15 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache, partial
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from common.process import repeated
 from environments.leased import Leased, leased_now
+from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
+from tasks.shared.lease import Owner
 
 FOLDER = "live"
 """Folder among the lake's blobs, with a file for each run."""
@@ -36,6 +40,8 @@ class RunStatus(BaseModel):
 
     host: str = Field(default_factory=socket.gethostname)
     process: int = Field(default_factory=os.getpid)
+    owner: Owner | None = None
+    """The process; None where it is unknown."""
     heard: float = 0.0
     """Time of writing, in seconds since 1970."""
     run_id: str = ""
@@ -120,33 +126,39 @@ def published(lake: Lake, run_id: str, flow: str, part: int | None = None) -> It
         flow: name of its flow.
         part: this process's part of a shared run.
     """
-    over, name = threading.Event(), file_of(run_id if part is None else f"{run_id}-{part}")
-    fields = {"run_id": run_id, "flow": flow, "part": part}
-    writer = threading.Thread(target=_publish, args=(lake, name, fields, over), name="now", daemon=True)
-    writer.start()
+    store, name = lake.blobs.store, file_of(run_id if part is None else f"{run_id}-{part}")
+    fields = {"run_id": run_id, "flow": flow, "part": part, "owner": Owner.this()}
+    sweep = cache(partial(_sweep, lake))
+
+    def publish() -> None:
+        store.put(name, CURRENT.read().model_copy(update=fields).model_dump_json().encode())
+
+    with contextlib.suppress(LakeError, OSError):  # a lake that cannot be written to
+        publish()
     try:
-        yield
+        with repeated(EVERY_S, lambda: (publish(), sweep()), "status", join_s=EVERY_S):
+            yield
     finally:
-        over.set()
-        writer.join(timeout=EVERY_S)
-        with contextlib.suppress(Exception):  # nothing depends on it
-            lake.blobs.store.delete(name)
+        with contextlib.suppress(Exception):  # maintenance sees that the process is gone
+            store.delete(name)
+
+
+def require_idle(lake: Lake) -> None:
+    """Raise UsageError, naming the process and its work, if one uses the lake."""
+    store = lake.blobs.store
+    for name, one in _files(lake).items():
+        if one and one.owner and one.owner.left_s(store, name):
+            raise UsageError(
+                f"Process {one.process} of {one.host} works on the lake at {lake.uri} ({one.flow or 'run'}).",
+                "Wait for it or end it, then give the same command again.",
+            )
+        if one is None or (one.owner and one.owner.is_here):  # another machine may be unreachable and need its file
+            store.delete(name)
 
 
 def file_of(run_id: str) -> str:
     """Return the name of a run's status among the lake's blobs."""
     return f"{FOLDER}/{run_id}.json"
-
-
-def _publish(lake: Lake, name: str, fields: Mapping[str, object], over: threading.Event) -> None:
-    store, swept = lake.blobs.store, False
-    while not over.wait(EVERY_S):
-        with contextlib.suppress(Exception):  # nothing depends on it
-            now = CURRENT.read().model_copy(update=fields)
-            store.put(name, now.model_dump_json().encode())
-            if not swept:
-                _sweep(lake)
-                swept = True
 
 
 def _sweep(lake: Lake) -> None:

@@ -7,73 +7,21 @@ for anything else. An owner on another machine counts as alive.
 
 import hashlib
 import json
-import os
 import re
-import socket
 from collections.abc import Mapping
 from itertools import count
-from pathlib import Path
-from typing import Any, Self
-
-import psutil
-from pydantic import BaseModel, ConfigDict
+from typing import Any
 
 from schemas.failure import UsageError
 from storage.lake import Lake
+from tasks.shared.lease import Owner
+from tasks.shared.policies import policies
 
 FOLDER = "claims"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 RESERVED = ("champion", "explorer", "run")
 """Words that commands use for policies, and the claim on a lake's iterations, which lies next to those on names
-(`tasks.iteration_lock`). A policy that was named `run` before keeps its name."""
-
-
-CLOCK_S = 60.0
-"""Seconds by which a clock step may change the start of a process, where only the clock has it."""
-
-
-class Owner(BaseModel):
-    """A process, as a file in the lake names it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    machine: str
-    process: int
-    began: float
-    """Start of the process, since process ids are reused; in seconds since 1970, so it moves with the clock."""
-    ticks: int | None = None
-    """The same in clock ticks since the machine was started, which no clock moves; None without /proc."""
-
-    @classmethod
-    def this(cls, **more: Any) -> Self:
-        """Return the owner for this process."""
-        own = os.getpid()
-        return cls(machine=_machine(), process=own, began=psutil.Process().create_time(), ticks=_ticks(own), **more)
-
-    @property
-    def is_here(self) -> bool:
-        """Whether its process is, or was, on this machine."""
-        return self.machine == _machine()
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether its process is known to be gone."""
-        if not self.is_here:
-            return False
-        try:
-            process = psutil.Process(self.process)
-            if process.status() == psutil.STATUS_ZOMBIE:
-                return True
-            if self.ticks is not None and (ticks := _ticks(self.process)) is not None:
-                return ticks != self.ticks
-            return abs(process.create_time() - self.began) > CLOCK_S
-        except psutil.NoSuchProcess:
-            return True
-
-    def is_of(self, other: "Owner") -> bool:
-        """Whether both are the same process."""
-        same_id = (self.machine, self.process) == (other.machine, other.process)
-        return same_id and (None in (self.ticks, other.ticks) or self.ticks == other.ticks)
+(`tasks.shared.lease`). A policy that was named `run` before keeps its name."""
 
 
 class Claim(Owner):
@@ -110,30 +58,14 @@ def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = N
 def _claimed(lake: Lake, name: str, recipe: str) -> bool:
     store, folder = lake.blobs.store, f"{FOLDER}/{name}"
     there = sorted(name for name in store.sizes(folder) if name.endswith(".json"))
-    status = lake.read("policies", ["status"], {"policy_version": name})["status"].to_pylist()
-    if there or status:
-        if not there or status not in ([], ["candidate"]):
+    row = policies(lake).get(name)
+    if there or row:
+        if not there or (row and row.status != "candidate"):
             return False
         try:
             last = Claim.model_validate_json(store.get(there[-1]))
         except FileNotFoundError:  # listed but missing: another process's, or a stale listing
             return False
-        if last.recipe != recipe or not last.abandoned:
+        if last.recipe != recipe or not last.gone:
             return False
     return store.put_once(f"{folder}/{len(there):04d}.json", Claim.this(recipe=recipe).model_dump_json().encode())
-
-
-def _ticks(process: int) -> int | None:
-    """Return the start of a process in clock ticks since the machine was started; field 22 of proc(5)'s `stat`."""
-    try:
-        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19])
-    except (OSError, ValueError, IndexError):
-        return None
-
-
-def _machine() -> str:
-    """Return an id of this machine since its start, and of the container: the range of unique process ids."""
-    try:
-        return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
-    except OSError:
-        return socket.gethostname()

@@ -12,8 +12,9 @@ from uuid import uuid4
 
 from models.tiny.layout import TRAINING
 from storage.lake import Lake
-from tasks.shared.claims import Owner
+from tasks.shared.lease import Owner
 from tasks.shared.paths import cache_folder
+from tasks.shared.policies import policies
 
 FOLDER = "readers"
 
@@ -29,15 +30,13 @@ def sweep_master_weights(lake: Lake, last: int) -> None:
     A process calls it after its training has ended.
     """
     for note, owner in _notes(lake).items():
-        if owner.is_of(Owner.this()) or owner.abandoned:
+        if owner.is_of(Owner.this()) or owner.gone:
             lake.blobs.store.delete(note)
     part = f"/{TRAINING}/"
     stored = {name.split(part)[0] for name in lake.blobs.store.sizes("checkpoints") if part in name}
-    rows = lake.read("policies", ["policy_version", "checkpoint", "status", "created_at"]).to_pylist()
-    rows.sort(key=lambda row: row["created_at"], reverse=True)
-    for row in rows[last:]:
-        if row["status"] != "champion" and row["checkpoint"] in stored:
-            _sweep(lake, row["policy_version"], row["checkpoint"])
+    for row in [*reversed(policies(lake).values())][last:]:
+        if row.status != "champion" and row.checkpoint in stored:
+            _sweep(lake, row.policy_version, row.checkpoint)
 
 
 def _sweep(lake: Lake, version: str, checkpoint: str) -> None:

@@ -9,11 +9,14 @@ from schemas.config import Config
 from schemas.failure import UsageError
 from schemas.table import utc_now
 from schemas.tables.policy import Kind, PolicyVersion, Status
+from schemas.tables.promotion import Promotion
 from storage.lake import Lake
 from tasks.shared.version import code_version
 
 STATUS: dict[Kind, Status] = {"initial": "champion", "intermediate": "intermediate"}
 """Status of a new policy by kind, if it is not a candidate."""
+UNPROMOTED: dict[str, Status] = {"hold": "held", "reject": "rejected"}
+"""Status of a candidate after a decision that leaves the champion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +60,30 @@ def register(
     lake.append("policies", [row])
 
 
+def promotions(lake: Lake) -> list[Promotion]:
+    """Return the log of promotions and rollbacks, oldest first."""
+    return sorted(lake.rows(Promotion), key=lambda one: (one.created_at, one.event))
+
+
 def policies(lake: Lake) -> dict[str, PolicyVersion]:
-    """Return all policies by version, oldest first."""
-    return {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
+    """Return all policies by version, oldest first, each with its current status.
+
+    The log of promotions alone decides the status. A policy that it does not name has the status it was stored with.
+    """
+    rows = {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
+    status: dict[str, Status] = {}
+    now = None
+    for name, row in rows.items():
+        status[name], now = ("retired", name) if row.status == "champion" else (row.status, now)
+    for event in promotions(lake):
+        name = event.champion
+        if event.decision in UNPROMOTED and status.get(event.policy_version) == "candidate":
+            status[event.policy_version] = UNPROMOTED[event.decision]
+        elif event.decision in ("promote", "rollback") and name in rows:
+            status[name], now = "retired", name
+    if now is not None:
+        status[now] = "champion"
+    return {name: row.model_copy(update={"status": status[name]}) for name, row in rows.items()}
 
 
 def champion_if_any(lake: Lake) -> PolicyVersion | None:

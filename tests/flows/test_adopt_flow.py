@@ -14,7 +14,7 @@ from models.random_vlm import build_random
 from schemas.config import Config
 from schemas.failure import CheckpointError, UsageError
 from storage.lake import Lake
-from tasks.promote.rollback import roll_back
+from tasks.promote.promote import roll_back
 from tasks.shared.policies import champion, policy_row
 from tasks.shared.status import iterations
 from tasks.shared.weights import checkpoint_folder

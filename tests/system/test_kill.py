@@ -12,6 +12,7 @@ from schemas.config import load_config
 from schemas.tables import TABLES
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
+from tasks.shared.policies import policies
 from tests.processes import words
 from tests.system.parts.commands import CONFIG, SHORT, start
 from tests.tiers import NIGHTLY
@@ -108,7 +109,7 @@ def check(lake_folder: Path, iterations: int) -> None:
     assert len(steps) == sum(row["n_steps"] for row in trajectories)
     pictures = set(lake.read("screenshots", ["sha256"])["sha256"].to_pylist())
     assert {row["screenshot"] for row in steps} <= pictures
-    champions = lake.read("policies", where={"status": "champion"}).to_pylist()
+    champions = [row for row in policies(lake).values() if row.status == "champion"]
     assert len(champions) == 1
     for iteration in range(iterations):
         assert lake.count("evaluations", {"iteration": iteration, "suite": "suite"}) == 8

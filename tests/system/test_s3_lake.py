@@ -25,7 +25,7 @@ from storage.lake import Lake
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.preflight.preflight import probes
-from tasks.promote.champion import FOLDER
+from tasks.promote.events import LOCK
 from tests.system.parts import streaming
 from tests.system.parts.s3 import BUCKET, KEY, SECRET, free_ports
 
@@ -51,7 +51,7 @@ DECIDE = """
 import json, sys, time
 from schemas.config.sections import LakeConfig
 from storage.lake import Lake
-from tasks.promote.champion import promotion_lock
+from tasks.promote.events import promotion_lock
 lake, spans = Lake.open(LakeConfig.model_validate_json(sys.argv[1]), create=False), []
 for _ in range(4):
     with promotion_lock(lake):
@@ -117,7 +117,7 @@ def test_of_processes_that_decide_at_once_one_does_and_the_others_wait(config: L
     said = [json.loads(one.communicate(timeout=120)[0]) for one in all_of_them]
     spans = sorted((began, ended) for found in said for began, ended in found)
     assert len(spans) == 12 and all(ended <= began for (_, ended), (began, _) in pairwise(spans))
-    assert not Lake.open(config).blobs.store.sizes(FOLDER)
+    assert list(Lake.open(config).blobs.store.sizes(LOCK).values()) == [0], "the file of a released lease"
 
 
 def test_blobs_and_checkpoints_come_back(config: LakeConfig, tmp_path: Path) -> None:

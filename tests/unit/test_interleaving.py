@@ -4,11 +4,10 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import count
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from learning.checkpoint import manifest
@@ -19,20 +18,21 @@ from storage.blobs import Blobs
 from storage.objects import ObjectStore, RemoteStore
 from storage.schema_marker import make_marker
 from tasks.exchange import importing
-from tasks.promote import champion
+from tasks.promote.events import promotion_lock
 from tasks.running import run_status
-from tasks.shared import claims, lock, master_weights
+from tasks.shared import claims, lease, master_weights
 from tests.unit.interleaving import Turns, every_order, process_number
 
 SWITCHES = 3
-LOCK = "control/run"
+LEASE = "control/run"
+SLEEPER = lease.LeaseOwner(machine="sleeper", process=os.getpid(), began=0.0, host="sleeper")
+ASLEEP, AWAKE = (SLEEPER.model_copy(update={"attempt": one}).model_dump_json().encode() for one in "12")
 TAKEN = claims.Claim.this(recipe="another").model_dump_json().encode()
 
 
 def lake_of(store: ObjectStore) -> Any:
     """What of a lake these processes use: its blobs, and a table of policies without rows."""
-    empty = pa.table({"status": pa.array([], pa.string())})
-    return SimpleNamespace(blobs=Blobs(store), uri=store.place, read=lambda *_, **__: empty)
+    return SimpleNamespace(blobs=Blobs(store), uri=store.place, rows=lambda *_: [])
 
 
 def test_a_write_that_was_refused_is_made_again_where_the_owner_deleted_the_file_meanwhile() -> None:
@@ -68,17 +68,11 @@ def test_who_puts_or_gets_has_what_is_there() -> None:
 
 @pytest.fixture
 def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
-    """Runs processes that take a lock in every order; who waits lets another one go on.
-
-    All ask at the same millisecond, so the random part of their names decides, which is a count here: each run of one
-    order must be like the one before.
-    """
+    """Runs processes that take a lock in every order; who waits lets another one go on."""
     waiting: list[Turns] = []
-    names, began = [count()], time.time()
-    monkeypatch.setattr(lock, "time", SimpleNamespace(
-        sleep=lambda seconds: waiting[0].wait(seconds), time=lambda: began, monotonic=time.monotonic
+    monkeypatch.setattr(lease, "time", SimpleNamespace(
+        sleep=lambda seconds: waiting[0].wait(seconds), monotonic=time.monotonic
     ))  # fmt: skip
-    monkeypatch.setattr(lock, "uuid4", lambda: SimpleNamespace(hex=f"{next(names[0]):032x}"))
 
     def run(
         take: Callable[[Any], Any],
@@ -101,7 +95,7 @@ def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
             return work
 
         def made(turns: Turns) -> list[Callable[[RemoteStore], object]]:
-            waiting[:], names[:] = [turns], [count()]
+            waiting[:] = [turns]
             within.clear()
             return [process(number, turns) for number in range(processes)]
 
@@ -110,28 +104,29 @@ def critical(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
     yield run
 
 
-def test_a_lock_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Callable[..., Any]) -> None:
-    found = critical(lambda lake: lock.locked(lake, LOCK), 2, 4)
+def released(left: dict[str, bytes]) -> bool:
+    """Whether the newest file of the lease shows that it is free, and no older one is left."""
+    return list(left.values())[-1:] == [b""] and len(left) == 1
+
+
+def test_a_lease_is_one_process_s_at_a_time_and_a_refusal_names_why(critical: Callable[..., Any]) -> None:
+    found = critical(lambda lake: lease.lease(lake, LEASE), 2, 4)
     for ended, left in found:
         assert all(one == "held" or isinstance(one, UsageError) for one in ended), ended
-        assert "held" in ended and not left
+        assert "held" in ended and released(left), (ended, left)
     assert any(ended == ["held", "held"] for ended, _ in found)
 
 
-def test_processes_that_decide_at_once_do_so_one_after_the_other(
-    critical: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(champion, "promote_last", lambda lake: None)
-    for ended, left in critical(champion.promotion_lock, 2, SWITCHES) + critical(champion.promotion_lock, 3, 2):
-        assert set(ended) == {"held"}, ended
-        assert not left
+def test_processes_that_decide_at_once_do_so_one_after_the_other(critical: Callable[..., Any]) -> None:
+    for ended, left in critical(promotion_lock, 2, SWITCHES) + critical(promotion_lock, 3, 2):
+        assert set(ended) == {"held"} and released(left), (ended, left)
 
 
-def test_a_lock_whose_owner_died_is_taken_over_by_one_process(critical: Callable[..., Any]) -> None:
-    gone = lock.LockOwner(machine=claims._machine(), process=2**22 + 1, began=0.0, heard=0.0, host="here")
-    before = {f"{LOCK}/000000.json": gone.model_dump_json().encode()}
-    for ended, left in critical(lambda lake: lock.locked(lake, LOCK, wait=True), 2, SWITCHES, before):
-        assert ended == ["held", "held"] and not left
+def test_a_lease_whose_owner_died_is_taken_over_by_one_process(critical: Callable[..., Any]) -> None:
+    gone = lease.LeaseOwner(machine=lease._machine(), process=2**22 + 1, began=0.0, host="here")
+    before = {f"{LEASE}/000000.json": gone.model_dump_json().encode()}
+    for ended, left in critical(lambda lake: lease.lease(lake, LEASE, wait=True), 2, SWITCHES, before):
+        assert ended == ["held", "held"] and released(left), left
 
 
 def test_a_deletion_made_again_after_a_lost_answer_removes_no_successor_s_file(
@@ -139,51 +134,41 @@ def test_a_deletion_made_again_after_a_lost_answer_removes_no_successor_s_file(
 ) -> None:
     monkeypatch.setattr(patience, "FIRST_S", 0.0)
     for wait in (False, True):
-        for ended, left in critical(lambda lake, wait=wait: lock.locked(lake, LOCK, wait), 3, 2, None, True):
+        for ended, left in critical(lambda lake, wait=wait: lease.lease(lake, LEASE, wait), 3, 2, None, True):
             assert all(one == "held" or (isinstance(one, UsageError) and not wait) for one in ended), ended
-            assert "held" in ended and not left
+            assert "held" in ended and released(left)
 
 
-class Once:
-    """The event that ends a heartbeat, after its first."""
-
-    def __init__(self) -> None:
-        self._beats = count()
-
-    def wait(self, _: float) -> bool:
-        return next(self._beats) > 0
-
-
-@pytest.mark.parametrize("name", [f"{LOCK}/000000.json", f"{LOCK}/{1:015d}-{'f' * 32}.json"])
+@pytest.mark.parametrize("name", [f"{LEASE}/000000.json", f"{LEASE}/{1:015d}-{'f' * 32}.json"])
 def test_an_owner_that_slept_beyond_the_silence_ends_and_leaves_its_successors_alone(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machines, ended = ["sleeper", "successor"], list[str]()
-    monkeypatch.setattr(claims, "_machine", lambda: machines[process_number() or 0])
+    monkeypatch.setattr(lease, "_machine", lambda: machines[process_number() or 0])
     kill = SimpleNamespace(getpid=os.getpid, kill=lambda *_: ended.append(machines[process_number() or 0]))
-    monkeypatch.setattr(lock, "os", kill)
+    monkeypatch.setattr(lease, "os", kill)
+    monkeypatch.setattr(RemoteStore, "age_s", lambda store, one: 0.0 if store.get(one) == AWAKE else 1000.0)
 
     def wake(store: RemoteStore) -> None:
-        lock._send_heartbeats(lake_of(store), LOCK, name, Once())  # type: ignore[arg-type]
-        store.delete(name)
+        with suppress(SystemExit):
+            lease._heartbeat(lake_of(store), name, AWAKE)
+        store.put(name, b"")
 
     def succeed(store: RemoteStore) -> list[str]:
         taken = list[str]()
         for _ in range(2):  # the second takes the place of one that has ended, so nothing is left of that
-            with lock.locked(lake_of(store), LOCK):
-                there = lock.lock_owners(store, LOCK)
-                taken += (own := [one for one, it in there.items() if it and it.machine == "successor"])
-                store.exists("work")
-                lock._send_heartbeats(lake_of(store), LOCK, own[0], Once())  # type: ignore[arg-type]
-                assert store.exists(own[0]), "another process removed the owner's file"
+            with lease.lease(lake_of(store), LEASE):
+                own, owner = lease._newest(store, LEASE)
+                assert owner is not None and owner.machine == "successor"
+                taken.append(own)
+                lease._heartbeat(lake_of(store), own, store.get(own))
+                assert store.exists(own), "another process removed the owner's file"
         return taken
 
-    asleep = lock.LockOwner(machine="sleeper", process=os.getpid(), began=0.0, heard=0.0, host="sleeper")
     seen = set[tuple[str, ...]]()
-    before = {name: asleep.model_dump_json().encode()}
-    for (_, taken), left in every_order(lambda _: [wake, succeed], SWITCHES, before):
+    for (_, taken), _ in every_order(lambda _: [wake, succeed], SWITCHES, {name: ASLEEP}):
         assert isinstance(taken, UsageError) or len({*taken, name}) == 3, taken
-        assert not left and "successor" not in ended
+        assert "successor" not in ended
         seen.add((type(taken).__name__, *ended))
         ended.clear()
     assert {("list", "sleeper"), ("UsageError",)} <= seen, "it wakes too late, or in time"
@@ -274,7 +259,7 @@ def test_a_checkpoint_that_is_removed_while_it_is_read_is_named() -> None:
 
 
 def test_notes_and_runs_that_end_while_they_are_listed_are_left_out() -> None:
-    owner = claims.Owner.this().model_dump_json().encode()
+    owner = lease.Owner.this().model_dump_json().encode()
 
     def readers(store: RemoteStore) -> object:
         return master_weights._notes(lake_of(store))

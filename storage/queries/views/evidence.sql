@@ -6,4 +6,8 @@ WHERE policy = 'policy' AND policy_version NOT IN (SELECT policy_version FROM po
 UNION ALL
 SELECT task_id, success, reward, iteration FROM evaluations
 WHERE suite IN ('suite', 'synthesized') AND seed >= 1000000 AND seed < 2000000
-    AND policy_version IN (SELECT policy_version FROM policies WHERE status = 'champion' AND method <> 'random')
+    AND policy_version IN (SELECT policy_version FROM policies WHERE method <> 'random')
+    AND policy_version = coalesce(
+        (SELECT arg_max(champion, created_at) FROM promotions WHERE decision IN ('promote', 'rollback')),
+        (SELECT arg_max(policy_version, created_at) FROM policies WHERE status = 'champion')
+    )

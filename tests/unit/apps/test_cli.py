@@ -17,7 +17,7 @@ from schemas.config import load_config
 from schemas.failure import GateRefused
 from schemas.tables.stage import STAGES
 from storage.lake import Lake
-from tasks.iteration_lock import iteration_lock
+from tasks.shared.lease import iteration_lock
 from tasks.shared.policies import policy_row
 from tests.command import Call
 from tests.unit.apps.conftest import make_place

@@ -17,8 +17,8 @@ from schemas.table import utc_now
 from schemas.tables.forgotten import Forgotten
 from storage import forgetting
 from storage.lake import Lake
-from tasks.iteration_lock import iteration_lock
 from tasks.running.run import open_run
+from tasks.shared.lease import iteration_lock
 from tests.unit.apps.conftest import Place, make_place
 
 

@@ -3,7 +3,7 @@
 import random
 
 from curation.pictures import BITS
-from tasks.promote.leaks import Leak, same_screens
+from tasks.promote.promote import Leak, same_screens
 
 
 def screen(seed: int, flipped: int = 0) -> str:

@@ -25,7 +25,7 @@ from schemas.config import config_of
 from schemas.table import utc_now
 from schemas.tables.promotion import Promotion
 from storage.lake import Lake
-from tasks.promote.rollback import roll_back
+from tasks.promote.promote import roll_back
 from tasks.running.curve import Spec
 from tasks.running.run_status import RunStatus, file_of
 from tasks.shared.policies import policy_row

@@ -22,11 +22,9 @@ from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
-from tasks.promote.events import abandoned, decisions, event_of, events
-from tasks.promote.leaks import leak
-from tasks.promote.promote import challenge
-from tasks.promote.rollback import roll_back
-from tasks.shared.policies import champion, policies, policy_row
+from tasks.promote.events import abandoned, decisions, event_of
+from tasks.promote.promote import challenge, leak, roll_back
+from tasks.shared.policies import champion, policies, policy_row, promotions
 from tests.tiers import NIGHTLY
 from tests.unit.apps.conftest import make_place
 
@@ -222,17 +220,18 @@ def test_a_rollback_goes_to_the_champion_before_or_to_a_named_one_and_is_recorde
     assert kinds[-2:] == [("rollback", "rollback", "third"), ("iteration", "candidate", "fourth")]
 
 
-def test_a_rollback_that_was_cut_short_is_finished_by_the_same_command_and_goes_back_once(
+def test_a_rollback_is_in_effect_once_it_is_recorded_and_the_same_command_goes_back_once(
     lake: Lake, config: Config, tmp_path: Path
 ) -> None:
     challenged(lake, config, tmp_path, "second", always)
     challenged(lake, config, tmp_path, "third", always)
     before = [policy_row(lake, name) for name in ("second", "third")]
-    roll_back(lake, None, "")
-    lake.upsert("policies", before)  # killed between the record and its effect
-    assert champion(lake).policy_version == "third"
-    roll_back(lake, None, "")
-    assert champion(lake).policy_version == "second" and event_of(lake, "rollback:0001") is None
+    roll_back(lake, None, "", "third")
+    lake.upsert("policies", before)  # statuses as another writer stored them
+    assert champion(lake).policy_version == "second" and policy_row(lake, "third").status == "retired"
+    with pytest.raises(UsageError, match="changed from third to second"):
+        roll_back(lake, None, "", "third")
+    assert event_of(lake, "rollback:0001") is None
 
 
 def test_of_two_that_are_decided_on_at_once_the_second_is_held_against_the_first(
@@ -258,7 +257,7 @@ def test_of_two_that_are_decided_on_at_once_the_second_is_held_against_the_first
     for one in both:
         assert one.wait(120) == 0, one.stderr and one.stderr.read()
         one.communicate()
-    reigns, told = "first", events(lake)
+    reigns, told = "first", promotions(lake)
     assert len(told) == 2 * ROUNDS
     for event in told:
         assert event.against == reigns
@@ -285,19 +284,33 @@ def test_who_was_measured_against_another_is_measured_against_the_one_who_reigns
     assert told is not None and told.pairs > 75
 
 
-def test_a_lake_with_two_champions_is_put_right_by_the_next_decision_and_told_about(
-    lake: Lake, config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_of_several_stored_champions_the_newest_promotion_s_is_champion(
+    lake: Lake, config: Config, tmp_path: Path
 ) -> None:
     challenged(lake, config, tmp_path, "second", always)
     challenged(lake, config, tmp_path, "third", always)
-    lake.upsert("policies", [policy_row(lake, "second").model_copy(update={"status": "champion"})])
-    challenged(lake, config, tmp_path, "fourth", lambda _: False)
-    repaired = "second and third were champions at once; the newest promotion made third champion"
-    assert repaired in capsys.readouterr().err
+    stored = [row.model_copy(update={"status": "champion"}) for row in policies(lake).values()]
+    lake.upsert("policies", stored)
     assert [row.policy_version for row in policies(lake).values() if row.status == "champion"] == ["third"]
+    challenged(lake, config, tmp_path, "fourth", lambda _: False)
     assert event_of(lake, "challenge:fourth").against == "third"  # type: ignore[union-attr]
-    lake.upsert("policies", [policy_row(lake, "first").model_copy(update={"status": "champion"})])
     assert roll_back(lake, None, "").against == "third" and policy_row(lake, "first").status == "retired"
+
+
+def test_a_lake_of_before_the_log_of_promotions_keeps_its_stored_statuses(
+    lake: Lake, config: Config, tmp_path: Path
+) -> None:
+    for name, status in (("second", "retired"), ("third", "champion"), ("fourth", "rejected")):
+        policy(lake, config, tmp_path, name, "first", status=status)
+    lake.upsert("policies", [policy_row(lake, "first").model_copy(update={"status": "retired"})])
+    statuses = {"first": "retired", "second": "retired", "third": "champion", "fourth": "rejected"}
+    assert {name: row.status for name, row in policies(lake).items()} == statuses
+    evaluated(lake, "third", half)
+    challenged(lake, config, tmp_path, "fifth", always)
+    assert {name: row.status for name, row in policies(lake).items()} == statuses | {
+        "third": "retired",
+        "fifth": "champion",
+    }
 
 
 def test_a_decision_comes_after_all_others_whatever_another_machine_s_clock_said(
@@ -307,7 +320,7 @@ def test_a_decision_comes_after_all_others_whatever_another_machine_s_clock_said
     (told,) = lake.rows(Promotion)
     lake.upsert("promotions", [told.model_copy(update={"created_at": utc_now() + timedelta(hours=1)})])
     challenged(lake, config, tmp_path, "third", always)
-    assert events(lake)[-1].champion == "third" == champion(lake).policy_version
+    assert promotions(lake)[-1].champion == "third" == champion(lake).policy_version
 
 
 def test_what_was_trained_from_a_policy_that_was_rolled_back_is_held(

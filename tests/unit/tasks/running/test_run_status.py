@@ -1,5 +1,8 @@
 """What a run tells of its present moment."""
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -7,10 +10,26 @@ import pytest
 
 from environments.leased import Leased, list_lease, unlist_lease
 from schemas.config.sections import LakeConfig
+from schemas.failure import UsageError
 from storage.lake import Lake
 from tasks.running import run_status
 from tasks.running.console import bar
-from tasks.running.run_status import CURRENT, GONE_S, POINTS, CurrentStatus, RunStatus, file_of, published, run_statuses
+from tasks.running.run_status import (
+    CURRENT,
+    FOLDER,
+    GONE_S,
+    POINTS,
+    CurrentStatus,
+    RunStatus,
+    file_of,
+    published,
+    require_idle,
+    run_statuses,
+)
+
+WORK = "from tasks.running.run_status import published; from storage.lake import Lake; import sys; "
+WORK += "from schemas.config.sections import LakeConfig; lake = Lake.open(LakeConfig(uri=sys.argv[1]))\n"
+WORK += "with published(lake, 'one', 'retrain'):\n  print('at it', flush=True); sys.stdin.read()"
 
 
 @pytest.fixture
@@ -107,3 +126,29 @@ def test_a_store_that_cannot_be_written_costs_the_run_nothing(lake: Lake, monkey
     with published(lake, "one", "retrain"):
         time.sleep(0.2)
     assert not run_statuses(lake)
+
+
+def test_many_use_a_lake_at_once_and_leave_nothing_behind(lake: Lake) -> None:
+    with (
+        published(lake, "one", "merge"),
+        published(lake, "two", "merge"),
+        pytest.raises(UsageError, match=r"\(merge\)"),
+    ):
+        require_idle(lake)
+    require_idle(lake)
+    assert not lake.blobs.store.sizes(FOLDER)
+
+
+def test_another_process_is_named_and_blocks_nothing_after_a_kill(lake: Lake) -> None:
+    pipe = subprocess.PIPE
+    other = subprocess.Popen([sys.executable, "-c", WORK, lake.uri], stdin=pipe, stdout=pipe, text=True)
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "at it\n"
+        with pytest.raises(UsageError, match=rf"Process {other.pid} of .* \(retrain\)"):
+            require_idle(lake)
+    finally:
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+    require_idle(lake)
+    assert not lake.blobs.store.sizes(FOLDER)
+    other.communicate()

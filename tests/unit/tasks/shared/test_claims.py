@@ -5,13 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
-from tasks.shared.claims import Owner, claim
+from tasks.shared.claims import claim
 
 CLAIM = "from tasks.shared.claims import claim; from storage.lake import Lake; import json, sys; "
 CLAIM += "from schemas.config.sections import LakeConfig; lake = Lake.open(LakeConfig(uri=sys.argv[1])); "
@@ -52,23 +51,6 @@ def test_the_name_of_a_dead_maker_is_taken_up_for_the_same_and_for_nothing_else(
     assert claim(lake, "retrained", {"seed": 2}) == "retrained-0001"
     assert claim(lake, "retrained", {"seed": 1}) == "retrained-0000"
     assert claim(lake, "retrained", {"seed": 1}) == "retrained-0002", "its second maker lives"
-
-
-def test_a_step_of_the_clock_makes_no_living_owner_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    owner, real = Owner.this(), psutil.Process.create_time
-    earlier = Owner(machine=owner.machine, process=owner.process, began=owner.began)
-    monkeypatch.setattr(psutil.Process, "create_time", lambda self: real(self) + 1.0)
-    assert not owner.abandoned and not earlier.abandoned
-    assert owner.is_of(Owner.this()) and earlier.is_of(owner)
-    monkeypatch.setattr(psutil.Process, "create_time", lambda self: real(self) + 3600.0)
-    assert not owner.abandoned and earlier.abandoned
-
-
-def test_another_process_of_the_same_id_is_not_the_owner() -> None:
-    owner = Owner.this()
-    assert owner.ticks is not None
-    before = owner.model_copy(update={"ticks": owner.ticks - 1})
-    assert before.abandoned and not before.is_of(owner)
 
 
 def test_a_name_of_ones_own_is_given_once(lake: Lake) -> None:
