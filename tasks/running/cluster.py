@@ -16,7 +16,7 @@ from typing import Any
 
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
-from prefect.settings import PREFECT_API_URL, PREFECT_HOME
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
 from models.serving.meter import charge, charged, charged_since
 from schemas.config import Config
@@ -83,7 +83,7 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
     from prefect_ray.context import remote_options
     from prefect_ray.task_runners import RayTaskRunner
 
-    with bar() as progress, _server() as url, _runner(RayTaskRunner, config, url) as runner:
+    with bar() as progress, _server(), _runner(RayTaskRunner, config) as runner:
         shown = progress.add_task(label, total=len(parts), message="")
         with remote_options(num_cpus=config.cluster.cpus, max_retries=config.cluster.retries):
             futures = [runner.submit(work, parameters=part) for part in parts]
@@ -152,10 +152,10 @@ def without_folder(folder: str) -> Callable[[], None]:
 
 
 @contextmanager
-def _server() -> Iterator[str]:
-    """Give the address of the configured Prefect server, or of one for the workers on this machine."""
-    if url := PREFECT_API_URL.value():
-        yield url
+def _server() -> Iterator[None]:
+    """Start a Prefect server for the workers of this machine, unless one is configured."""
+    if PREFECT_API_URL.value():
+        yield
         return
     from prefect.server.api.server import SubprocessASGIServer
 
@@ -163,13 +163,15 @@ def _server() -> Iterator[str]:
     server = SubprocessASGIServer()
     server.start()
     try:
-        yield server.api_url
+        with temporary_settings({PREFECT_API_URL: server.api_url}):
+            yield
     finally:
         server.stop()
 
 
-def _runner(kind: Any, config: Config, url: str) -> Any:
-    variables = {name: os.environ[name] for name in GIVEN if name in os.environ} | {"PREFECT_API_URL": url}
+def _runner(kind: Any, config: Config) -> Any:
+    variables = {name: os.environ[name] for name in GIVEN if name in os.environ}
+    variables["PREFECT_API_URL"] = str(PREFECT_API_URL.value())
     environ: dict[str, Any] = {"env_vars": variables, **_path_hook(config.cluster.address)}
     options: dict[str, Any] = {"runtime_env": environ, "log_to_driver": False, "logging_level": "ERROR"}
     if not config.cluster.address:
