@@ -185,8 +185,10 @@ class RedactedView:
         return self._redactor.text(text, self._secrets)
 
     def row(self, row: R) -> R:
-        """A trajectory or a step, its texts redacted."""
+        """A trajectory or a step, its texts redacted, without the screen's elements."""
         texts = {key: self.text(text) for key in TEXTS if (text := getattr(row, key, None))}
+        if isinstance(row, Step):
+            texts["elements"] = "[]"
         if isinstance(row, Step) and row.action:
             texts["action"] = to_json(self._redactor.action(from_json(row.action), self._secrets))
         return row.model_copy(update=texts)
