@@ -1,36 +1,52 @@
-"""Great Expectations' Data Docs of an iteration: pages with expectations, results and offending rows."""
+"""Data Docs of an iteration: Great Expectations' pages of expectations, results and offending rows, made safe.
 
+Its templates link style sheets, scripts and pictures of a dozen hosts: a page is bare without a network, and these
+hosts learn of its readers. The templates also insert the rows' content unescaped. So a page keeps its harmless elements
+alone, and has a policy under which a browser loads nothing and runs nothing.
+"""
+
+import re
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from pathlib import Path
-from typing import Any
+
+import nh3
 
 from schemas.tables.quality import QualityResult
 from schemas.tables.stage import label_of
 from storage.lake import Lake
-from storage.quality.pages import INDEX, index_page, kept_page
 
 FOLDER = "data_docs"
 """Folder of the Data Docs below the blobs of a lake that is no local folder."""
 KINDS = ("iteration", "import")
-
-
-def docs_context(docs: Path | None, iteration: int) -> Any:
-    """Return a Great Expectations context in memory that sends no analytics.
-
-    Its Data Docs replace those in the iteration's folder; without a folder there are none.
-    """
-    import great_expectations as gx  # seconds to import, so not before a gate is run
-    from great_expectations.data_context.types import base
-
-    config = base.DataContextConfig(
-        data_docs_sites={} if docs is None else {"quality": _site(docs / site_name(iteration))},
-        analytics_enabled=False,
-        progress_bars=base.ProgressBarsConfig(globally=False),
-        store_backend_defaults=base.InMemoryStoreBackendDefaults(init_temp_docs_sites=False),
-    )
-    return gx.get_context(project_config=config, mode="ephemeral")
+INDEX = "index.html"
+_ELEMENTS = {
+    *("a", "b", "blockquote", "br", "code", "dd", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5", "h6"),
+    *("hr", "i", "li", "ol", "p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
+}
+_DROPPED = {"script", "style", "nav", "title", "noscript", "template", "svg", "label", "iframe", "object"}
+"""Elements that are left out with their content."""
+_ICONS = {"check-circle": "✓", "times": "✗", "exclamation-triangle": "!", "exclamation-circle": "!"}
+"""Replacements for the icons of a font that is not there."""
+_FOOT = "Stay current on everything GX"
+"""Start of the advertisement in their pages."""
+_HEAD = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title>
+<style>
+body {{ font: 15px/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; padding: 0 1rem; color: #222;
+  background: #fff; overflow-wrap: anywhere }}
+table {{ border-collapse: collapse; margin: .5rem 0 }}
+th, td {{ border-bottom: 1px solid #ddd; padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top }}
+h5 {{ font-size: 1.1rem; margin: 1.5rem 0 .3rem }} h6 {{ font-size: 1rem; margin: .8rem 0 .2rem }}
+code, pre {{ white-space: pre-wrap }} .bad {{ color: #b3261e }} .good {{ color: #2e7d4f }}
+@media (prefers-color-scheme: dark) {{ body {{ color: #ddd; background: #181818 }} td, th {{ border-color: #444 }}
+  a {{ color: #8ab4f8 }} .bad {{ color: #f28b82 }} .good {{ color: #81c995 }} }}
+</style></head><body>
+"""
 
 
 def site_name(iteration: int) -> str:
@@ -39,30 +55,27 @@ def site_name(iteration: int) -> str:
     return f"{kind}-{int(number):04d}"
 
 
-def _site(folder: Path) -> dict[str, Any]:
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    store = {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(folder.resolve())}
-    index = {"class_name": "DefaultSiteIndexBuilder"}
-    return {"class_name": "SiteBuilder", "store_backend": store, "site_index_builder": index}
+def write_docs(pages: Mapping[str, str], docs: Path, results: Sequence[QualityResult], keep: int) -> None:
+    """Write the Data Docs of an iteration, a page per table; the last `keep` of each kind stay.
 
-
-def write_docs(context: Any, docs: Path, results: Sequence[QualityResult], keep: int) -> None:
-    """Build the Data Docs of a context's validations, a page per table; the last `keep` of each kind stay."""
-    context.build_data_docs()
+    Args:
+        pages: Great Expectations' pages by table.
+        docs: parent folder.
+        results: the results of the gate.
+        keep: number of iterations.
+    """
     iteration = results[0].iteration if results else 0
     site = docs / site_name(iteration)
-    built = {path.parents[2].name: path for path in sorted((site / "validations").rglob("*.html"))}
-    pages = {f"{name}.html": kept_page(name, path.read_text(encoding="utf-8")) for name, path in built.items()}
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(parents=True)
     checks, failed = (
         Counter(row.table for row in rows) for rows in (results, [row for row in results if not row.success])
     )
-    listed = [(name, checks[name], failed[name]) for name in checks if name in built]
-    pages[INDEX] = index_page(f"Data quality of {label_of(iteration)}", listed)
-    shutil.rmtree(site)
-    site.mkdir()
-    for name, text in pages.items():
-        (site / name).write_text(text, encoding="utf-8")
+    listed = [(name, checks[name], failed[name]) for name in checks if name in pages]
+    texts = {name: kept_page(name, text) for name, text in pages.items()}
+    texts["index"] = index_page(f"Data quality of {label_of(iteration)}", listed)
+    for name, text in texts.items():
+        (site / f"{name}.html").write_text(text, encoding="utf-8")
     for old in superseded([path.name for path in docs.iterdir()], keep, site.name):
         shutil.rmtree(docs / old, ignore_errors=True)
 
@@ -90,3 +103,36 @@ def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
             if path.startswith(f"{FOLDER}/{old}/"):
                 store.delete(path)
     return store.path(f"{FOLDER}/{name}/{INDEX}")
+
+
+def page(title: str, body: str) -> str:
+    """Wrap a body in this module's page."""
+    return _HEAD.format(title=escape(title)) + body + "\n</body></html>\n"
+
+
+def kept_page(title: str, theirs: str) -> str:
+    """Rewrite a page of Great Expectations with only allowed elements, and links within the page."""
+    text = theirs.split(_FOOT)[0]
+    for name, sign in _ICONS.items():
+        text = re.sub(rf"<i [^>]*fa-{name}\b[^>]*>", rf"\g<0>{sign}", text)
+    kept = nh3.clean(
+        text,
+        tags=_ELEMENTS,
+        clean_content_tags=_DROPPED,
+        attributes={"*": {"id"}, "a": {"href"}},
+        attribute_filter=lambda _, name, value: value if name == "id" or value.startswith("#") else None,
+        link_rel=None,
+    )
+    return page(title, f'<p><a href="{INDEX}">All tables</a></p>\n' + re.sub(r"\s*\n\s*", "\n", kept))
+
+
+def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
+    """Return the first page, failed tables first; a table is (name, expectations, number that failed)."""
+    listed = sorted(tables, key=lambda row: (-row[2], row[0]))
+    lines = [
+        f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td>{count}</td>'
+        f'<td class="{"bad" if failed else "good"}">{failed}</td></tr>'
+        for name, count, failed in listed
+    ]
+    head = "<tr><th>table</th><th>expectations</th><th>failed</th></tr>"
+    return page(title, f"<h1>{escape(title)}</h1>\n<table>{head}\n" + "\n".join(lines) + "\n</table>")

@@ -2,23 +2,71 @@
 
 A check that raises an error is not bad data. Great Expectations reports both as `success: false`; here the first has
 its `error` set, so that a gate error and a data failure stay apart.
+
+The gate sees one table's rows of an iteration, with facts from other tables: a query that finds faults between two
+tables returns few rows or none, and joined to the table's own rows they make the columns for such expectations.
 """
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import duckdb
+import pyarrow as pa
 
 from schemas.table import Expectation, Table
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
+from storage.catalog import ask
 from storage.lake import Lake
-from storage.quality.docs import docs_context, write_docs
-from storage.quality.rows import expectations_of, named_by, rows_of, with_trajectories
+from storage.quality.docs import write_docs
 
 EXAMPLES = 10
 """Number of offending keys in a result."""
+BROKE = "the check broke"
+_REFERENCES: dict[str, tuple[Expectation, ...]] = {
+    "trajectories": (
+        Expectation(
+            kind="ExpectColumnPairValuesToBeEqual",
+            arguments={"column_A": "n_steps", "column_B": "stored_steps"},
+            because="a trajectory without all its steps cannot be replayed",
+        ),
+    ),
+    "steps": tuple(
+        Expectation(
+            kind="ExpectColumnValuesToBeInSet",
+            arguments={"column": f"{column}_known", "value_set": [True]},
+            because="a step without its picture cannot be trained on",
+        )
+        for column in ("screenshot", "next_screenshot")
+    ),
+    "screenshots": (
+        Expectation(
+            kind="ExpectColumnValuesToBeInSet",
+            arguments={"column": "named_by_content", "value_set": [True]},
+            because="a picture under another's name is not the policy's screen, and no training set shows it",
+        ),
+    ),
+}
+"""Expectations of one table about another, or about its columns together."""
+_FAULTS: dict[str, tuple[str, str]] = {
+    "trajectories": (
+        "gate_steps",
+        "SELECT own.*, coalesce(stored_steps, n_steps) AS stored_steps FROM own LEFT JOIN faults USING (trajectory_id)",
+    ),
+    "steps": (
+        "gate_screenshots",
+        "SELECT *, screenshot NOT IN (FROM faults) AS screenshot_known,"
+        " next_screenshot NOT IN (FROM faults) AS next_screenshot_known FROM own",
+    ),
+}
+"""The query that finds a table's faults, and the select that joins them (`faults`) to its rows (`own`)."""
+
+_OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
+"""Further columns for a table's expectations."""
 
 
 def run_gate(
@@ -36,17 +84,22 @@ def run_gate(
         keep: number of iterations whose Data Docs stay there.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
-    context = docs_context(docs, iteration)
+    from storage.quality import engine  # imports Great Expectations, which takes seconds
+
+    context, pages = engine.new_context(), dict[str, str]()
     results: list[QualityResult] = []
     for contract in [TABLES[name] for name in tables]:
         expectations = expectations_of(contract)
         try:
             found = _validated(context, lake, contract, expectations, iteration)
-            results += [_result(contract, iteration, each, found.get(name_of(each))) for each in expectations]
+            if found is not None and docs is not None:
+                pages[contract.name] = engine.page_of(found)
+            by_name = {each.expectation_config.meta["name"]: each for each in found.results} if found else {}
+            results += [_result(contract, iteration, each, by_name.get(name_of(each))) for each in expectations]
         except Exception as error:  # any error of a check is a gate error, never a verdict on the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
     if docs is not None:
-        write_docs(context, docs, results, keep)
+        write_docs(pages, docs, results, keep)
     return [with_trajectories(lake, result) for result in results]
 
 
@@ -57,30 +110,20 @@ def name_of(expectation: Expectation) -> str:
     return f"{expectation.kind}({', '.join(columns)})"
 
 
-def _validated(
-    context: Any, lake: Lake, contract: Table, expectations: list[Expectation], iteration: int
-) -> dict[str, Any]:
-    import great_expectations as gx  # seconds to import, so not before a gate is run
+def _validated(context: Any, lake: Lake, contract: Table, expectations: list[Expectation], iteration: int) -> Any:
+    """Return Great Expectations' result of a table; None if it has no rows."""
+    from storage.quality import engine
 
-    from storage.quality.engine import validated
-
-    suite = gx.ExpectationSuite(name=contract.name, expectations=[_check(expectation) for expectation in expectations])
+    checks = [engine.check(expectation, name_of(expectation)) for expectation in expectations]
     with rows_of(lake, contract, iteration) as connection:
         if connection.execute("FROM rows LIMIT 1").fetchone() is None:
-            return {}
-        results = validated(context, suite, connection, named_by(contract), EXAMPLES)
-    return {result.expectation_config.meta["name"]: result for result in results}
-
-
-def _check(expectation: Expectation) -> Any:
-    import great_expectations.expectations as gxe
-
-    check = getattr(gxe, expectation.kind)
-    about = {"severity": expectation.severity, "notes": expectation.because, "meta": {"name": name_of(expectation)}}
-    return check(**expectation.arguments, **about)
+            return None
+        return engine.validated(context, contract.name, checks, connection, named_by(contract), EXAMPLES)
 
 
 def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
+    from storage.quality.engine import offending
+
     error = _exception(found.exception_info) if found else None
     seen = (found.result if found else None) or {}
     unexpected = int(seen.get("unexpected_count") or 0)
@@ -92,14 +135,11 @@ def _result(contract: Table, iteration: int, expectation: Expectation, found: An
         success=found is None or (bool(found.success) and error is None),
         observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
         unexpected=unexpected,
-        examples=_examples(seen, named_by(contract)),
+        examples=json.dumps(offending(seen, named_by(contract), EXAMPLES), sort_keys=True, default=str),
         error=error,
         because=expectation.because,
         value=None if error else unexpected / max(1, seen.get("element_count", 0)),
     )
-
-
-BROKE = "the check broke"
 
 
 def _broken(contract: Table, iteration: int, expectation: Expectation, error: Exception) -> QualityResult:
@@ -125,6 +165,48 @@ def _exception(info: Mapping[str, Any] | None) -> str | None:
     return "; ".join(raised) or None
 
 
-def _examples(seen: Mapping[str, Any], key: tuple[str, ...]) -> str:
-    rows = (seen.get("unexpected_index_list") or [])[:EXAMPLES]
-    return json.dumps([{name: row.get(name) for name in key} for row in rows], sort_keys=True, default=str)
+def expectations_of(contract: Table) -> list[Expectation]:
+    """Return a table's own expectations and those about other tables."""
+    return [*contract.expectations, *_REFERENCES.get(contract.name, ())]
+
+
+@contextmanager
+def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Yield a connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
+
+    Of a picture the view has only the length, and whether its content matches its name.
+    """
+    query, joined = _FAULTS.get(contract.name, ("", "FROM own"))
+    faults = ask(lake, query, iteration=iteration) if query else None
+    with lake.connect([contract.name]) as connection:
+        where = f" WHERE iteration = {iteration}" if "iteration" in contract.partition_by else ""
+        columns = ", ".join([*map(_light, contract.schema), *_OWN.get(contract.name, ())])
+        connection.execute(f'CREATE VIEW own AS SELECT {columns} FROM "{contract.name}"{where}')
+        if faults is not None:
+            connection.register("found", faults)
+            connection.execute("CREATE TEMP TABLE faults AS FROM found")
+        connection.execute(f"CREATE TEMP VIEW rows AS {joined}")
+        yield connection
+
+
+def _light(field: pa.Field) -> str:
+    name = f'"{field.name}"'
+    return f"octet_length({name}) AS {name}" if pa.types.is_binary(field.type) else name
+
+
+def named_by(contract: Table) -> tuple[str, ...]:
+    """Return the columns that identify an offending row: the key, and the row's trajectory."""
+    more = ("trajectory_id",) if "trajectory_id" in contract.schema.names else ()
+    return tuple(dict.fromkeys([*contract.key, *more]))
+
+
+def with_trajectories(lake: Lake, result: QualityResult) -> QualityResult:
+    """Return the result with the id of a trajectory that shows it next to each picture."""
+    examples = json.loads(result.examples)
+    pictures = [row["sha256"] for row in examples if row.get("sha256")]
+    if not pictures:
+        return result
+    shown = ask(lake, "gate_shown_by", iteration=result.iteration, screenshots=pictures).to_pylist()
+    by = {row["screenshot"]: row["trajectory_id"] for row in shown}
+    linked = [{**row, "trajectory_id": by.get(row["sha256"])} for row in examples]
+    return result.model_copy(update={"examples": json.dumps(linked, sort_keys=True)})

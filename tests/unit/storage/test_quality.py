@@ -17,8 +17,7 @@ from storage.lake import Lake
 from storage.objects import open_store
 from storage.quality import gate
 from storage.quality.docs import publish_docs
-from storage.quality.gate import name_of, run_gate
-from storage.quality.rows import expectations_of, rows_of
+from storage.quality.gate import expectations_of, name_of, rows_of, run_gate
 
 WRITTEN = ("trajectories", "steps", "screenshots")
 PICTURE = hashlib.sha256(b"png").hexdigest()
