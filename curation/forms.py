@@ -3,6 +3,9 @@
 Every pattern is bounded and most begin at the start of a word, so that the time is linear in the length of any text.
 Where a pattern is ambiguous (any sixteen digits may be a card's), a check decides: issuers, lengths, check digits, area
 codes, or whether a word looks like a secret at all.
+
+phonenumbers takes 39 of 100 rows such as `881 857 6290`, and boxes of pixels, for telephone numbers, and needs a
+country. python-stdnum (6 MB) would replace Luhn's line and the lengths of accounts, of which it lacks Algeria's.
 """
 
 import base64

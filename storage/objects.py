@@ -1,6 +1,8 @@
 """Files by name, in a folder or any place that fsspec reaches: the one interface under the lake's blobs and
 checkpoints.
 
+fsspec reaches more places than obstore does, and its file system is what the lake's address has as well.
+
 Names are relative POSIX paths. When its writer returns, a local file is on the disk, not only in the page cache;
 elsewhere the service is responsible for it.
 """

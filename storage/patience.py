@@ -1,7 +1,8 @@
 """Retry object-store operations while the store is unreachable, and report the outage once.
 
 Only repeatable operations are retried: readers change nothing, writers of tables read the current state before each
-commit, and a file is written whole or not at all.
+commit, and a file is written whole or not at all. A library of retries (stamina, tenacity) would replace the growing
+pause alone: the time allowed starts when a place first answers, and its clients share one report of an outage.
 """
 
 import random

@@ -3,6 +3,9 @@
 A stage, or a retraining, is a run of a job. The lake's tables, at their versions, and policies are its data sets, named
 like OpenLineage names files and objects. A separate thread posts events, so that no run waits for a collector. A lost
 event ends nothing: it is reported once.
+
+openlineage-python checks these events in the tests. Its clients wait for a silent collector with every event, and log
+a traceback for each.
 """
 
 import atexit

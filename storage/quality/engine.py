@@ -18,6 +18,8 @@ from duckdb_engine import ConnectionWrapper
 from great_expectations.data_context.types import base
 from great_expectations.datasource.fluent.sql_datasource import SQLDatasource
 from great_expectations.execution_engine.sqlalchemy_execution_engine import SqlAlchemyExecutionEngine
+from great_expectations.expectations.metrics.map_metric_provider import MulticolumnMapMetricProvider
+from great_expectations.expectations.metrics.metric_provider import MetricProvider, metric_value
 from great_expectations.render.renderer import ValidationResultsPageRenderer
 from great_expectations.render.view import DefaultJinjaPageView
 from typing_extensions import override
@@ -36,9 +38,7 @@ class DuckEngine(SqlAlchemyExecutionEngine):
         pool = {"creator": lambda: ConnectionWrapper(connection), "poolclass": sa.StaticPool}
         self.engine = sa.create_engine("duckdb://", **pool)
         self._connection = self.engine.connect()
-        # Great Expectations has no SQL of DuckDB: it writes regular expressions as for Dremio (`regexp_matches`), and
-        # counts the rows of a key as for MySQL (in a window, not a join).
-        self.dialect_module = SimpleNamespace(DremioDialect=None, name="mysql")
+        self.dialect_module = SimpleNamespace(DremioDialect=None)  # regular expressions as there: `regexp_matches`
 
     @contextmanager
     @override
@@ -46,6 +46,21 @@ class DuckEngine(SqlAlchemyExecutionEngine):
         """Yield the connection, and leave it open; a query that failed before does not break the next one."""
         self._connection.rollback()
         yield self._connection
+
+
+class RepeatedKeys(MetricProvider):
+    """Number of rows whose key another row has too, in one pass over its columns."""
+
+    metric_name = "compound_columns.unique.unexpected_count"
+    domain_keys = MulticolumnMapMetricProvider.condition_domain_keys
+
+    @staticmethod
+    @metric_value(engine=DuckEngine)
+    def _count(execution_engine: DuckEngine, metric_domain_kwargs: dict[str, Any], **_: Any) -> int:
+        names = [f'"{column}"' for column in metric_domain_kwargs["column_list"]]
+        there = " OR ".join(f"{name} IS NOT NULL" for name in names)
+        found = f"SELECT count(*) AS found FROM rows WHERE {there} GROUP BY {', '.join(names)} HAVING count(*) > 1"
+        return execution_engine.execute_query(sa.text(f"SELECT coalesce(sum(found), 0) FROM ({found})")).scalar_one()
 
 
 class DuckSource(SQLDatasource):

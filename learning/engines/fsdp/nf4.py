@@ -6,6 +6,8 @@ upper half, then the blocks' scales in fp32, which are not quantized once more; 
 bytes are a frozen parameter like any other, which FSDP shards by rows and gathers as they are, and each rank quantizes
 the rows that it reads. A product makes the matrix of its own precision again, and lets it go; the way back makes it
 once more.
+
+Neither torchao nor bitsandbytes can share such bytes out by rows (docs/decisions/0015-own-eight-bit-moments.md).
 """
 
 from functools import cache
