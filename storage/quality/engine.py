@@ -109,12 +109,11 @@ def validated(
     """
     source = context.data_sources.add_or_update_duck(DuckSource(name=name, connection_string="duckdb://"))
     source.get_execution_engine().open(connection)
-    suite = context.suites.add(gx.ExpectationSuite(name=name, expectations=checks))
+    suite = gx.ExpectationSuite(name=name, expectations=checks)
 
     def run(asset: str, query: str, result_format: dict[str, Any]) -> Any:
-        batch = source.add_query_asset(asset, query).add_batch_definition_whole_table("iteration")
-        definition = gx.ValidationDefinition(name=asset, data=batch, suite=suite)
-        return context.validation_definitions.add(definition).run(result_format=result_format)
+        definition = source.add_query_asset(asset, query).add_batch_definition_whole_table("iteration")
+        return definition.get_batch().validate(suite, result_format=result_format)
 
     found = run(name, "SELECT * FROM rows", {"result_format": "BASIC", "partial_unexpected_count": 0})
     if found.success:
