@@ -125,16 +125,6 @@ def validated(
     return run(f"{name} by key", f"SELECT * FROM rows ORDER BY {order}", result_format)
 
 
-def offending(result: dict[str, Any], key: Sequence[str], examples: int) -> list[dict[str, Any]]:
-    """Return the keys of the first offending rows of an expectation's result.
-
-    For a key of several columns Great Expectations names the repeated keys instead of rows.
-    """
-    rows = result.get("unexpected_index_list") or result.get("unexpected_list") or []
-    named = [{name: row.get(name) for name in key} for row in rows if isinstance(row, dict)]
-    return sorted(named, key=lambda row: [(value is None, value) for value in row.values()])[:examples]
-
-
 def page_of(result: Any) -> str:
     """Return Great Expectations' page of a result, with its links to other hosts."""
     return _VIEW.render(ValidationResultsPageRenderer().render(result))

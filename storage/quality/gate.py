@@ -9,7 +9,7 @@ tables returns few rows or none, and joined to the table's own rows they make th
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -122,8 +122,6 @@ def _validated(context: Any, lake: Lake, contract: Table, expectations: list[Exp
 
 
 def _result(contract: Table, iteration: int, expectation: Expectation, found: Any) -> QualityResult:
-    from storage.quality.engine import offending
-
     error = _exception(found.exception_info) if found else None
     seen = (found.result if found else None) or {}
     unexpected = int(seen.get("unexpected_count") or 0)
@@ -135,11 +133,21 @@ def _result(contract: Table, iteration: int, expectation: Expectation, found: An
         success=found is None or (bool(found.success) and error is None),
         observed=f"{unexpected} of {seen.get('element_count', 0)} unexpected" if not error else BROKE,
         unexpected=unexpected,
-        examples=json.dumps(offending(seen, named_by(contract), EXAMPLES), sort_keys=True, default=str),
+        examples=json.dumps(offending(seen, named_by(contract)), sort_keys=True, default=str),
         error=error,
         because=expectation.because,
         value=None if error else unexpected / max(1, seen.get("element_count", 0)),
     )
+
+
+def offending(result: Mapping[str, Any], key: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the keys of the first offending rows of an expectation's result.
+
+    For a key of several columns Great Expectations names the repeated keys instead of rows.
+    """
+    rows = result.get("unexpected_index_list") or result.get("unexpected_list") or []
+    named = [{name: row.get(name) for name in key} for row in rows if isinstance(row, dict)]
+    return sorted(named, key=lambda row: [(value is None, value) for value in row.values()])[:EXAMPLES]
 
 
 def _broken(contract: Table, iteration: int, expectation: Expectation, error: Exception) -> QualityResult:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from schemas.table import Expectation
-from storage.quality.gate import name_of
+from storage.quality.gate import name_of, offending
 from tests.fixtures.pandas_gate import judged_in_pandas
 
 KEY = ("id",)
@@ -67,9 +67,7 @@ def in_duckdb(table: pa.Table, suite: list[Expectation]) -> dict[str, Any]:
 
 
 def named(result: Any, key: tuple[str, ...] = KEY) -> list[dict[str, Any]]:
-    from storage.quality.engine import offending
-
-    return offending(result.result, key, 10)
+    return offending(result.result, key)
 
 
 @pytest.mark.nightly
