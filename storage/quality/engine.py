@@ -18,10 +18,12 @@ from duckdb_engine import ConnectionWrapper
 from great_expectations.data_context.types import base
 from great_expectations.datasource.fluent.sql_datasource import SQLDatasource
 from great_expectations.execution_engine.sqlalchemy_execution_engine import SqlAlchemyExecutionEngine
-from great_expectations.expectations.metrics.map_metric_provider import MulticolumnMapMetricProvider
+from great_expectations.expectations.metrics.map_metric_provider.multicolumn_map_metric_provider import (
+    MulticolumnMapMetricProvider,
+)
 from great_expectations.expectations.metrics.metric_provider import MetricProvider, metric_value
-from great_expectations.render.renderer import ValidationResultsPageRenderer
-from great_expectations.render.view import DefaultJinjaPageView
+from great_expectations.render.renderer.page_renderer import ValidationResultsPageRenderer
+from great_expectations.render.view.view import DefaultJinjaPageView
 from typing_extensions import override
 
 from schemas.table import Expectation
@@ -45,6 +47,7 @@ class DuckEngine(SqlAlchemyExecutionEngine):
     @override
     def get_connection(self) -> Iterator[Any]:
         """Yield the connection, and leave it open; a query that failed before does not break the next one."""
+        assert self._connection is not None
         self._connection.rollback()
         yield self._connection
 
@@ -116,7 +119,9 @@ def validated(
         key: columns that name a row.
         examples: number of offending rows that are named, the first by key.
     """
-    source = context.data_sources.add_or_update_duck(DuckSource(name=name, connection_string="duckdb://"))
+    source = context.data_sources.add_or_update_duck(
+        DuckSource.parse_obj({"name": name, "connection_string": "duckdb://"})
+    )
     source.get_execution_engine().open(connection, key)
     asset = source.add_query_asset(name, "SELECT * FROM rows")
     batch = asset.add_batch_definition_whole_table("iteration").get_batch()
