@@ -42,8 +42,8 @@ PHRASES = {
 }
 """Phrases that prose does not have, as regular expressions."""
 LITERAL_CODE = re.compile(r"`[^`]*`")
-LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|'[^']*'|“[^”]*”")
-"""Code and quotations in prose, which are as their source has them."""
+LITERAL = re.compile(r"`[^`]*`|\"[^\"]*\"|(?<!\w)'[^'\n]*'(?!\w)|“[^”]*”|(?<=\])\([^)\s]*\)")
+"""Code, quotations and addresses in prose, which are as their source has them."""
 PRODUCT = ("apps", "common", "curation", "environments", "flows", "flywheel", "learning", "models", "rollout")
 PRODUCT += ("schemas", "storage", "tasks")
 GENERATED = ("docs/measurements.md", "docs/decisions/")
@@ -147,7 +147,7 @@ def in_changelog(text: str) -> Iterator[Finding]:
                 yield Finding(number, "unknown group", row)
         elif unreleased and row.startswith("- "):
             entries.append((number, [row.removeprefix("- ")]))
-            if not group:
+            if not group or row.startswith(tuple(f"- {name}:" for name in GROUPS)):
                 yield Finding(number, "no group", row)
         elif unreleased and row.startswith("  ") and entries:
             entries[-1][1].append(row)

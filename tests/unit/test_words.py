@@ -48,6 +48,8 @@ def test_names_are_read_by_their_parts_and_allowed_as_a_whole(words: ModuleType,
         ('raise ValueError(f"{name} reigns no more")', ["reign"]),
         ('"""Returns `nobody` as a code word, and "somebody" as a quotation."""', []),
         ('"""Besides, this is fine."""', []),
+        ("x = 1  # the lake's folder, beside the store's", ["beside"]),
+        ("x = 1  # see [the page](beside-a-policy.md)", []),
     ],
 )
 def test_docstrings_comments_and_messages_are_read_and_code_in_them_is_not(
@@ -71,6 +73,7 @@ def test_sentences_of_a_document_are_counted_without_its_code_tables_and_heading
     [
         ("### Added\n\n- A [link](docs/a.md#b)\n  of two lines.\n\n### Fixed\n\n- Another.\n", []),
         ("- An entry.\n", [(5, "no group")]),
+        ("### Fixed\n\n- Added: an entry.\n", [(7, "no group")]),
         ("### Other\n\n- An entry.\n", [(5, "unknown group")]),
         ("### Added\n\n- " + "word " * 20 + "\n  " + "word " * 6 + "\n", [(7, "26 words")]),
         ("### Added\n\n- " + "word " * 24 + "[one](docs/a.md)\n", []),
