@@ -71,12 +71,12 @@ def test_sentences_of_a_document_are_counted_without_its_code_tables_and_heading
 @pytest.mark.parametrize(
     ("section", "found"),
     [
-        ("### Added\n\n- A [link](docs/a.md#b)\n  of two lines.\n\n### Fixed\n\n- Another.\n", []),
+        ("### Added\n\n- A [link](docs/run.md#b)\n  of two lines.\n\n### Fixed\n\n- Another.\n", []),
         ("- An entry.\n", [(5, "no group")]),
         ("### Fixed\n\n- Added: an entry.\n", [(7, "no group")]),
         ("### Other\n\n- An entry.\n", [(5, "unknown group")]),
         ("### Added\n\n- " + "word " * 20 + "\n  " + "word " * 6 + "\n", [(7, "26 words")]),
-        ("### Added\n\n- " + "word " * 24 + "[one](docs/a.md)\n", []),
+        ("### Added\n\n- " + "word " * 24 + "[one](docs/run.md)\n", []),
     ],
 )
 def test_entries_of_the_unreleased_version_stand_under_a_group_and_are_short(
