@@ -96,7 +96,7 @@ def stored_names(file: Path) -> list[str]:
     except (OSError, ValueError, TypeError, LookupError, OverflowError, RecursionError) as error:
         raise CheckpointError(f"{file}: {error}.", "Fetch or save that file again.") from error
     if size != whole:
-        problem = f"{file} has {size:,} bytes, and its header says {whole:,}: it was cut or written over."
+        problem = f"{file} has {size:,} bytes, and its header has {whole:,}: it was cut or written over."
         raise CheckpointError(problem, "Fetch or save that file again.")
     return list(weights)
 

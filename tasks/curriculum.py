@@ -55,8 +55,8 @@ def choose_tasks(run: Run, iteration: int) -> Metrics:
     rows = [_choice(config, iteration, row, counts[row.task_id], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
     lake.append("curriculum", rows + [_practice(config, iteration, task, amount.total) for task in practice])
-    say = f"most for {most.task_id}: {most.reason}{without}"
-    return {"trajectories": amount.total, IN_GROUPS: False, "left_out": out, "say": say}
+    headline = f"most for {most.task_id}: {most.reason}{without}"
+    return {"trajectories": amount.total, IN_GROUPS: False, "left_out": out, "say": headline}
 
 
 def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:

@@ -436,7 +436,7 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
                 elif not context:
                     words.append(len(steps) - 1)
     if not instruction:
-        raise RecordRefused(place, _field(turns), "no turn of the user says what is asked")
+        raise RecordRefused(place, _field(turns), "no turn of the user holds the instruction")
     if not replied:
         raise RecordRefused(place, _field(turns), "a screen without a reply")
     return instruction, steps

@@ -356,9 +356,7 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
             place, f"{OWN}.trajectory.seed", f"seed {seed} measures policies and must not be trained on"
         )
     if about.continues and about.continues == about.trajectory_id:
-        raise RecordRefused(
-            place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} says that it continues itself"
-        )
+        raise RecordRefused(place, f"{OWN}.trajectory.continues", f"{about.continues[:80]} continues itself")
     texts = {"name": record.name, "instruction": record.instruction}
     for number, step in enumerate(record.steps):
         texts |= {f"steps.{number}.thought": step.thought, f"steps.{number}.action": step.text}

@@ -82,7 +82,7 @@ class Format(ABC):
         unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:
             problem = (
-                f"nothing says the unit of its coordinates; name it: --unit {' or '.join(self.theirs or self.units)}"
+                f"the unit of its coordinates is not given; name it: --unit {' or '.join(self.theirs or self.units)}"
             )
             raise RecordRefused(place, "flywheel.unit", problem)
         if unit not in UNITS:

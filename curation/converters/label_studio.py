@@ -233,7 +233,7 @@ def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
     for at, answer in enumerate(answers):
         for number, region in enumerate(answer.result):
             if region.type in REGIONS:
-                problem = f"{region.type!r} says no point: answer with a key point or a rectangle"
+                problem = f"{region.type!r} marks no point: answer with a key point or a rectangle"
                 raise RecordRefused(place, f"annotations.{at}.result.{number}.type", problem)
 
 
@@ -323,7 +323,7 @@ def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, 
             raise RecordRefused(place, "annotations.result.value", "several new points, of which an action has one")
     shown = _pointed(marks, typed or own.action, place)
     if typed is not None and _moved(shown, typed):
-        problem = f"the text says {format_action(typed)}, the point {format_action(shown)}"
+        problem = f"the text has {format_action(typed)}, the point {format_action(shown)}"
         raise RecordRefused(place, "annotations.result.value", problem)
     return shown
 

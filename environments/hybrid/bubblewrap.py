@@ -70,8 +70,8 @@ def owner() -> tuple[int, int] | None:
     None."""
     if os.geteuid() != 0:
         return None
-    nobody = pwd.getpwnam("nobody")
-    return nobody.pw_uid, nobody.pw_gid
+    user = pwd.getpwnam("nobody")
+    return user.pw_uid, user.pw_gid
 
 
 class Bubblewrap:

@@ -39,8 +39,8 @@ def collect_trajectories(run: Run, iteration: int) -> Metrics:
         policy = load_policy(config, lake, version)
         trained = roll_out_and_train(config, lake, recipe, grouped, policy, gated(run, iteration))
         numbers = _numbers(lake, iteration)
-        say = f"{numbers['say']}; {trained.updates} updates meanwhile"
-        return {**numbers, "stream": trained.model_dump(), "say": say}
+        headline = f"{numbers['say']}; {trained.updates} updates meanwhile"
+        return {**numbers, "stream": trained.model_dump(), "say": headline}
     _roll_out(run, iteration, version, left, {})
     for more in refills(run, iteration, version):
         left = missing(plan(run, iteration, version, more), finished(lake, iteration))
@@ -87,12 +87,12 @@ def _numbers(lake: Lake, iteration: int) -> Metrics:
         for kind in sorted({row["policy"] for row in rows})
     }
     by_kind = {kind: {"trajectories": len(ended), "successes": sum(ended)} for kind, ended in made.items()}
-    say = ", ".join(f"{kind} {sum(ended)} of {len(ended)}" for kind, ended in made.items())
+    headline = ", ".join(f"{kind} {sum(ended)} of {len(ended)}" for kind, ended in made.items())
     steps = sum(row["n_steps"] for row in rows)
     lost = sum(row["success"] is None for row in rows)
     blameless = f"; {lost} failed, not for the policy's fault" if lost else ""
     failed = [asdict(one) for one in failing(lake, iteration)]
     return {
         "trajectories": len(rows), "steps": steps, **by_kind, "failing": failed,
-        "say": f"{len(rows)} trajectories; successes: {say}{blameless}",
+        "say": f"{len(rows)} trajectories; successes: {headline}{blameless}",
     }  # fmt: skip

@@ -87,10 +87,10 @@ def _numbers(
         "plain_steps_per_success": None if plain is None else round(plain, 3),
         "gave_up": dict(Counter(case.gave_up for case in cases if case.gave_up)),
     }
-    say = f"{kinds['correction']} of {len(cases)} corrected, {kinds['reflection']} recovered, in {steps} steps"
-    say += f" ({_each(found_one)} per verified correction"
-    say += f"; plain collection of the same tasks took {_each(plain)} per success)"
-    return {**numbers, "say": say}
+    headline = f"{kinds['correction']} of {len(cases)} corrected, {kinds['reflection']} recovered, in {steps} steps"
+    headline += f" ({_each(found_one)} per verified correction"
+    headline += f"; plain collection of the same tasks took {_each(plain)} per success)"
+    return {**numbers, "say": headline}
 
 
 def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:

@@ -243,8 +243,8 @@ def made_for(lake: Lake, iteration: int) -> Made:
     total = _counted(rows)
     tasks = sorted(one.task_id for one in rows if one.status == "accepted")
     why = ", ".join(f"{count} {reason}" for reason, count in total.rejected.items())
-    say = f"{total.accepted} of {counted(total.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
-    return Made(**asdict(total), makers=makers, tasks=tasks, say=say)
+    headline = f"{total.accepted} of {counted(total.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
+    return Made(**asdict(total), makers=makers, tasks=tasks, say=headline)
 
 
 def _counted(rows: Sequence[Proposal]) -> Proposals:

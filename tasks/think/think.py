@@ -185,17 +185,17 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
 def _numbers(lake: Lake, iteration: int, thoughts: IterationThoughts) -> Metrics:
     """Return the stage's numbers."""
     found = report_of(lake, [iteration], thoughts.unasked, thoughts.failed)
-    say = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"
+    headline = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"
     asked = sum(one.asked for one in found.kept_by_step)
     kept = sum(one.kept for one in found.kept_by_step)
     if asked:
-        say += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
+        headline += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
     if thoughts.failed:
         ((why, _),) = thoughts.failed.most_common(1)
-        say += f"; no answer on {counted(thoughts.failed.total(), 'step')}: {why}"
+        headline += f"; no answer on {counted(thoughts.failed.total(), 'step')}: {why}"
     if thoughts.unasked:
-        say += f"; {thoughts.unasked} left unasked (think.most)"
-    return {**asdict(found), "say": say}
+        headline += f"; {thoughts.unasked} left unasked (think.most)"
+    return {**asdict(found), "say": headline}
 
 
 def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Counter[str]) -> ThoughtReport:

@@ -42,7 +42,7 @@ CLICKS = {
     "triple_click": "tripleClick",
 }
 CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3}
-"""How often those click that say it by their name."""
+"""Number of clicks of those that name it."""
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
 SUCCESS = ("success", "succeeded", "complete", "completed", "done")

@@ -89,7 +89,7 @@ class Atif(Format):
         for number, step in enumerate(document.steps):
             reading.take(step, f"steps.{number}")
         if not reading.asked:
-            raise RecordRefused(place, "steps", "no step of the user says what is asked")
+            raise RecordRefused(place, "steps", "no step of the user holds the instruction")
         steps, after = reading.ended()
         kept: dict[str, Any] = {}
         success, about = None, About()

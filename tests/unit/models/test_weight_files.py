@@ -200,8 +200,8 @@ def test_a_server_is_given_no_index_of_which_it_would_read_one_file_alone(tmp_pa
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda whole: whole[:-5], r"has 67 bytes, and its header says 72.*Fetch or save"),
-        (lambda whole: whole + b"x", r"has 73 bytes, and its header says 72"),
+        (lambda whole: whole[:-5], r"has 67 bytes, and its header has 72.*Fetch or save"),
+        (lambda whole: whole + b"x", r"has 73 bytes, and its header has 72"),
         (lambda whole: whole[:20], r"model\.safetensors"),
         (lambda _: b"", r"model\.safetensors"),
         (

@@ -39,7 +39,7 @@ def tone(seconds: float, rate: int = RATE, channels: int = 1, width: int = 2) ->
 
 
 def with_rate(rate: int) -> bytes:
-    """A tone whose header says that it is of this rate."""
+    """A tone whose header has that it is of this rate."""
     whole = tone(0.1)
     return whole[:24] + rate.to_bytes(4, "little") + whole[28:]
 

@@ -139,7 +139,7 @@ MESSAGES = [
 def test_a_row_of_ui_tars_stays_as_it_is_and_needs_its_unit_and_its_pictures(tmp_path: Path) -> None:
     form = FORMATS.class_of("ui-tars")()
     file = source(tmp_path / "in", "theirs.jsonl", {"messages": MESSAGES, "images": ["0.png", "1.png"], "site": "shop"})
-    assert "nothing says the unit of its coordinates" in refused(form, file)
+    assert "the unit of its coordinates is not given" in refused(form, file)
     (read,) = taken(form, file, unit="thousandths")
     assert read.instruction == "Buy it."
     assert [step.action for step in read.steps] == [Click(x=0.066, y=0.638), Finished()]
@@ -301,7 +301,7 @@ def test_a_region_that_says_no_point_is_refused_unless_another_gives_the_action(
     form = FORMATS.class_of("label-studio")()
     region = {"type": kind, "from_name": "shape", "value": {"points": [[1, 1], [2, 2], [3, 1]]}}
     said = refused(form, answered_task(tmp_path / "alone", region))
-    assert f"task 1, annotations.0.result.0.type: '{kind}' says no point" in said
+    assert f"task 1, annotations.0.result.0.type: '{kind}' marks no point" in said
     point = {"type": "keypointlabels", "from_name": "point", "value": {"x": 50, "y": 25, "keypointlabels": ["click"]}}
     (read,) = taken(form, answered_task(tmp_path / "both", region, point))
     assert read.steps[0].action == Click(x=0.5, y=0.25)
