@@ -59,6 +59,18 @@ def test_every_document_that_the_code_names_is_there() -> None:
     assert not [(file, document) for file, document in sorted(named) if not (ROOT / document).is_file()]
 
 
+def test_every_test_that_a_document_names_is_there() -> None:
+    past = ("log.md", "measurements.md", "CHANGELOG.md")
+    named = {
+        (page.name, file)
+        for page in (*PAGES, ROOT / "CONTRIBUTING.md")
+        if page.name not in past and page.parent.name != "decisions"
+        for file in re.findall(r"\btests/[\w./-]+\.py\b", page.read_text())
+    }
+    assert len(named) > 20
+    assert not [(page, file) for page, file in sorted(named) if not (ROOT / file).is_file()]
+
+
 def test_every_config_key_that_a_document_names_is_one() -> None:
     keys = set(re.findall(r"^\| `([a-z_.]+)`", (ROOT / "docs/config.md").read_text(), re.MULTILINE))
     sections, files = {key.partition(".")[0] for key in keys} - {"environments"}, ("traces.jsonl", "cluster.toml")
