@@ -29,7 +29,6 @@ import s3fs
 from benchmarks.harness import Bar, add_options, finish
 from benchmarks.peak_memory import folder_bytes
 from benchmarks.tables.frames import in_pandas, in_polars
-from benchmarks.tables.layouts import loose_files
 from benchmarks.tables.wide import STEPS_EACH, fill_iterations
 from benchmarks.tables.writes import append_rate, writers
 from schemas.config.sections import CurriculumConfig, LakeConfig
@@ -39,6 +38,36 @@ from storage.catalog import FOLDER, ask, stream
 from storage.lake import Lake
 from tasks.shared.gate_facts import ENOUGH, LOOKED_AT
 from tests.fixtures.weed import BUCKET, KEY, SECRET, s3_server, weed
+
+
+def loose_files(written: Path, folder: Path) -> dict[str, Any]:
+    """A folder per trajectory, with a PNG file per step and JSON of the steps, as AgentLab and recorders keep them."""
+    pictures = dict(zip(*(_raw(written, "screenshots")[name].to_pylist() for name in ("sha256", "png")), strict=True))
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for row in _raw(written, "steps").to_pylist():
+        steps.setdefault(row["trajectory_id"], []).append(row)
+    for row in _raw(written, "trajectories").to_pylist():
+        own = folder / row["trajectory_id"]
+        own.mkdir(parents=True)
+        (own / "trajectory.json").write_text(json.dumps(row, default=str))
+        (own / "steps.json").write_text(json.dumps(steps[row["trajectory_id"]]))
+        for step in steps[row["trajectory_id"]]:
+            (own / f"screenshot_step_{step['step']}.png").write_bytes(pictures[step["screenshot"]])
+    return _size(folder, sum(map(len, steps.values())))
+
+
+def _raw(written: Path, table: str) -> pa.Table:
+    return pq.read_table(written / "raw" / table)
+
+
+def _size(folder: Path, steps: int) -> dict[str, Any]:
+    files = [path.stat() for path in folder.rglob("*") if path.is_file()]
+    return {
+        "bytes_a_step": sum(one.st_size for one in files) / steps,
+        "on_disk_a_step": sum(one.st_blocks * 512 for one in files) / steps,
+        "files": len(files),
+    }
+
 
 SIZES = {False: (100_000, 1_000_000, 10_000_000, 100_000_000), True: (10_000, 100_000)}
 """Steps."""

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.sandbox.clicks import Tally
-from benchmarks.sandbox.processes import cpu_seconds
+from benchmarks.sandbox.rounds import cpu_seconds
 from common.process import home
 from environments.chromium.browser import find_browser
 from environments.miniwob.sandbox import html_folder

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from benchmarks.sandbox.clicks import Tally, clicks
-from benchmarks.sandbox.processes import cpu_seconds
+from benchmarks.sandbox.rounds import cpu_seconds
 from environments.chromium.in_page import InPageReward
 from environments.miniwob.environment import MiniwobConfig, MiniwobEnvironment
 from environments.miniwob.sandbox import MiniwobSandbox

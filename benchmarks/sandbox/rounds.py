@@ -1,10 +1,27 @@
-"""Draw rounds in which all sides take turns, and summarize them."""
+"""Draw rounds in which all sides take turns, summarize them, and sum the processor time of processes."""
 
 import random
 import statistics
+from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 
+import psutil
+
 from benchmarks.sandbox.clicks import Tally
+
+
+def cpu_seconds(pid: int | None = None, without: Collection[int] = ()) -> float:
+    """So far, of a process (this one if none is named) and all below it but some; of those that ended, what their
+    parents have waited for."""
+    total, waiting = 0.0, [psutil.Process(pid)]
+    while waiting:
+        process = waiting.pop()
+        with suppress(psutil.NoSuchProcess):
+            total += sum(process.cpu_times()[:4])
+            waiting += [child for child in process.children() if child.pid not in without]
+    return total
+
 
 SEEDS = 4
 """Different seeds of one round: few, so that the slower side comes to them all and both make trajectories as long."""

@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from benchmarks.sandbox.clicks import Tally, clicks
-from benchmarks.sandbox.processes import cpu_seconds
+from benchmarks.sandbox.rounds import cpu_seconds
 from schemas.failure import FlywheelError
 
 SETTINGS = ((1, False), (2, False), (4, False), (2, True), (4, True))
