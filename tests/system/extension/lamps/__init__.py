@@ -1,1 +1,1 @@
-"""Lamps to switch on: an environment with its verifier, a gate, a judge and a training method for flywheel."""
+"""An example package: an environment with its verifier, a gate, a judge and a training method for flywheel."""

@@ -1,4 +1,4 @@
-"""Lamps on a dark screen; a click switches one. There is no page below, so nothing lists what is on the screen."""
+"""Lamps on a dark screen: a click switches a lamp. The environment lists no elements."""
 
 import io
 import random
@@ -22,13 +22,13 @@ class LampsConfig(EnvironmentConfig):
     """`[environments.lamps]`."""
 
     sandboxes: Count = 4
-    """How many trajectories run at the same time."""
+    """Number of trajectories that run at the same time."""
     size: Count = 96
     """Width and height of the screen in pixels."""
 
 
 class LampsSandbox(Sandbox):
-    """One or two lamps; the same seed always lights the same screen."""
+    """One or two lamps; the seed decides the screen."""
 
     def __init__(self, config: LampsConfig) -> None:
         super().__init__(config)
@@ -61,17 +61,17 @@ class LampsSandbox(Sandbox):
 
 
 class AllLit(Verifier):
-    """1 when every lamp is lit, which ends the task."""
+    """Give 1 as soon as every lamp is lit, and end the task."""
 
     each_step = True
 
     async def outcome(self, sandbox: LampsSandbox) -> Outcome:
-        """From the lamps, not from the pixels."""
+        """Compute the reward from the state of the lamps."""
         return Outcome(done=all(sandbox.lit), reward=float(all(sandbox.lit)))
 
 
 class LampsEnvironment(Environment[LampsConfig]):
-    """Three tasks; the last one only a judge can score."""
+    """Three tasks; only a judge can score the last one."""
 
     section = LampsConfig
     verifier = "lamps.environment:AllLit"
@@ -79,7 +79,7 @@ class LampsEnvironment(Environment[LampsConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Tasks by template."""
+        """Return the tasks by template."""
         return {
             "switch-on": TaskEntry(instruction="Switch the lamp on.", max_steps=3),
             "switch-both": TaskEntry(instruction="Switch both lamps on.", max_steps=6),
@@ -88,9 +88,9 @@ class LampsEnvironment(Environment[LampsConfig]):
 
     @property
     def sandboxes(self) -> int:
-        """As the config says."""
+        """Return the number of sandboxes in the config."""
         return self.config.sandboxes
 
     def host(self) -> Host:
-        """None is needed."""
+        """Return a host without a process."""
         return NoHost(lambda: LampsSandbox(self.config))

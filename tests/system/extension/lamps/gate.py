@@ -1,4 +1,4 @@
-"""A gate: who clicks much where little would do is no example."""
+"""A gate that rejects trajectories with too many steps."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,12 @@ class BriefOptions(Section):
 
 
 class BriefGate(Gate[BriefOptions]):
-    """Turns away long trajectories."""
+    """Reject long trajectories."""
 
     name = "brief"
     section = BriefOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """By the number of steps."""
+        """Compare the number of steps with the limit."""
         most = self.options.most_steps
         return GateResult(len(steps) <= most, f"{len(steps)} steps, at most {most} are brief")

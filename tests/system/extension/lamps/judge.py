@@ -1,4 +1,4 @@
-"""A judge without a model: it counts clicks."""
+"""A judge that counts clicks and needs no model."""
 
 from models.judges.judge import Judge, JudgeCase, Judgement
 from schemas.config.section import Count, Section

@@ -1,4 +1,4 @@
-"""A training method: imitation in which a target that is likely already counts less (focal loss, arXiv 1708.02002)."""
+"""A training method: imitation that weights likely targets less (focal loss, arXiv 1708.02002)."""
 
 from torch import Tensor
 
@@ -26,7 +26,7 @@ class Focal(Objective):
         self._focus = FocalOptions.model_validate(job.train.options).focus
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """This piece's share."""
+        """Return the loss of this piece."""
         unlikely = (1 - outputs.logprobs.detach().exp()).clamp(min=0) ** self._focus
         return -(unlikely * outputs.logprobs * outputs.weights).sum() / max(1, batch.targets)
 
