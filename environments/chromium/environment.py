@@ -21,15 +21,15 @@ class ChromiumConfig(EnvironmentConfig):
     """Pages of headless browsers."""
 
     browser: str | None = None
-    """Path of a headless Chromium; searched for if not set."""
+    """Path of a headless Chromium; if not set, the environment searches for one."""
     browsers: Count = 2
-    """Browsers, each a process of its own: one that dies takes only its pages along."""
+    """Number of browsers, each a separate process. If one dies, only its pages are lost."""
     pages: Count = 4
-    """Pages per browser: how many trajectories run in it at the same time."""
+    """Pages per browser, each with one trajectory at a time."""
     spares: Whole = 0
-    """Browsers that are kept warm to replace one that dies; each costs some 100 MB."""
+    """Warm spare browsers that replace one that dies; each takes about 100 MB."""
     browser_idle_s: Positive = 300.0
-    """Seconds without a leased page after which a browser is ended until it is needed again."""
+    """Seconds without a leased page after which a browser is ended, until it is needed again."""
 
 
 Options = TypeVar("Options", bound=ChromiumConfig)

@@ -29,8 +29,8 @@ class DesktopConfig(EnvironmentConfig):
     """A desktop with a terminal, an editor, a file manager and the like (docs/desktop.md)."""
 
     desktops: Count = 2
-    """Trajectories that run at the same time, each on its own desktop (100 to 270 MB, by the programs that are
-    open)."""
+    """Concurrent trajectories, each on its own desktop; a desktop takes 100 to 270 MB, depending on its open
+    programs."""
     width: Side = 1024
     """Width of the screen, in pixels."""
     height: Side = 768

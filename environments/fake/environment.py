@@ -169,7 +169,7 @@ class FakeConfig(EnvironmentConfig):
     """Coloured buttons drawn in this process, for tests."""
 
     sandboxes: Count = 8
-    """Trajectories that run at the same time."""
+    """Maximum concurrent trajectories."""
 
 
 class FakeEnvironment(Environment[FakeConfig]):

@@ -53,7 +53,7 @@ class HtmlConfig(ChromiumConfig):
     """Your own HTML pages (docs/your-task.md)."""
 
     folder: str = "pages"
-    """Their folder, relative to the working directory of the command."""
+    """Folder of the pages, relative to the working directory of the command."""
     width: Count = 160
     """Width of the screen, in pixels."""
     height: Count = 210

@@ -30,15 +30,16 @@ class HybridConfig(ChromiumConfig):
     """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
 
     command_s: Positive = 5.0
-    """Seconds that a command of the shell may take before it is stopped."""
+    """Maximum seconds of a shell command; a longer one is stopped."""
     memory_mib: Annotated[int, Field(ge=64)] = 256
-    """Memory of all of a shell's processes together; a shell that exceeds it ends its trajectory."""
+    """Maximum memory in MiB of a shell's processes together. A shell that exceeds it ends its trajectory."""
     disk_mib: Annotated[int, Field(ge=4)] = 32
-    """Size of the files that a shell may write, in memory; `/tmp` and `/dev/shm` have a quarter of it each."""
+    """Maximum size in MiB of the files that a shell writes, in memory. `/tmp` and `/dev/shm` have a quarter of it
+    each."""
     processes: Annotated[int, Field(ge=8)] = 32
-    """Maximum processes of a shell at the same time."""
+    """Maximum concurrent processes of a shell."""
     cpu_s: Count = 60
-    """Processor time of all of a shell's processes together."""
+    """Maximum processor seconds of a shell's processes together."""
 
     @model_validator(mode="after")
     def _in_time(self) -> "HybridConfig":

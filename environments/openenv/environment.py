@@ -27,11 +27,11 @@ class OpenEnvConfig(ForeignConfig):
     """An environment on an OpenEnv server (docs/sandboxes.md)."""
 
     url: Annotated[str, Field(min_length=1)]
-    """The server's base URL."""
+    """Base URL of the server."""
     token_variable: str | None = None
-    """The environment variable with the token that the server requires."""
+    """Environment variable with the server's token."""
     sessions: Count = 4
-    """Trajectories that run at the same time; the server must have as many sessions."""
+    """Concurrent trajectories; the server must allow as many sessions."""
 
     @field_validator("url")
     @classmethod

@@ -42,25 +42,26 @@ class ForeignConfig(EnvironmentConfig):
     """An environment that answers OpenEnv's messages (docs/sandboxes.md)."""
 
     screenshot: str = "screenshot"
-    """Path of the screenshot in an observation, dotted: base64 of a PNG or JPEG, or rows of pixels."""
+    """Dotted path of the screenshot in an observation: base64 of a PNG or JPEG, or rows of pixels."""
     instruction: str = "instruction"
-    """Path of the instruction; the task's own is used if there is none."""
+    """Dotted path of the instruction in an observation; without one, the task's own instruction is used."""
     action_error: str = "metadata.action_error"
-    """Path of the reason that an action had no effect, if the episode continues."""
+    """Dotted path of the reason for an action without effect, if the episode continues."""
     truncated: str = "metadata.truncated"
-    """Path of the flag that `done` is a limit of its own and no verdict."""
+    """Dotted path of the flag that `done` is a limit of the environment and no verdict."""
     rewards: Literal["last", "summed"] = "last"
-    """Whether the trajectory's reward is the last step's, or the sum over its steps."""
+    """Reward of a trajectory. `last`: the last step's. `summed`: the sum over its steps."""
     full_reward: Positive = 1.0
-    """Its reward for a full success; rewards are divided by it and must then be in [-1, 1]."""
+    """Reward of a full success. Rewards are divided by it and must then be in [-1, 1]."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Fields of every `reset`."""
     seed_field: str = "seed"
-    """The field of `reset` for the seed, such as `index` if the server counts instances."""
+    """Field of `reset` for the seed, such as `index` if the server counts instances."""
     seeds: dict[SeedSplit, SeedRange] = {}  # noqa: RUF012  (pydantic copies it)
-    """The environment's seeds for each of our splits; seeds of a split that is not named are sent unchanged."""
+    """Seeds of the environment for each split. Seeds of other splits are sent unchanged."""
     actions: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Message for each type of action, with `{x}` and the like in braces; if none is named, our own format is sent."""
+    """Message for each action type, with placeholders such as `{x}`. If empty, actions are sent in flywheel's own
+    format."""
     tasks: dict[str, ForeignTask] = {}  # noqa: RUF012  (pydantic copies it)
     """Tasks by template."""
 

@@ -43,35 +43,36 @@ class OsworldConfig(EnvironmentConfig):
     """Machines that run OSWorld's server (docs/desktop.md)."""
 
     start_timeout_s: Positive = 600.0
-    """Seconds for a machine to be set up for a task."""
+    """Maximum seconds to set up a machine for a task."""
     step_timeout_s: Positive = 150.0
-    """Seconds for an action and its screen."""
+    """Maximum seconds for an action and its screenshot."""
     urls: Annotated[tuple[str, ...], Field(min_length=1)]
-    """The machines' servers, such as `http://10.0.0.7:5000`: each plays one trajectory at a time."""
+    """Servers of the machines, such as `http://10.0.0.7:5000`. Each runs one trajectory at a time."""
     folder: str
     """Folder of OSWorld's task files, at any depth; relative to the working directory of the command."""
     token_variable: str | None = None
-    """The environment variable with the servers' token; OSWorld's own servers require none."""
+    """Environment variable with the servers' token. OSWorld's own servers need none."""
     reset: Literal["command", "request", "none"]
-    """How a machine returns to its initial state: by `reset_command`, by a POST to `reset_path`, or not at all, so that
-    one trajectory's changes remain for the next."""
+    """How a machine returns to its initial state. `command`: by `reset_command`. `request`: by a POST to `reset_path`.
+    `none`: not at all, so one trajectory's changes remain for the next."""
     reset_command: tuple[str, ...] = ()
-    """A command with its arguments, such as one that reverts to a snapshot; `{url}` is the machine's address."""
+    """Command and arguments that reset a machine, such as a revert to a snapshot; `{url}` is replaced by its
+    address."""
     reset_path: str = "/flywheel/reset"
-    """Path of a reset request; the default is our own server's."""
+    """Path of the reset request; the default is the path of flywheel's own server."""
     max_steps: Count = 15
-    """Step limit of every task, since the files have none."""
+    """Step limit of every task; OSWorld's files have none."""
     client_password: str = "password"
-    """The password of the machines' user, which tasks give to `sudo`; `osworld-public-evaluation` in OSWorld's images
-    for AWS."""
+    """Password of the machines' user, for tasks that use `sudo`; `osworld-public-evaluation` in OSWorld's images for
+    AWS."""
     python: str = "python"
-    """The machines' Python that has pyautogui."""
+    """Python on the machines that has pyautogui."""
     paste: str = "ctrl v"
-    """The keys that paste; text beyond ASCII goes through the clipboard."""
+    """Keys that paste; text with characters beyond ASCII is pasted from the clipboard."""
     pause_s: Annotated[float, Field(ge=0)] = 1.0
-    """Seconds to wait after an action before the screenshot."""
+    """Seconds between an action and the screenshot."""
     wait_s: Positive = 2.0
-    """Seconds that `wait` takes."""
+    """Duration of `wait`, in seconds."""
 
     @field_validator("urls")
     @classmethod

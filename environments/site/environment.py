@@ -277,11 +277,11 @@ class SiteConfig(ChromiumConfig):
     """A shop's encyclopedia of linked pages, for made tasks (docs/synthesis.md)."""
 
     skin: Literal["chromium", "drawn"] = "chromium"
-    """`drawn`: in this process, without a browser, for tests."""
+    """`chromium`: pages in a browser. `drawn`: pages drawn in this process without a browser, for tests."""
     site_seed: Whole = 0
-    """Seed of the site; tasks that were made from one site do not fit another."""
+    """Seed of the site. Tasks made from one site do not fit another."""
     entities: Annotated[int, Field(ge=60, le=200)] = 96
-    """Pages of products, makers, designers and cities."""
+    """Number of pages of products, makers, designers and cities."""
 
 
 class SiteEnvironment(ChromiumEnvironment[SiteConfig]):

@@ -34,12 +34,12 @@ class WebAppConfig(ChromiumConfig):
     height: Count = 720
     """Height of the screen, in pixels."""
     folder: str = ""
-    """Folder of the built applications, each in a folder of its name; `webapps` of the work folder if not set."""
+    """Folder of the built applications, a subfolder for each; if not set, `webapps` of the work folder."""
     apps: tuple[str, ...] = ()
-    """The used applications of CUA-Gym-Hub; all with tasks if neither this nor `origins` nor `tasks` is set."""
+    """Applications of CUA-Gym-Hub to use; all with tasks if neither this nor `origins` nor `tasks` is set."""
     origins: dict[str, str] = {}  # noqa: RUF012  (pydantic copies it)
-    """Applications that other servers provide, by name: `http://127.0.0.1:3000`. A page reaches these addresses and no
-    other."""
+    """Addresses of applications on other servers, by name: `http://127.0.0.1:3000`. A page can reach these addresses
+    only."""
     tasks: tuple[str, ...] = ()
     """Files of your own tasks, added to the built-in ones."""
 

@@ -35,24 +35,24 @@ ASK_S = 30.0
 
 
 class WorkerConfig(ForeignConfig):
-    """An environment in a process and a Python of its own (docs/sandboxes.md)."""
+    """An environment in a separate process with its own Python (docs/sandboxes.md)."""
 
     start_timeout_s: Positive = 120.0
-    """Maximum seconds for the start of a process or of a task."""
+    """Maximum seconds to start a process or a task."""
     step_timeout_s: Positive = 60.0
-    """Seconds for an action and its screen."""
+    """Maximum seconds for an action and its screenshot."""
     module: Annotated[str, Field(min_length=1)]
     """`browsergym`, `gymnasium`, `cube`, or the path of your own script."""
     python: str = ""
-    """The Python that has it; that of `flywheel environments add` if not set."""
+    """Python with the environment's packages; if not set, that of `flywheel environments add`."""
     processes: Count = 2
-    """Trajectories that run at the same time, each in its own process."""
+    """Concurrent trajectories, each in its own process."""
     spares: Whole = 0
-    """Processes that are kept warm to replace one that dies."""
+    """Warm spare processes that replace one that dies."""
     process_idle_s: Positive = 300.0
-    """Seconds without a lease after which a process is ended until it is needed again."""
+    """Seconds without a lease after which a process is ended, until it is needed again."""
     variables: tuple[str, ...] = ()
-    """Names of the environment variables that it is given, besides the usual ones."""
+    """Names of environment variables that the process gets in addition to the usual ones."""
 
     @field_validator("module")
     @classmethod

@@ -26,168 +26,167 @@ class FilterConfig(PartsSection):
         "judge",
         "people",
     )
-    """The gates in order, each by name or as `my_package.my_gate:MyGate`; the first that turns a trajectory away
-    decides. `environment` comes first: any other gate would take a sandbox's failure for the policy's. Without
-    `verifier` a failure passes, unless a gate of yours turns it away; without `judge` a judged trajectory keeps the
-    judge's result from when it was made."""
+    """Gates in order, each by name or as `my_package.my_gate:MyGate`. The first gate that rejects a trajectory decides.
+    `environment` comes first, because any other gate would blame the policy for a sandbox's failure. Without `verifier`
+    a failure passes, unless your own gate rejects it. Without `judge` a judged trajectory keeps the judge's result from
+    its collection."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Each gate's own keys, under its name: `filter.options.loops.max_repeats`."""
+    """Keys of each gate, under its name: `filter.options.loops.max_repeats`."""
     prefixes: Literal["none", "people", "all"] = "people"
-    """Authors whose marks of a wrong step make the steps before it examples: none, people, or any gate as well. A gate
-    cannot know whether the steps before were of use: of a failure that its verifier turned away, all steps but the last
-    would be imitated."""
+    """Authors whose mark of a wrong step makes the steps before it examples: `none`, `people`, or `all` (gates too). A
+    gate cannot know whether the steps before were useful: of a failure that its verifier rejected, all steps but the
+    last would be imitated."""
     corrections: Literal["all", "verified"] = "all"
-    """Which of people's corrections of steps are learned from: all but those that a sandbox refuted or that are of a
-    verified success and not verified themselves, or only those that a sandbox saw succeed (docs/annotate.md)."""
+    """People's corrections of steps that are trained on. `all`: every correction, except those that a sandbox refuted
+    and unverified ones of a verified success. `verified`: only those that succeeded in a sandbox (docs/annotate.md)."""
 
 
 class JudgeConfig(PartsSection):
-    """The judge, which scores trajectories of tasks whose environment has no verifier."""
+    """The judge that scores trajectories of tasks whose environment has no verifier."""
 
     parts = "models.judges.registry:kind_of"
     read_if = (ReadIf("judge.kind"),)
 
     kind: str = "none"
-    """`endpoint`: a model behind OpenAI's chat completions. `local`: a network that `flywheel judge --train` made.
-    `fake`: for tests. Or `my_package.my_judge:MyJudge`."""
+    """`endpoint`: a model behind OpenAI's chat completions. `local`: a network from `flywheel judge --train`. `fake`:
+    for tests. Or `my_package.my_judge:MyJudge`."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """The judge's own keys; of `endpoint`: `url`, `model`, `key_variable` (the environment variable that holds the key,
-    FLYWHEEL_JUDGE_KEY unless another is named), `timeout_s`, `temperature` and `concurrency`; of `local`: `checkpoint`,
-    its folder."""
+    """Keys of the judge. `endpoint`: `url`, `model`, `key_variable` (the environment variable with the API key,
+    FLYWHEEL_JUDGE_KEY if not set), `timeout_s`, `temperature` and `concurrency`. `local`: `checkpoint`, its folder."""
     threshold: Share = 0.5
-    """The score from which a trajectory counts as a success; rewards of groups are the scores themselves."""
+    """Minimum score of a success. In groups the scores themselves are the rewards."""
     screens: Count = 5
-    """How many of the last screens the judge sees (UI-TARS-2: 5)."""
+    """Number of latest screens that the judge sees (UI-TARS-2: 5)."""
     tries: Count = 2
-    """A judge that fails so often makes the trajectory an environment failure."""
+    """Failures of the judge on a trajectory after which the trajectory is an environment failure."""
     votes: Count = 1
-    """How often a judge is asked for one trajectory. All votes must accept it: the score is the lowest. Of votes that
-    err independently, n false ones are as rare as the n-th power (ZeroGUI, arXiv 2505.23762: 4 at temperature 1)."""
+    """Votes of the judge per trajectory. All votes must accept it: the score is the lowest. If votes err independently,
+    the rate of n false votes is the n-th power of the rate of one (ZeroGUI, arXiv 2505.23762: 4 at temperature 1)."""
     pairwise: bool = False
-    """Whether a preference between two trajectories of a task without a verifier is kept only where the judge, shown
-    both in either order, prefers the same one (Seed1.5-VL, arXiv 2505.07062)."""
+    """Keep a preference between two trajectories of a task without a verifier only if the judge prefers the same one in
+    both orders (Seed1.5-VL, arXiv 2505.07062)."""
     audit: Whole = 40
-    """Trajectories of tasks with a verifier that the judge is asked about in each iteration, to learn how often it is
-    right; its judgement of them changes nothing else."""
+    """Trajectories per iteration, of tasks with a verifier, on which the judge's accuracy is measured. These judgements
+    change nothing else."""
     evidence_min: Whole = 100
-    """Until so many of its verdicts could be compared with a verifier's or with people's, a judge is on probation: its
-    rejections count, and trajectories that it accepts are held back. 100, two thirds of them failures, distinguish a
-    false accept rate of 0.1 from one of 0.2; a fifth of them must be failures, without which nothing is known of false
-    accepts. 0 trusts it unseen."""
+    """Minimum number of the judge's verdicts that were compared with verifiers or people; with fewer, the judge is on
+    probation. Then its rejections count, and trajectories that it accepts are held back. 100 verdicts, two thirds of
+    them on failures, distinguish a false accept rate of 0.1 from one of 0.2. A fifth must be on failures, because only
+    those measure false accepts. 0 trusts the judge without evidence."""
     kappa_min: Share = 0.6
-    """A judge with less agreement than this (Cohen's kappa) is on probation; from 0.61 on it is called substantial
+    """Minimum agreement (Cohen's kappa); a judge below it is on probation. From 0.61 on it is called substantial
     (Landis and Koch, 1977)."""
     false_accept_max: Share = 0.1
-    """A judge that accepts a larger share of failures is on probation: each teaches an error as a success."""
+    """Maximum share of failures that the judge accepts; a judge above it is on probation, because each of these teaches
+    an error as a success."""
 
 
 PerceptionKind = Literal["description", "caption", "question", "marks", "transition"]
 
 
 class AnnotateConfig(Section):
-    """Perception data that is made of screens, whatever the actions on them (docs/perception.md)."""
+    """Perception data from screens, independent of the actions on them (docs/perception.md)."""
 
     read_if = (ReadIf("annotate.perception", keys=("screens", "per_screen")),)
 
     perception: tuple[PerceptionKind, ...] = ("description", "caption", "question", "marks", "transition")
-    """Kinds of perception data that are made; `train.perception` and `train.ct.perception` set how much a training
-    reads."""
+    """Kinds of perception data to make. `train.perception` and `train.ct.perception` set their share in training."""
     screens: Count = 100
-    """Screens of an iteration that it is made of; they are drawn by their content."""
+    """Screens per iteration that perception data is made from, sampled by their content."""
     per_screen: Count = 2
-    """Descriptions, questions and questions about marks per screen; there is one caption."""
+    """Descriptions, questions and mark questions per screen. Each screen has one caption."""
     reader: str = "page"
-    """Source of elements for screens whose environment lists none: `page`: no source; `rapidocr`: text read off the
-    pixels (the extra `ocr`); or a dotted path to a `models.readers.reader.ScreenReader`."""
+    """Source of elements for screens whose environment lists none. `page`: no source. `rapidocr`: text recognized from
+    the pixels (the extra `ocr`). Or a dotted path to a `models.readers.reader.ScreenReader`."""
 
 
 class ReflectConfig(PartsSection):
-    """Corrections of failed trajectories, each seen to succeed before it is learned from (docs/reflect.md)."""
+    """Corrections of failed trajectories. Each must succeed in a sandbox before it is trained on (docs/reflect.md)."""
 
     parts = "models.proposers.proposer:PROPOSERS.read"
     read_if = (ReadIf("reflect.on", (), ("trajectories", "steps", "recover", "proposers", "options"), refused=False),)
 
     on: bool = False
-    """Whether an iteration goes back to its failures; for methods that imitate or prefer: `sft`, `rft`, `dpo`."""
+    """Correct an iteration's failures. For methods that imitate or prefer: `sft`, `rft`, `dpo`."""
     trajectories: Count = 100
-    """How many failed trajectories of an iteration are gone back to at most: the policy's own before the explorer's,
-    the tasks in turn."""
+    """Maximum failed trajectories per iteration to correct: the policy's own before the explorer's, the tasks in
+    turn."""
     steps: Count = 1500
-    """How many sandbox steps that may take in an iteration, replayed ones included."""
+    """Maximum sandbox steps per iteration, replayed steps included."""
     attempts: Count = 8
-    """How often a state is tried before an earlier one is. More finds rarer corrections, and costs steps."""
+    """Attempts at a state before an earlier state is tried. More attempts find rarer corrections and cost more
+    steps."""
     ahead: Count = 3
-    """How many steps a correction may take, itself the first: one that needs many more corrects another step."""
+    """Maximum steps of a correction, its own step included. One that needs many more corrects another step."""
     people: bool = True
-    """Whether people's corrections are tried in a sandbox, `attempts` times at most, before they are used for training.
-    It costs sandbox steps only where there is something to try, and needs no `reflect.on`."""
+    """Try people's corrections in a sandbox, at most `attempts` times, before they are trained on. It costs sandbox
+    steps only if there are corrections to try, and does not need `reflect.on`."""
     recover: bool = True
-    """Whether the error itself is performed again and recovered from, where it did not end the trajectory."""
+    """Also perform the error again and recover from it, if it did not end the trajectory."""
     proposers: Annotated[tuple[str, ...], Field(min_length=1)] = ("policy", "precedent")
-    """Proposers of corrections, in turn: `policy` (the champion at a higher temperature, once there is a trained one),
-    `precedent` (successful actions of the task on other seeds, done to the like elements; else the explorer),
+    """Proposers of corrections, in turn: `policy` (the champion at a higher temperature, once a trained policy exists),
+    `precedent` (successful actions of the task on other seeds, applied to similar elements; else the explorer),
     `explorer` (untried elements of the page), `endpoint` (a served model), or `my_package.my_proposer:MyProposer`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Each proposer's own keys, under its name: `reflect.options.endpoint.url`."""
+    """Keys of each proposer, under its name: `reflect.options.endpoint.url`."""
 
 
 class ThinkConfig(PartsSection):
-    """Thoughts of accepted steps that have none of their own (docs/thoughts.md)."""
+    """Thoughts for accepted steps that have none (docs/thoughts.md)."""
 
     parts = "models.thinkers.thinker:THINKERS.read"
     read_if = (ReadIf("policy.thoughts", keys=("keep_without",)),)
 
     thinkers: tuple[str, ...] = ("template",)
-    """The thinkers, in order: the first whose thought is kept. `policy` (the champion, which is not shown the action: a
-    thought is kept where it led to the same one), `endpoint` (a served model, which is shown the action or not),
-    `rules` (from the page's elements), `template` (a few words for each kind of action), or
-    `my_package.my_thinker:MyThinker`. None: steps stay without."""
+    """Thinkers in order; the first thought that is kept is used. `policy`: the champion, which does not see the action;
+    a thought is kept if it led to the same action. `endpoint`: a served model, which may see the action. `rules`: from
+    the page's elements. `template`: a few words for each kind of action. Or `my_package.my_thinker:MyThinker`. Empty:
+    steps stay without a thought."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Each thinker's own keys, under its name: `think.options.endpoint.url`."""
+    """Keys of each thinker, under its name: `think.options.endpoint.url`."""
     tries: Count = 4
-    """How often a model is asked about a step, until a thought is kept."""
+    """Maximum requests to a model per step, until a thought is kept."""
     most: Count = 20_000
-    """Maximum requests to models in an iteration, all tries counted; the remaining steps then go to the next
-    thinker."""
+    """Maximum requests to models per iteration, all tries counted. The remaining steps go to the next thinker."""
     longest: Annotated[int, Field(ge=20)] = 800
-    """Characters of a thought; a longer one is turned away."""
+    """Maximum characters of a thought; a longer one is rejected."""
     keep_without: Share = 0.0
     """Share of the trajectories that supervised training reads without their thoughts, under the prompt that asks for
-    the action alone: a policy trained so can act either way (`policy.thoughts`)."""
+    the action alone. A policy trained this way can act either way (`policy.thoughts`)."""
 
 
 class SynthesisConfig(PartsSection):
-    """New tasks, made of existing ones and verified before any training on them (docs/synthesis.md)."""
+    """Synthesis of tasks from existing ones. Each is verified before it is trained on (docs/synthesis.md)."""
 
     parts = "curation.synthesis.makers:makers_of"
     read_if = (ReadIf("synthesis.on", refused=False),)
 
     on: bool = False
-    """Whether every iteration begins with it; `flywheel tasks synthesize` does it once. Made tasks that were accepted
-    are rolled out either way."""
+    """Start every iteration with synthesis; `flywheel tasks synthesize` runs it once. Accepted tasks are rolled out
+    either way."""
     makers: Annotated[tuple[str, ...], Field(min_length=1)] = ("compose", "vary", "harden", "obfuscate", "chain")
-    """The makers of tasks: those, `endpoint` (a served model), or `my_package.my_maker:MyMaker`. All but `compose` need
-    an environment with linked pages, such as `site`."""
+    """Task makers: any of the defaults, `endpoint` (a served model), or `my_package.my_maker:MyMaker`. All but
+    `compose` need an environment with linked pages, such as `site`."""
     proposals: Count = 20
-    """Proposals of each maker in an iteration, for each environment."""
+    """Proposals per maker, environment and iteration."""
     reward: str = "reader"
-    """Author of rewards from the words alone: `reader` (it reads the sentences of our own makers), `endpoint`, or
-    `my_package.my_reward:MyReward`."""
+    """Author of the rewards, which reads the instruction alone: `reader` (it reads the sentences of the built-in
+    makers), `endpoint`, or `my_package.my_reward:MyReward`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Each maker's own keys, under its name, and the reward maker's under `reward`."""
+    """Keys of each maker, under its name, and of the reward's author under `reward`."""
     near_misses: Count = 3
-    """A reward counts only if it turns away at least so many states that nearly are the golden one."""
+    """Minimum number of near-miss states, which differ slightly from the golden one, that a reward must reject."""
     max_steps: Annotated[int, Field(ge=1, le=1000)] = 100
-    """The highest limit that a made task may have. A task is turned away if a player that does not know where to look
-    needs more steps, with a margin, in any of several trajectories."""
+    """Maximum step limit of a made task. A task is rejected if a player that does not know where to look needs more
+    steps, with a margin, in any of several trajectories."""
     solver: Literal["explorer", "champion"] = "explorer"
-    """The policy that tries accepted tasks."""
+    """Policy that tries accepted tasks."""
     tries: Whole = 8
-    """Number of tries; 0 rolls nothing out, and success is not required."""
+    """Tries per task; with 0 a task is not tried, and success is not required."""
     solved_above: Share = 0.0
-    """A task is turned away if at most this share of the tries succeeds: nothing would be learned from it yet."""
+    """A task is rejected if at most this share of its tries succeeds: the policy could not learn from it yet."""
     solved_below: Share = 1.0
-    """A task is turned away if at least this share succeeds: there is nothing left to learn."""
+    """A task is rejected if at least this share of its tries succeeds: the policy has nothing left to learn."""
 
     @model_validator(mode="after")
     def _has_a_range(self) -> "SynthesisConfig":

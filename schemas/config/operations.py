@@ -16,19 +16,20 @@ class ClusterConfig(Section):
     read_if = (ReadIf("cluster.kind", ("ray",)),)
 
     kind: Literal["local", "ray"] = "local"
-    """`ray`: the machines of a Ray cluster, a part of the trajectories each (`pip install 'flywheel[ray]'`)."""
+    """`local`: this machine. `ray`: the machines of a Ray cluster, each with a part of the trajectories (`pip install
+    'flywheel[ray]'`)."""
     address: str = ""
-    """`ray://HOST:10001`, or `HOST:6379` where this machine is of the cluster; empty starts Ray on this machine."""
+    """`ray://HOST:10001`, or `HOST:6379` if this machine is part of the cluster. Empty starts Ray on this machine."""
     parts: Count = 8
-    """Number of parts of an iteration's trajectories; some more than machines, so that none waits long."""
+    """Number of parts of an iteration's trajectories. A few more parts than machines keep waiting short."""
     cpus: Positive = 1.0
-    """Processors that Ray keeps for a part."""
+    """CPUs that Ray reserves for a part."""
     retries: Whole = 3
-    """How often a part is restarted if its machine dies."""
+    """Restarts of a part whose machine dies."""
 
 
 class MachinesConfig(Section):
-    """Trainings on several machines (docs/machines.md); read where `train.launch` is `torchrun` or `command`."""
+    """Training on several machines (docs/machines.md); used if `train.launch` is `torchrun` or `command`."""
 
     read_if = (
         ReadIf("train.launch", ("torchrun",), ("hosts", "reach")),
@@ -37,26 +38,27 @@ class MachinesConfig(Section):
     )
 
     hosts: tuple[str, ...] = ()
-    """With `train.launch=torchrun`: the machines; `localhost` is this one."""
+    """With `train.launch=torchrun`: the machines; `localhost` is this machine."""
     reach: str = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
     """With `train.launch=torchrun`: program that runs a command on another machine; the command follows as one word."""
     command: str = ""
     """With `train.launch=command`: command that starts `{node}` once on each of `{nodes}` machines and lasts until all
-    have ended: `srun`, `ray job submit`, `kubectl`. A shell runs it. It may hold {node}, {python}, {name}, {nodes},
-    {least}, {processes}, {board} and {log}."""
+    have ended, such as `srun`, `ray job submit` or `kubectl`. A shell runs it. Its placeholders are {node}, {python},
+    {name}, {nodes}, {least}, {processes}, {board} and {log}."""
     cancel: str = ""
-    """With `train.launch=command`: command that ends it if ending the first one does not: `scancel --name {name}`."""
+    """With `train.launch=command`: command that ends the job if ending the first command does not: `scancel --name
+    {name}`."""
     nodes: Count = 1
-    """With `train.launch=command`: number of machines; otherwise that of the hosts."""
+    """With `train.launch=command`: number of machines. With `torchrun` it is the number of hosts."""
     python: str = ""
-    """The interpreter on those machines, with this code; if not set, this one's path there too."""
+    """Python interpreter on those machines, with this code. If not set, this interpreter's path."""
     least: Count | None = None
-    """The fewest machines to go on with where one is gone; if not set, all are waited for."""
+    """Minimum number of machines to continue with if one is lost. If not set, training waits for all."""
     join_s: Positive = 30.0
-    """How long machines wait for one that is missing, once there are `least`."""
+    """Seconds to wait for a missing machine, once there are `least`."""
     store: str = ""
-    """`s3://bucket/prefix`, if the machines share no folder: the job, its checkpoints and its result go through it.
-    Empty: they lie in the work folder (FLYWHEEL_HOME), which then is one that all machines share, under one path."""
+    """`s3://bucket/prefix` for the job, its checkpoints and its result, if the machines share no folder. If empty, they
+    are in the work folder (FLYWHEEL_HOME), which all machines must then share under one path."""
 
     @model_validator(mode="after")
     def _fits(self) -> "MachinesConfig":
@@ -77,16 +79,16 @@ def filled(template: str, blanks: dict[str, str]) -> str:
 
 
 class BudgetConfig(Section):
-    """Limits of a lake's total cost; a run ends at the next boundary between two stages once one of them is spent."""
+    """Limits of a lake's total cost. A run ends at the next boundary between two stages once a limit is reached."""
 
     steps: Count | None = None
-    """Steps that sandboxes take, in collection, corrections and evaluation."""
+    """Sandbox steps of collection, corrections and evaluation."""
     hours: Positive | None = None
     """Hours of the stages' work."""
     tokens: Count | None = None
-    """Tokens that policies write, and that servers count (`usage`) for thinkers, judges and proposers."""
+    """Tokens that policies write, plus the tokens that servers report (`usage`) for thinkers, judges and proposers."""
     money: Positive | None = None
-    """Money at the prices below, in their currency."""
+    """Cost at the prices below, in their currency."""
     hour_price: Annotated[float, Field(ge=0.0)] = 0.0
     """Price of an hour of stages' work."""
     million_tokens_price: Annotated[float, Field(ge=0.0)] = 0.0
@@ -108,54 +110,54 @@ class BudgetConfig(Section):
 
 
 class TracesConfig(Section):
-    """OpenTelemetry traces: a span for every run, and in it one for every stage, with its numbers."""
+    """OpenTelemetry traces: a span per run, which holds a span per stage with the stage's numbers."""
 
     read_if = (ReadIf("traces.to", ("otlp",), ("endpoint",)),)
 
     to: Literal["none", "file", "otlp"] = "none"
-    """`file`: traces.jsonl in the work folder; `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
+    """`file`: traces.jsonl in the work folder. `otlp`: a collector at `endpoint`. Both need the extra `traces`."""
     endpoint: Annotated[str, Field(pattern=r"^https?://[^/ ]+")] = "http://localhost:4318/v1/traces"
-    """Endpoint of the collector, OTLP over HTTP; its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
+    """Address of the collector, OTLP over HTTP. Its headers come from OTEL_EXPORTER_OTLP_HEADERS."""
 
 
 class OpenLineageConfig(Section):
-    """Events in OpenLineage's form, at the begin and end of every stage and retraining."""
+    """OpenLineage events at the start and end of every stage and retraining."""
 
     read_if = (ReadIf("openlineage.to"),)
 
     to: Annotated[str, Field(pattern=r"^(https?://.+|[^:]*)$")] = ""
-    """A file that a line of JSON is added to for each event, or the `http://` or `https://` address that they are
-    posted to, such as `http://marquez:5000/api/v1/lineage`; nothing is sent if empty."""
+    """File to which each event is added as a line of JSON, or the `http://` or `https://` address to which events are
+    posted, such as `http://marquez:5000/api/v1/lineage`; empty for none."""
     namespace: str = "flywheel"
-    """Namespace of the jobs. Data sets are named by their place: `s3://BUCKET` and `PREFIX/tables/steps`, or `file` and
-    the path."""
+    """Namespace of the jobs. Data sets are named by their location: `s3://BUCKET` and `PREFIX/tables/steps`, or `file`
+    and the path."""
     key_variable: str = "OPENLINEAGE_API_KEY"
-    """The environment variable that holds the key of the address; none is sent if it is not set."""
+    """Environment variable with the API key of the address; no key is sent if the variable is not set."""
     timeout_s: Positive = 5.0
-    """An event whose delivery takes longer is lost, and so are those of the minute that follows; the loss is reported
-    once. No run waits for it, but for so long at its very end."""
+    """Maximum seconds for the delivery of an event. A slower event is lost, and so are the events of the next minute;
+    the loss is reported once. A run waits for deliveries only at its very end, and at most this long."""
 
 
 class TriggersConfig(Section):
-    """Thresholds for a retraining that a Prefect server begins by itself, counted since the last training. The
-    deployment `watch` checks them; `flywheel schedule on watch` switches it on."""
+    """Thresholds, since the last training, for a retraining by the deployment `watch` (`flywheel schedule on
+    watch`)."""
 
     steps: Whole = 2000
-    """New accepted steps; 0 for never."""
+    """New accepted steps that start a retraining; 0 for never."""
     decisions: Whole = 20
-    """New decisions of people; 0 for never."""
+    """New decisions of reviewers that start a retraining; 0 for never."""
     success_drop: Share = 0.1
-    """Drop of the policy's success in its newest iteration below the one before, over the same tasks and beyond chance
-    (95 %); 0 for never."""
+    """Drop of the policy's success that starts a retraining; 0 for never. It is measured from the iteration before to
+    the newest, over the same tasks, and must be beyond chance (95 %)."""
 
 
 class TrackingConfig(PartsSection):
-    """Trackers of trainings; the lake has the same numbers always, in the table `training_steps` (docs/tracking.md)."""
+    """Trackers of training. The lake's table `training_steps` always has the same numbers (docs/tracking.md)."""
 
     parts = "learning.tracking.tracker:TRACKERS.read"
 
     trackers: tuple[str, ...] = ()
-    """`tensorboard`, `wandb`, `mlflow` (an extra of the same name each), or `my_package.my_tracker:MyTracker`. Keys and
-    passwords come from the environment."""
+    """`tensorboard`, `wandb`, `mlflow` (each needs the extra of the same name), or `my_package.my_tracker:MyTracker`.
+    Keys and passwords come from the environment."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Each tracker's own keys, under its name: `tracking.options.wandb.project`."""
+    """Keys of each tracker, under its name: `tracking.options.wandb.project`."""

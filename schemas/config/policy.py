@@ -18,46 +18,45 @@ SAMPLING = {
 
 
 class ServerConfig(Section):
-    """An OpenAI-compatible server that runs the policy's model, in place of this process."""
+    """An OpenAI-compatible server that runs the policy's model in place of this process."""
 
     read_if = (ReadIf("policy.server.command", keys=("start_timeout_s",)),)
 
     url: str = ""
-    """The address of a running server up to the version, such as `http://localhost:8000/v1`; empty for none."""
+    """Address of a running server up to the version, such as `http://localhost:8000/v1`; empty for none."""
     command: str = ""
-    """Or the command of a server, which is then watched, restarted and ended: a program and its arguments, with
-    `{port}` for the port it is to listen at and `{checkpoint}` for the folder of the policy that acts. No shell reads
-    it."""
+    """Command that starts a server, instead of `url`: a program and its arguments, run without a shell. The server is
+    monitored, restarted and ended. `{port}` is replaced by the port to listen on, `{checkpoint}` by the folder of the
+    current policy."""
     update: str = "path"
-    """How new weights reach it. `path`: the model's name in a request selects them. `vllm`, `sglang`: by the server's
-    own endpoints, from the checkpoint's folder, which it must be able to read. `restart`: the command is restarted. Or
-    a dotted path to a `models.serving.updater.Updater`."""
+    """How new weights reach the server. `path`: the model's name in a request selects them. `vllm`, `sglang`: through
+    the server's own endpoints, from the checkpoint's folder, which the server must be able to read. `restart`: the
+    command is restarted. Or a dotted path to a `models.serving.updater.Updater`."""
     model: str = "{checkpoint}"
-    """Name of the model on the server: `{checkpoint}` is replaced by the folder of the policy that acts, `{version}` by
-    its name. With `update=path` one of the two must be in it, so that a policy is never measured by another's weights;
-    where weights are changed below one name, requests use that name, unless this one is plain."""
+    """Name of the model on the server. `{checkpoint}` is replaced by the folder of the current policy, `{version}` by
+    its name. `update=path` needs one of the two, so that a policy is never evaluated with another policy's weights.
+    Other updates change the weights under one name: requests use that name, unless this key is a plain name."""
     in_flight: Literal["finish", "drop"] = "finish"
-    """Requests that are in flight when weights change: `finish` waits for them, `drop` gives them up and sends them
-    again."""
+    """Requests in flight when weights change: `finish` waits for them, `drop` cancels them and sends them again."""
     while_training: Literal["run", "stop", "sleep"] = "run"
-    """Whether the server keeps its memory while the policy is trained: `stop` ends the command, `sleep` asks the server
-    to free its GPU (`vllm` with `--enable-sleep-mode`, `sglang` with `--enable-memory-saver`)."""
+    """The server during training. `run`: it keeps its memory. `stop`: its command is ended. `sleep`: it is asked to
+    free its GPU (`vllm` with `--enable-sleep-mode`, `sglang` with `--enable-memory-saver`)."""
     start_timeout_s: Positive = 900.0
-    """How long the command may take until its server answers."""
+    """Maximum seconds from the start of the command until its server answers."""
     patience_s: Positive = 600.0
-    """How long a server that is pausing, updating or starting is waited for."""
+    """Maximum seconds to wait for a server that is pausing, updating or starting."""
     key_variable: str = "OPENAI_API_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
+    """Environment variable with the API key; no key is sent if the variable is not set."""
     timeout_s: Positive = 120.0
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a received byte after which a request fails."""
     retries: Whole = 3
-    """How often a request that may still succeed is sent again."""
+    """Retries of a request that may still succeed."""
     concurrency: Count = 16
-    """Requests that run at the same time."""
+    """Maximum concurrent requests."""
     logprobs: bool = False
-    """Ask for token ids and their log probabilities, which `grpo` and `ppo` need."""
+    """Request token ids and their log probabilities, which `grpo` and `ppo` need."""
     extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Further fields of every request, such as `{"chat_template_kwargs": {"enable_thinking": false}}`."""
+    """Additional fields of every request, such as `{"chat_template_kwargs": {"enable_thinking": false}}`."""
 
     @property
     def named(self) -> bool:
@@ -101,62 +100,63 @@ class PolicyConfig(Section):
     )
 
     base: Annotated[str, AfterValidator(os.path.expanduser)] = "tiny"
-    """`tiny`: a small Qwen3-VL from nothing; else a Hugging Face image-text-to-text directory."""
+    """`tiny`: a small Qwen3-VL with random weights; else a Hugging Face image-text-to-text model directory."""
     dialect: Literal["box_v1", "point", "bbox4"] = "box_v1"
-    """Text form of actions (docs/families.md); `box_v1` means the family's own form where it has no such."""
+    """Text format of actions (docs/families.md). A family without `box_v1` uses its own format for it."""
     history_images: Count = 1
-    """How many of the last screenshots the policy sees; text of all past steps is always there (UI-TARS, N=5)."""
+    """Number of latest screenshots in the prompt (UI-TARS: 5). The prompt always has the text of past steps."""
     history_turns: Count | None = None
-    """Number of last replies in its prompt; the instruction gives the number of earlier ones. All if not set."""
+    """Number of latest replies in the prompt; the instruction states how many came before. All if not set."""
     older: Literal["dropped", "summarised"] = "dropped"
-    """With `history_turns`, the treatment of older replies. `summarised`: the instruction also counts their actions, by
-    kind of action."""
+    """Replies that `history_turns` leaves out. `dropped`: left out. `summarised`: the instruction also counts their
+    actions by type."""
     max_new_tokens: Count | None = None
-    """Maximum tokens of a reply; if not set, the family's own (32 of the small policy, 128 to 4,096 of others). A reply
-    of another model that ends there is no action of the policy."""
+    """Maximum tokens of a reply. If not set, the family's own: 32 for the small policy, 128 to 4,096 for others. Except
+    for the small policy, a reply that reaches the maximum counts as no action."""
     thoughts: bool = True
-    """Whether it is asked to think before it acts. Without, the prompt asks for the action alone, and so do the samples
-    of supervised training, which hold no thought then; `think.keep_without` trains one policy for both."""
+    """Ask the policy to think before it acts. If false, the prompt asks for the action alone, and samples of supervised
+    training hold no thoughts. `think.keep_without` trains one policy for both."""
     family: str = "auto"
-    """Prompt format and action format of the model: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or
-    a dotted path to a `models.families.family.ModelFamily`; `auto` goes by the checkpoint's architecture. The small
-    policy has its own."""
+    """Prompt and action format of the model: a name of docs/families.md, such as `ui-tars-1.5` or `qwen3-vl`, or a
+    dotted path to a `models.families.family.ModelFamily`. `auto` follows the checkpoint's architecture. The small
+    policy has its own format."""
     template: Literal["computer", "mobile", "grounding", "hybrid"] = "computer"
-    """The family's prompt that is used: for a desktop or a browser, for a phone, to point at one element, or for a
-    screen with a shell and files behind it (docs/hybrid.md)."""
+    """Prompt of the family. `computer`: a desktop or a browser. `mobile`: a phone. `grounding`: point at one element.
+    `hybrid`: a screen with a shell and files (docs/hybrid.md)."""
     backend: str = "auto"
     """Backend of the model: `tiny` (the small policy's own fast network), `transformers`, `server`, or a dotted path to
-    a `models.language_model.LanguageModel`; `auto` takes the server if there is one, else the fastest of the others."""
+    a `models.language_model.LanguageModel`. `auto` takes the server if one is set, else the fastest of the others."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Keys of a backend of your own."""
+    """Keys of your own backend."""
     precision: Literal["full", "int8"] = "full"
-    """Precision in which the policy acts and is measured: `full` as it was saved, `int8` with its linear layers rounded
-    (dynamic quantisation on the CPU). Training is not touched; a server decides for itself."""
+    """Precision of the policy in rollouts and evaluation. `full`: as saved. `int8`: linear layers are rounded (dynamic
+    quantisation on the CPU). Training ignores this key, and a server uses its own precision."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device on which another model than the small policy acts: `auto` takes a GPU if there is one. Int8 is for the
+    """Device of a model other than the small policy in rollouts; `auto` takes a GPU if there is one. `int8` needs the
     CPU."""
     batch: Count = 8
-    """Chats that another model than the small policy goes on with at once where no server runs it: more take memory."""
+    """Replies that a model other than the small policy generates at the same time, without a server. More take more
+    memory."""
     seen_screens_mb: Whole = 1024
-    """Memory for the vision tower's outputs of the last screens, which the next steps show again; 0: none. A screen of
-    1920 x 1080 takes some 20 MB in a model of 7 billion weights."""
+    """Memory in MB for the vision tower's outputs of recent screens, which the next steps reuse; 0 for none. A screen
+    of 1920 x 1080 takes about 20 MB in a model of 7 billion weights."""
     prefix_mb: Whole = 2048
-    """Memory for keys and values of the last prompts, so that a step computes only the tokens after the longest
-    beginning that its prompt shares with one of them; 0: none. 4,000 tokens take some 230 MB in Qwen2.5-VL of 7 billion
-    weights, so a batch of 8 fits; with more trajectories at once little is found but the beginning of all prompts."""
+    """Memory in MB for keys and values of recent prompts; 0 for none. A step computes only the tokens after the longest
+    prefix that its prompt shares with one of them. 4,000 tokens take about 230 MB in Qwen2.5-VL of 7 billion weights,
+    so a batch of 8 fits. With more concurrent trajectories little is reused but the beginning of all prompts."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
-    """Width of the small policy's text stack: whole attention heads of 32."""
+    """Width of the small policy's text stack: a multiple of 32, the width of an attention head."""
     layers: Count = 2
-    """Layers of its text stack."""
+    """Layers of the small policy's text stack."""
     vision_hidden: Annotated[int, Field(ge=VISION_HEAD, multiple_of=VISION_HEAD)] = 128
-    """Width of its vision tower: whole attention heads of 64."""
+    """Width of the small policy's vision tower: a multiple of 64, the width of an attention head."""
     vision_layers: Count = 2
-    """Layers of its vision tower."""
+    """Layers of the small policy's vision tower."""
     patch: Count = 16
     """Side of a patch, in pixels."""
     merge: Count = 2
-    """Patches along each side of a token: so many by so many patches are one token."""
+    """Patches along each side of an image token; a token covers `merge` x `merge` patches."""
 
     @property
     def acts_on_server(self) -> bool:

@@ -30,42 +30,44 @@ from schemas.registry import options_of, seam
 
 
 class LakeConfig(Section):
-    """Location of the data."""
+    """Location and upkeep of the lake."""
 
     uri: Annotated[str, Field(min_length=1)] = "lake"
-    """A folder, or `s3://bucket/prefix`."""
+    """Location of the lake: a folder, or `s3://bucket/prefix`."""
     endpoint: str | None = None
-    """S3 endpoint, if it is not the cloud's own; credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
+    """S3 endpoint of a store other than AWS. Credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."""
     region: str = "us-east-1"
-    """Region of the bucket, where the lake is on S3."""
+    """Region of the bucket, for a lake on S3."""
     patience_s: Annotated[float, Field(ge=0.0)] = 600.0
-    """How long a run that is under way waits for an object store that does not answer, before it ends; 0: not at all.
-    A command that does not reach it at its start ends at once."""
+    """Seconds that a run waits for an unreachable object store before the run ends; 0 for no wait. A command that
+    cannot reach the store at its start ends at once."""
     keep_hours: Positive = 72.0
-    """Upkeep removes files that no table's latest version needs after so long, except those of versions that a policy
-    was made from. Longer than the longest training: its versions are known as pinned when it ends. In whole hours,
-    rounded up; an uncommitted file stays at least an hour, as its commit may be about to come."""
+    """Hours that upkeep keeps a file that no table's latest version needs, rounded up to whole hours. Table versions
+    that a policy was made from are always kept. Set it longer than the longest training: a training's versions are kept
+    only once it has ended. A file without a commit is kept for at least an hour, because its commit may follow."""
     cache_mb: Whole = 4096
-    """Of a lake on S3: size of the tables' cache on this machine, in the work folder; 0: none. Further data of a query
-    is read from S3."""
+    """For a lake on S3: size in MB of the tables' cache in the work folder; 0 for none. Queries read all other data
+    from S3."""
     min_free_mb: Whole = 500
-    """A run is refused when the lake's or the work folder's disk has less than this left."""
+    """Minimum free space in MB on the disks of the lake and of the work folder; with less, a run is refused."""
 
 
 class EnvironmentConfig(Section):
     """One environment of the suite: `[environments.NAME]`. Each kind has further keys of its own."""
 
     kind: str = ""
-    """A built-in environment, or `package.module:Environment`; the section's name if not set."""
+    """Built-in environment, or `package.module:Environment`. If not set, the section's name."""
     optional: bool = False
-    """Whether a machine that lacks its requirements leaves it out with its tasks, and the run reports that; false
-    refuses."""
+    """Skip the environment and its tasks on a machine that lacks its requirements, and report that. If false, the run
+    is refused."""
     start_timeout_s: Positive = 20.0
-    """A sandbox that takes longer to bring a task up is given up."""
+    """Maximum seconds that a sandbox may take to start a task; a slower one is given up."""
     step_timeout_s: Positive = 20.0
-    """A sandbox that takes longer to act, to show itself or to be verified is given up."""
+    """Maximum seconds that a sandbox may take for an action, a screenshot or a verification; a slower one is given
+    up."""
     lease_s: Positive = 1800.0
-    """A sandbox that is leased and not called for so long is taken back: longer than a policy ever thinks."""
+    """Seconds without a call after which a leased sandbox is taken back. Set it longer than the policy needs for a
+    reply."""
 
 
 def _environment(name: str, given: Any) -> EnvironmentConfig:
@@ -83,20 +85,19 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
 
 
 class SuiteConfig(Section):
-    """Tasks that are rolled out for data, and tasks that are only measured. A task is named by its template, or as
-    `environment/template` where several environments have one of that name."""
+    """Tasks by template, or `environment/template` if several environments have a template of that name."""
 
     tasks: tuple[str, ...]
-    """Tasks that are rolled out and measured: templates of any configured environment, such as `click-test`."""
+    """Tasks that are rolled out and evaluated: templates of any configured environment, such as `click-test`."""
     hard: tuple[str, ...] = ()
-    """Tasks of the suite in which the explorer succeeds in under 10 %: `benchmarks.wheel` reports them apart, a run
-    takes them as any other."""
+    """Tasks of the suite that the explorer solves in under 10 % of its trajectories. `benchmarks.wheel` reports them
+    separately; a run treats them as any other task."""
     held_out: tuple[str, ...] = ()
     """Tasks that are evaluated and never rolled out for data."""
     practice: tuple[str, ...] = ()
-    """Pages that the explorer visits for their screens, which teach to read and to point; never evaluated."""
+    """Pages that the explorer visits for their screens, to train reading and pointing; never evaluated."""
     max_steps: dict[str, Count] = {}  # noqa: RUF012  (pydantic copies it)
-    """Step limits that differ from the catalog's."""
+    """Step limits by task that replace the catalog's."""
 
 
 WEIGHING = (
@@ -106,35 +107,36 @@ WEIGHING = (
 
 
 class CurriculumConfig(Section):
-    """Distribution of the next trajectories over the tasks."""
+    """Distribution of trajectories over the tasks."""
 
     read_if = (ReadIf("curriculum.method", ("learnable",), WEIGHING),)
 
     method: Literal["learnable", "uniform"] = "learnable"
-    """`learnable`: most for tasks that succeed sometimes; `uniform`: the same for every task."""
+    """`learnable`: tasks that sometimes succeed get the most trajectories. `uniform`: every task gets the same
+    number."""
     forgetting: Share = 0.5
-    """Weight of an iteration's counts one iteration later."""
+    """Factor by which an iteration's success counts are multiplied at each later iteration."""
     floor: Share = 0.25
-    """The share that is spread evenly over all tasks whatever was learned."""
+    """Share of the trajectories that is spread evenly over all tasks."""
     most_shown: Positive = 3.0
-    """Maximum weight of a task that the explorer has to show; one that the policy solves every second time weighs 1.
-    More reaches for tasks that are hardly ever solved, less stays with those that the policy can learn by itself."""
+    """Maximum weight of a task that the explorer has to demonstrate. A task that the policy solves in half of its
+    trajectories weighs 1. A higher value favours tasks that are hardly ever solved; a lower one favours tasks that the
+    policy can learn by itself."""
     saturated: Positive = 0.1
-    """Weight of a task that the policy always solves. More notices forgetting sooner, less leaves more trajectories for
-    tasks that can still be learned."""
+    """Weight of a task that the policy always solves. A higher value detects forgetting sooner; a lower one leaves more
+    trajectories for tasks that can still be learned."""
     hopeless_below: Share = 0.05
-    """A task counts as hopeless while the posterior mean of the policy's success is at most this: of twenty of its own
-    trajectories not one would teach, so the explorer has to show it."""
+    """A task is hopeless while the posterior mean of the policy's success is at most this. Of twenty policy
+    trajectories none would teach anything, so the explorer demonstrates the task."""
     saturated_above: Share = 0.95
-    """A task counts as saturated from this posterior mean on: of twenty trajectories not one fails, so none adds
-    information."""
+    """A task is saturated while the posterior mean of the policy's success is at least this. Of twenty trajectories
+    none fails, so none adds information."""
     shown_rate: Positive = 0.3
-    """A task that has to be shown weighs 1 where the explorer succeeds in this share of the trajectories, and more the
-    rarer that is, so that a success costs every task about as much. The explorer's mean over the default suite is
-    0.33."""
+    """Success rate of the explorer at which a task that it has to demonstrate weighs 1. The weight rises as the rate
+    falls, so that a success costs about the same in every task. The explorer's mean over the default suite is 0.33."""
     hopeless_share: Share = 0.25
-    """In hopeless and unseen tasks the policy and the relay get this part of their usual share of the trajectories:
-    enough to notice when the policy begins to succeed, while the explorer shows how."""
+    """In hopeless and unseen tasks, the policy and the relay get this fraction of their usual share of the
+    trajectories. It is enough to detect the policy's first successes while the explorer demonstrates the task."""
 
     @model_validator(mode="after")
     def _apart(self) -> "CurriculumConfig":
@@ -147,21 +149,21 @@ class CurriculumConfig(Section):
 
 
 class CollectConfig(Section):
-    """Production of trajectories."""
+    """Collection of trajectories."""
 
     trajectories_per_task: Count = 80
-    """Mean over the suite; the curriculum moves them between tasks."""
+    """Mean number of trajectories per task and iteration; the curriculum distributes them over the tasks."""
     practice_trajectories: Whole = 40
-    """Per practice page and iteration."""
+    """Trajectories per practice page and iteration."""
     policy_share: Share = 0.5
-    """Share of trajectories that the policy makes alone, once there is a trained one."""
+    """Share of the trajectories that the policy makes alone, once a trained policy exists."""
     relay_share: Share = 0.0
-    """Share that the policy begins and the explorer goes on with from the state reached."""
+    """Share of the trajectories that the policy starts and the explorer continues from the state reached."""
     explorer: str = "page"
-    """The explorer: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
+    """Explorer: `page`, which clicks, types and drags at random among the page's elements, or a dotted path to a
     `models.policy.Explorer`."""
     temperature: Positive = 1.0
-    """Temperature at which the policy samples its replies for data."""
+    """Sampling temperature of the policy in collection."""
     chunk: Count = 64
     """Finished trajectories per write to the lake."""
 
@@ -176,16 +178,16 @@ class CollectConfig(Section):
 
 
 class EvaluateConfig(Section):
-    """Measurement of a candidate."""
+    """Evaluation of a candidate."""
 
     seeds: Count = 15
-    """Held-out seeds per task of the suite; the same for every policy, so that comparisons are paired."""
+    """Held-out seeds per task of the suite, the same for every policy, so that comparisons are paired."""
     held_out_seeds: Whole = 5
     """Seeds per held-out task."""
     untrained_seeds: Count = 5
-    """Seeds per task on which the untrained policy is measured, once per lake."""
+    """Seeds per task for the untrained policy, which is evaluated once per lake."""
     explorer_seeds: Count = 15
-    """Seeds per task on which the explorer is measured, once per lake."""
+    """Seeds per task for the explorer, which is evaluated once per lake."""
 
 
 ErrorRate = Annotated[float, Field(ge=1e-6, lt=0.5)]
@@ -195,37 +197,38 @@ class PromoteConfig(Section):
     """Promotion of a candidate to champion."""
 
     tolerance: Share = 0.03
-    """The candidate may be this much below the champion on the same seeds and still be called not worse. A candidate
-    that is kept out takes its training with it; 225 paired trajectories distinguish differences of about 0.04 from
-    chance."""
+    """A candidate counts as not worse if its success is at most this much below the champion's on the same seeds. A
+    rejected candidate's training is lost; 225 paired trajectories distinguish differences of about 0.04 from chance."""
     resolution: Positive = 0.05
-    """Resolution of the test: it distinguishes a difference of -tolerance - resolution, at which the candidate is to be
-    turned away, from one of -tolerance + resolution, at which it is to be promoted. A reproduction has to win: 0 from
-    twice this."""
+    """Half the distance between the test's two hypotheses: a difference of -tolerance - resolution, at which a
+    candidate should be rejected, and -tolerance + resolution, at which it should be promoted. A reproduction has to
+    win: its hypotheses are 0 and twice this value."""
     alpha: ErrorRate = 0.05
-    """How often the test may promote a candidate at the first of the two."""
+    """Probability that the test promotes a candidate at the first hypothesis of `resolution`."""
     beta: ErrorRate = 0.05
-    """How often the test may reject a candidate at the second."""
+    """Probability that the test rejects a candidate at the second hypothesis of `resolution`."""
     look_seeds: Count = 5
-    """Seeds per task between two interim looks of the test, which stops measuring where it is decided."""
+    """Seeds per task between two interim looks of the test. Evaluation stops at the look that decides."""
     complete: bool = True
-    """Measure a promoted policy on all of `evaluate.seeds` though the decision fell earlier: the next candidates are
-    compared with it, the curriculum reads it, and the curves quote it."""
+    """Evaluate a promoted policy on all of `evaluate.seeds`, even if the test decided earlier. Later candidates are
+    compared with these results, the curriculum reads them, and the curves show them."""
     undecided: Literal["tolerance", "bounded", "hold"] = "tolerance"
-    """Decision on an iteration's candidate that the test has not decided at the last seed. `tolerance`: promoted if it
-    is at most `tolerance` below, so that the next training starts from it (at a risk that the decision states).
-    `bounded`: only if it is beyond chance no worse than -tolerance - resolution, too, so that `alpha` bounds every
-    promotion; for suites of some 200 pairs or more: with few even an equal candidate is held, and with one to five
-    tasks, where policies seldom differ, 0.056 to 0.093 of those that are worse by that much are promoted at an `alpha`
-    of 0.05, the more the smaller `look_seeds` is. `hold`: held (with five tasks 0.021 to 0.065 are promoted there)."""
+    """Decision on an iteration's candidate if the test is undecided at the last seed. `tolerance`: promote it if it is
+    at most `tolerance` below, so that the next training starts from it; the decision states the risk. `bounded`:
+    promote it only if it is also, beyond chance, no worse than -tolerance - resolution, so that `alpha` bounds every
+    promotion. `bounded` is for suites of about 200 pairs or more; with few pairs even an equal candidate is held. With
+    one to five tasks policies seldom differ: 0.056 to 0.093 of the candidates that are worse by that much are promoted
+    at an `alpha` of 0.05, and the share grows as `look_seeds` shrinks. `hold`: hold it; with five tasks 0.021 to 0.065
+    of those candidates are promoted."""
     unparsable: Share = 0.5
-    """A candidate is broken if more than this share of its trajectories, and more than of the champion's, ends in a
-    reply that holds no action."""
+    """A candidate is broken if more than this share of its trajectories ends in a reply without an action, and its
+    share exceeds the champion's."""
     step_s: Positive | None = None
-    """A candidate that takes longer to reply, in the mean over its steps, is broken; no limit if not set."""
+    """Maximum seconds per reply, as the mean over steps; a slower candidate is broken. No limit if not set."""
     same_screens: Literal["hold", "ignore"] = "hold"
-    """A candidate that solves a held-out task on the very screens of a trained one is held, for they may be one task
-    under two names; `ignore` where different tasks end alike, such as on one page of thanks."""
+    """`hold`: hold a candidate that solves a held-out task on exactly the screens of a trained task, because both may
+    be the same task under two names. `ignore`: for suites where different tasks end on the same screen, such as one
+    page of thanks."""
 
     @model_validator(mode="after")
     def _differences_are_below_one(self) -> "PromoteConfig":
@@ -236,47 +239,48 @@ class PromoteConfig(Section):
 
 
 class QualityConfig(Section):
-    """The quality gate."""
+    """Quality gate."""
 
     keep_docs: Count = 3
     """Number of iterations whose Data Docs are kept."""
     drift_above: Annotated[float, Field(ge=0)] = 0.25
-    """The population stability index above which an iteration is reported as unlike earlier ones; values within chance
-    are never reported."""
+    """Population stability index above which an iteration is reported as different from earlier ones. Values within
+    chance are never reported."""
     drift_window: Count = 5
-    """Number of earlier iterations that it is compared with."""
+    """Number of earlier iterations to compare with."""
 
 
 class DeskConfig(Section):
-    """The review desk."""
+    """Review desk."""
 
     host: str = "127.0.0.1"
-    """Address of the desk. Elsewhere than on this machine it asks every client for a token."""
+    """Address that the desk listens on. On any address but this machine's own, the desk asks every client for a
+    token."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8750
-    """Port of the desk; 0 takes any that is free."""
+    """Port of the desk; 0 for any free port."""
     token_variable: str = "FLYWHEEL_DESK_TOKEN"
-    """The environment variable that holds the token."""
+    """Environment variable with the token."""
     page_size: Annotated[int, Field(ge=1, le=200)] = 20
-    """Trajectories on a page of the queue."""
+    """Trajectories per page of the queue."""
     idle_s: Positive = 900.0
-    """A live session without a decision for so long ends, and its sandbox is free again."""
+    """Seconds without a decision after which a live session ends and frees its sandbox."""
     speech: str = "pocketsphinx"
-    """Recognizer of recorded thoughts: `pocketsphinx` (offline, English; the extra `speech`), or a dotted path to an
-    `apps.desk.speech.Recognizer`."""
+    """Speech recognizer for recorded thoughts: `pocketsphinx` (offline, English; the extra `speech`), or a dotted path
+    to an `apps.desk.speech.Recognizer`."""
 
 
 class Config(Section):
-    """All settings of a run; saved resolved with everything that the run makes."""
+    """All settings of a run. The resolved config is saved with every result of the run."""
 
     name: str = "laptop"
-    """Name of this config, in reports and on Prefect's pages."""
+    """Name of this config in reports and in Prefect."""
     seed: Whole = 0
-    """Seed of all randomness: seeds of trajectories, sampling, the training. Two lakes of one config agree."""
+    """Seed of all randomness: trajectory seeds, sampling and training. Two lakes of one config agree."""
     iterations: Count = 4
-    """How many iterations `flywheel run` runs unless asked otherwise."""
+    """Number of iterations of `flywheel run`, unless its command line sets one."""
     lake: LakeConfig = LakeConfig()
     environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
-    """Environments in which agents act: each section is one, with keys of its own; MiniWoB++ if there is none."""
+    """Environments in which agents act, a section each with its own keys; MiniWoB++ if there is none."""
     suite: SuiteConfig
     synthesis: SynthesisConfig = SynthesisConfig()
     curriculum: CurriculumConfig = CurriculumConfig()

@@ -10,40 +10,39 @@ from schemas.registry import Registry, seam
 
 
 class MemoryConfig(Section):
-    """Memory of a training (docs/memory.md); not for the small policy. `flywheel plan` chooses these."""
+    """Memory options of training (docs/memory.md); not for the small policy. `flywheel plan` chooses them."""
 
     frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
-    """Precision of weights that are not trained, 4 bytes or 2 each: the base of adapters, and a frozen vision tower.
-    They compute in `train.precision`. `nf4` is for training adapters (QLoRA): linear layers in the language model's
-    blocks are rounded to 4 bits, 0.56 bytes, everything else is in bfloat16; the policy that is written has the rounded
-    weights with the adapters in them."""
+    """Precision of frozen weights: the base of adapters, and a frozen vision tower. `float32`: 4 bytes per weight.
+    `bfloat16`: 2 bytes. They compute in `train.precision`. `nf4` (QLoRA) needs adapters: linear layers in the language
+    model's blocks are rounded to 4 bits, 0.56 bytes per weight, and everything else is in bfloat16. The saved policy
+    has the rounded weights with the adapters merged in."""
     freeze_vision: bool = False
-    """Whether the vision tower, its merger included, stays as it is: it then has no gradients, moments and kept
-    activations."""
+    """Freeze the vision tower and its merger. It then needs no gradients, moments or stored activations."""
     offload: bool = False
-    """Whether the fp32 weights, their gradients and moments lie in the machine's memory, and the optimiser steps there;
-    the GPU holds only the copies that it computes with. For a GPU, and without adapters."""
+    """Keep the fp32 weights, their gradients and moments in host memory, where the optimiser steps; the GPU holds only
+    the copies that it computes with. Needs a GPU, and no adapters."""
     whole_gradients: bool = False
-    """Whether each process keeps the whole gradient of a step that is taken in several micro-batches, 4 bytes a trained
-    weight, and shares it out after the last one instead of after each."""
+    """Keep the whole gradient of a step with several micro-batches in each process, 4 bytes per trained weight. It is
+    then shared out once, after the last micro-batch, instead of after each."""
     moments: Literal["float32", "8bit"] = "float32"
-    """Precision of AdamW's two moments of a trained weight, 4 bytes each or 1; with `8bit` steps are rounded, so the
-    result differs a little. The next training loads kept moments if it holds them in the same precision."""
+    """Precision of AdamW's two moments per trained weight. `float32`: 4 bytes each. `8bit`: 1 byte each; steps are
+    rounded, so the result differs slightly. The next training loads stored moments only in the same precision."""
     logits_chunk: Count | None = None
-    """Targets whose logits are computed at a time; with more targets logits are computed again in the backward pass,
-    chunk by chunk. If not set, the logits of all targets of a micro-batch are held together."""
+    """Targets whose logits are computed at a time. With more targets, the backward pass computes logits again, chunk by
+    chunk. If not set, the logits of all targets of a micro-batch are held at once."""
 
 
 class ExpertsConfig(Section):
     """Training of a mixture of experts (Qwen3-VL-30B-A3B and the like); not for other models."""
 
     parallel: bool = False
-    """Whether each process holds whole experts, a share of every layer's, and is sent the tokens that ask them (expert
-    parallelism), instead of gathering all of a layer's weights. The number of experts is a multiple of the processes',
-    and `train.replicas` is 1."""
+    """Expert parallelism: each process holds whole experts, a share of every layer's, and receives the tokens routed to
+    them, instead of gathering all weights of a layer. The number of experts must be a multiple of the number of
+    processes, and `train.replicas` must be 1."""
     balance: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight of the auxiliary loss that spreads tokens over experts (Switch, arXiv 2101.03961, as `transformers`
-    computes it), here the mean over documents and layers, so that it does not depend on the sharing of the work. Qwen's
+    """Weight of the auxiliary loss that spreads tokens over experts (Switch, arXiv 2101.03961, as in `transformers`).
+    It is the mean over documents and layers, so it does not depend on how the work is distributed. Qwen's
     `router_aux_loss_coef` is 0.001."""
 
 
@@ -51,7 +50,8 @@ class RateSection(Section):
     """Settings of every method."""
 
     learning_rate: Positive | None = None
-    """If not set, the method's own for the optimiser of the model: the small policy's is Muon, any other's AdamW."""
+    """Learning rate. If not set, the method's own for the model's optimiser: Muon for the small policy, AdamW for any
+    other."""
 
 
 class StepSection(RateSection):
@@ -65,85 +65,87 @@ class EpochSection(RateSection):
     """Settings of a method that goes over its samples a number of times."""
 
     epochs: Positive = 1.0
-    """How often each sample is trained on."""
+    """Passes over the samples."""
     batch: Count = 32
-    """Samples per optimiser step over all processes."""
+    """Samples per optimiser step, over all processes."""
 
 
 class PreferenceConfig(EpochSection):
-    """`train.method=dpo`: of two replies to one context the one that led to success is preferred."""
+    """`train.method=dpo`: prefer the reply that led to success over another reply to the same context."""
 
     beta: Positive = 0.1
-    """How much a nat of log ratio to the parent counts (the paper prints none)."""
+    """Weight of a nat of log ratio to the parent policy (the paper gives no value)."""
 
 
 class ClippedConfig(EpochSection):
     """Settings of every training on rewards: PPO's clipped loss over the replies' tokens."""
 
     overlong: Whole = 0
-    """Replies within this many tokens of `policy.max_new_tokens` are punished softly; 0 for never. Pass@k forms of
+    """Replies within this many tokens of `policy.max_new_tokens` get a soft penalty; 0 for none. Pass@k forms of
     `train.group.advantage` have no such penalty."""
     clip_low: Share = 0.2
-    """A token's probability may fall by at most this share in one training before its loss stops pulling."""
+    """Maximum fall of a token's probability in one training, as a share; beyond it the token's loss is clipped."""
     clip_high: Positive = 0.28
-    """It may rise by at most this share."""
+    """Maximum rise of a token's probability in one training, as a share; beyond it the token's loss is clipped."""
     dual_clip: Annotated[float, Field(gt=1.0)] | None = None
-    """The loss of a token that is to become rarer is at most this many times its advantage, however much likelier it
-    has become meanwhile (dual clip, arXiv 1912.09729; verl's is 3). No bound if not set."""
+    """Maximum loss of a token with a negative advantage, as a multiple of the advantage, however much its probability
+    has risen (dual clip, arXiv 1912.09729; verl: 3). No bound if not set."""
     kl: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight of the KL divergence from the policy before this training (with a stream, before this batch), by token
-    (DART-GUI's is 0.1); 0 for none, as in DAPO."""
+    """Weight per token of the KL divergence from the policy before this training, or with a stream before this batch
+    (DART-GUI: 0.1); 0 for none, as in DAPO."""
     most_weight: Positive = 1.0
-    """Cap of the importance weight of a token that was drawn by other probabilities than the trainer's."""
+    """Maximum importance weight of a token that was sampled with other probabilities than the trainer's."""
     most_mismatch: Positive | None = 1.0
-    """Before an update: the mean difference, in nats, between the trainer's log probabilities of the drawn tokens and
-    the behaviour log probabilities, above which training stops; with a stream over the tokens of age 0. `none`: no
-    limit. A served model of the same weights is within 0.02, and training warns above 0.1."""
+    """Maximum mean difference, in nats, between the trainer's log probabilities of the sampled tokens and the behaviour
+    log probabilities, before an update; above it training stops. With a stream, only tokens of age 0 count. `none` for
+    no limit. A served model of the same weights is within 0.02, and training warns above 0.1."""
     epochs: Positive = 2.0
-    """How often each step of the trajectories is trained on."""
+    """Passes over the steps of the trajectories."""
     batch: Count = 64
-    """Steps per optimiser step over all processes."""
+    """Trajectory steps per optimiser step, over all processes."""
 
 
 class GroupConfig(ClippedConfig):
-    """Trajectories of the same task and seed, for `rft`, `grpo`, `ppo` and `dpo`; how `grpo` compares their rewards."""
+    """Groups of trajectories of one task and seed, for `rft`, `grpo`, `ppo` and `dpo`; and `grpo`'s comparison of
+    rewards."""
 
     read_if = (ReadIf("train.stream.on", (False,), ("refill",)),)
 
     groups: Count = 32
-    """Groups per iteration; the curriculum shares them out over the tasks that can be learned from."""
+    """Groups per iteration; the curriculum distributes them over the tasks that can be learned from."""
     size: Annotated[int, Field(ge=2)] = 8
     """Trajectories per group."""
     temperature: Positive = 1.0
-    """Temperature of the trajectories in groups. The small policy spreads places over neighbouring coordinates, so at 1
-    many failures are misses that greedy trajectories do not have; below 1 groups show the errors of greedy ones."""
+    """Sampling temperature of the trajectories in groups. The small policy spreads clicks over neighbouring
+    coordinates, so at 1 many failures are misses that greedy trajectories do not have. Below 1, groups show the errors
+    of greedy trajectories."""
     highest: Share = 0.75
-    """Tasks are rolled out in groups while the policy succeeds in more than 0 and at most this share of its
-    trajectories."""
+    """Maximum success rate of a task that is rolled out in groups; a rate of 0 is excluded too."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
-    """`pass1`: GRPO. The others are forms of Pass@k training: `passk` is the analytic one."""
+    """`pass1`: GRPO. The others are forms of Pass@k training; `passk` is the analytic form."""
     ratio: Literal["token", "sequence"] = "token"
-    """Unit of clipping. `token`: each token's ratio to the policy before this training, mean over all tokens.
-    `sequence`: the geometric mean of a reply's (GSPO, arXiv 2507.18071), mean over replies; GSPO's clips are 3e-4 and
-    4e-4, DART-GUI's 0.1 and 0.28."""
+    """Unit of clipping. `token`: each token's ratio to the policy before this training, averaged over all tokens.
+    `sequence`: the geometric mean of a reply's token ratios (GSPO, arXiv 2507.18071), averaged over replies; GSPO clips
+    at 3e-4 and 4e-4, DART-GUI at 0.1 and 0.28."""
     entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of the steps that is trained on: those whose replies were drawn with the most entropy (DART-GUI's is 0.8),
-    estimated by the drawn tokens' mean -log p, so of like states the rarer reply is kept. 1: all."""
+    """Share of the steps to train on, by the highest entropy of their replies (DART-GUI: 0.8); 1 for all. The entropy
+    is estimated by the mean -log p of the sampled tokens, so of similar states the rarer reply is kept."""
     refill: Whole = 0
-    """While fewer than `groups` groups can teach, further ones are rolled out, so many times at most (DAPO's dynamic
-    sampling); with a stream groups fill batches anyway."""
+    """Maximum times that further groups are rolled out while fewer than `groups` groups can teach (DAPO's dynamic
+    sampling). With a stream, groups fill batches anyway."""
     k: Count = 4
-    """Pass@k rewards one success among this many trajectories; less than `size` where `advantage` is `passk` or
-    `full`."""
+    """Trajectories among which Pass@k rewards one success; less than `size` if `advantage` is `passk` or `full`."""
     spread: Share = 0.0
-    """A group whose best reward lies less than this above its mean is left out; 0: only one whose rewards are equal."""
+    """Minimum distance of a group's best reward above its mean; groups below it are left out. 0: only groups of equal
+    rewards are left out."""
     rise: Share = 1.0
-    """A task whose success rose by more than this in the last iteration counts less: it is learned anyway. 1: none."""
+    """Rise of a task's success in the last iteration above which its weight is multiplied by `rising`, because the
+    policy learns it anyway. 1 for none."""
     rising: Share = 0.5
-    """Factor of such a task's weight. Seed1.5-VL samples them "less often" and prints no number; half leaves room to
-    notice that the rise has ended."""
+    """Factor of the weight of a task that rose by more than `rise`. Seed1.5-VL samples such tasks "less often" and
+    gives no number; half leaves enough trajectories to detect the end of the rise."""
     inject: bool = False
-    """Show an all-failed group one stored success of the explorer or of a relay."""
+    """Add one stored success of the explorer or of a relay to a group whose trajectories all failed."""
 
     @model_validator(mode="after")
     def _fits(self) -> "GroupConfig":
@@ -159,76 +161,74 @@ class GroupConfig(ClippedConfig):
 
 
 class PpoConfig(ClippedConfig):
-    """`train.method=ppo`: trajectories of groups, each judged by a critic instead of by the others of its group."""
+    """`train.method=ppo`: a critic judges each trajectory of a group, instead of the group's other trajectories."""
 
     critic: Literal["shared", "alone"] = "alone"
-    """`alone`: a network of its own, begun as a copy of the policy. `shared`: a value head on the policy's own body,
-    which costs half as much and learns little while the body must not move."""
+    """`alone`: a separate network that starts as a copy of the policy. `shared`: a value head on the policy's own body,
+    which costs half as much and learns little while the body must not change."""
     gamma: Share = 1.0
-    """Discount per token of the policy."""
+    """Discount per policy token."""
     policy_lambda: Literal["length"] | Share = "length"
-    """The policy's lambda; `length`: 1 - 1 / (alpha l), at least 0, with l the policy's tokens of the whole
-    trajectory."""
+    """Lambda of the policy's advantages. `length`: 1 - 1 / (alpha l), at least 0, where l is the number of policy
+    tokens in the trajectory."""
     alpha: Positive = 0.05
-    """UI-TARS-2's and VAPO's, for trajectories of hundreds of tokens: below 1 / alpha tokens lambda is 0."""
+    """Alpha of `policy_lambda=length`, as in UI-TARS-2 and VAPO for trajectories of hundreds of tokens. Below 1 / alpha
+    tokens lambda is 0."""
     critic_lambda: Share = 1.0
-    """1: the critic learns the return itself."""
+    """Lambda of the critic's targets; with 1 the critic learns the return itself."""
     whiten: bool = True
-    """Advantages get mean 0 and standard deviation 1 over the tokens of the iteration."""
+    """Scale advantages to mean 0 and standard deviation 1 over the tokens of the iteration."""
     value_steps: Whole = 100
-    """Before the policy moves, at most so many optimiser steps of the critic alone; 0 for none."""
+    """Maximum optimiser steps of the critic alone, before the policy is trained; 0 for none."""
     value_settled: Share = 0.01
-    """They end when three passes in a row raised the explained variance of trajectories left out by no more than
-    this."""
+    """The critic's steps alone end once three passes in a row raised the explained variance of left-out trajectories by
+    at most this."""
     value_weight: Positive = 0.5
     """Weight of the value loss relative to the policy's."""
     value_clip: Annotated[float, Field(ge=0.0)] = 0.2
-    """How far a value may move in one training before its loss stops pulling; 0 for any way."""
+    """Maximum change of a value in one training; beyond it the value's loss is clipped. 0 for no limit."""
     positive: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight of the supervised loss on the trajectories that succeeded; VAPO's is 0.1."""
+    """Weight of the supervised loss on successful trajectories (VAPO: 0.1)."""
     no_action: Share = 0.1
-    """Subtracted from the reward of a reply that holds no action."""
+    """Penalty that is subtracted from the reward of a reply without an action."""
     step_cost: Share = 0.0
-    """Subtracted from the reward of every reply, against trajectories without an end."""
+    """Penalty that is subtracted from the reward of every reply, against endless trajectories."""
     critic_learning_rate: Positive | None = None
-    """Learning rate of the value head, or of a separate critic's network. If not set: 1e-3; 1e-5 for the network of a
-    separate critic of another model than the small policy."""
+    """Learning rate of the value head, or of a separate critic's network. If not set: 1e-5 for a separate critic of a
+    model other than the small policy, else 1e-3."""
 
 
 class LoraConfig(Section):
-    """Training of small adapters on frozen weights (LoRA, arXiv 2106.09685), by peft; not for the small policy.
-
-    The checkpoint that is written has the adapters merged into the weights: a plain directory, as every other. They are
-    in its folder `adapter` by themselves, too, for servers that take adapters.
-    """
+    """Training of LoRA adapters on frozen weights (arXiv 2106.09685), by peft; not for the small policy."""
 
     read_if = (ReadIf("train.lora.rank"),)
 
     rank: Whole = 0
-    """Inner width of an adapter; 0 for none: then all weights are trained."""
+    """Rank of an adapter; 0 trains all weights without adapters. The saved checkpoint is a plain directory with the
+    adapters merged into the weights. Its folder `adapter` also holds them alone, for servers that load adapters."""
     alpha: Positive = 32.0
-    """An adapter's product is scaled by alpha / rank."""
+    """Scale of the adapters: an adapter's product is multiplied by alpha / rank."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-    """The last part of the names of the linear layers that get one."""
+    """Last part of the names of the linear layers that get an adapter."""
     vision: bool = False
-    """Whether layers of the vision tower get one too: Qwen2.5-VL's has layers of the same names. Servers that load
-    adapters leave those out."""
+    """Add adapters to the vision tower too: Qwen2.5-VL's tower has layers of the same names. Servers that load adapters
+    leave those out."""
 
 
 class StreamConfig(Section):
-    """Training while collecting goes on, for `train.method=grpo` and `ppo`: the trainer takes finished groups, the
-    others go on."""
+    """Collection and training at the same time, for `train.method=grpo` and `ppo`: groups are trained on as they
+    end."""
 
     read_if = (ReadIf("train.stream.on"),)
 
     on: bool = False
-    """Whether collecting and training run at the same time; else an iteration first rolls out all its groups."""
+    """Collect and train at the same time. If false, an iteration first rolls out all its groups."""
     groups: Count = 8
-    """Finished groups that can teach make one batch; after each batch collecting goes on with the new weights."""
+    """Finished groups that can teach, per batch. After each batch, collection continues with the new weights."""
     stale: Whole = 4
-    """A step that was chosen by weights more than so many batches old is left out. It also bounds how far collecting
-    runs ahead: at most `stale` + 1 batches' worth of groups are being rolled out or waiting. 0: collecting waits for
-    every training, as a synchronous loop does."""
+    """Maximum age of a step's weights, in batches; older steps are left out. It also limits how far collection runs
+    ahead: groups for at most `stale` + 1 batches are being rolled out or waiting. 0: collection waits for every
+    training, as in a synchronous loop."""
 
 
 class ContinualConfig(StepSection):
@@ -239,12 +239,12 @@ class ContinualConfig(StepSection):
     steps: Count = 150
     """Optimiser steps."""
     form: Literal["relabelled", "trajectories"] = "relabelled"
-    """`relabelled`: labels from screens and actions of failed trajectories, whatever their goal: positions of elements,
-    elements at positions, actions between two screens, changes. `trajectories`: their own steps as targets, as
-    UI-TARS-2's flywheel has it (D_CT are the trajectories that a verifier turned away); the supervised training after
-    it has to correct that."""
+    """`relabelled`: labels from the screens and actions of failed trajectories, independent of their goals: positions
+    of elements, elements at positions, actions between two screens, changes. `trajectories`: the failed steps
+    themselves as targets, as in UI-TARS-2's flywheel, where D_CT holds the trajectories that a verifier rejected. The
+    supervised training that follows has to correct their errors."""
     perception: Share = 0.0
-    """Share of the samples that is perception data (`annotate.perception`) of any trajectory; 1: nothing else."""
+    """Share of perception samples (`annotate.perception`), from any trajectory; 1 for no other samples."""
 
 
 Keep = Literal["nothing", "masters", "masters+moments"]
@@ -256,111 +256,112 @@ class TrainConfig(StepSection):
     read_if = (ReadIf("annotate.perception", keys=("perception",)),)
 
     method: str = "sft"
-    """`sft`: imitate successes. `ct`: learn from screens and actions of failed trajectories, without imitating them.
-    `rft`: roll out groups as `grpo` does, and imitate their successes together with all earlier ones. `grpo`: compare
-    the rewards of trajectories of the same task and seed. `ppo`: compare them with a critic's expectation, token by
-    token. `dpo`: prefer the success to the failure where two such trajectories part. Or the dotted path of one that is
-    yours: `my_package.my_method:METHOD` (docs/extend.md)."""
+    """`sft`: imitate successes. `ct`: learn from the screens and actions of failed trajectories, without imitating
+    them. `rft`: roll out groups as `grpo` does, and imitate their successes together with all earlier ones. `grpo`:
+    compare the rewards of trajectories of the same task and seed. `ppo`: compare rewards with a critic's values, token
+    by token. `dpo`: prefer the success over the failure at the step where two such trajectories part. Or the dotted
+    path of your own method: `my_package.my_method:METHOD` (docs/extend.md)."""
     options: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Settings of a method of your own."""
+    """Keys of your own method."""
     steps_first: Count = 520
-    """Optimiser steps of the small policy's first training, from nothing; any other model begins trained."""
+    """Optimiser steps of the small policy's first training, from random weights. Any other model starts trained."""
     batch: Count = 16
-    """Samples per optimiser step over all processes."""
+    """Samples per optimiser step, over all processes."""
     learning_rate_first: Positive | None = None
-    """Learning rate of the small policy's first training. If not set: the method's own, else as in other trainings."""
+    """Learning rate of the small policy's first training. If not set, the method's own, else that of other
+    trainings."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
-    """Decoupled from the gradient, as in AdamW."""
+    """Weight decay, decoupled from the gradient as in AdamW."""
     warmup: Whole = 15
-    """Steps until the learning rate is reached."""
+    """Optimiser steps until the full learning rate is reached."""
     decay: Share = 0.5
-    """The last share of the steps, over which the learning rate falls."""
+    """Share of the steps, at the end, over which the learning rate falls."""
     shape: Literal["straight", "cosine"] = "straight"
-    """How it falls there."""
+    """Shape of the learning rate's fall: `straight` or `cosine`."""
     floor: Share = 0.05
-    """Share of itself to which it falls."""
+    """Last learning rate, as a share of the full one."""
     clip: Positive = 1.0
-    """Norm to which a longer gradient is cut."""
+    """Maximum norm of a gradient; a longer one is scaled down to it."""
     launch: Launch = "local"
     """How the processes start. `local`: on this machine. `torchrun`: by torchrun on each of `train.machines.hosts`.
     `command`: by `train.machines.command`, for Slurm, Ray or Kubernetes (docs/machines.md)."""
     machines: MachinesConfig = MachinesConfig()
     restarts: Whole = 2
-    """How often a training that hangs, or a process of which dies, is started again from its last checkpoint."""
+    """Restarts, from the last checkpoint, of a training that hangs or loses a process."""
     hung_s: Annotated[float, Field(ge=1.0)] = 60.0
-    """A training hangs where no step ends for so long and for ten times the longest step so far, or where a process
-    sends no heartbeat for so long."""
+    """Seconds without a heartbeat of a process after which a training hangs. It also hangs if no step ends for this
+    long and for ten times the longest step so far."""
     processes: Count | Literal["auto"] = "auto"
-    """Processes of one machine that train together. `auto`: one per GPU that is found there, or two where no GPU is
-    used; never more than there are GPUs. Where torchrun was started by hand its own numbers count instead."""
+    """Training processes per machine. `auto`: one per GPU of the machine, or two if no GPU is used; never more than
+    there are GPUs. If you start torchrun yourself, its own numbers hold instead."""
     threads: Count = 1
-    """Processor threads of each training process."""
+    """CPU threads of each training process."""
     balance: bool = True
-    """Share a batch out over the processes by the cost of its samples (OrchMLLM), instead of by their order."""
+    """Distribute a batch over the processes by the cost of its samples (OrchMLLM), instead of by their order."""
     sequence_plans: bool = True
-    """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP); where
-    there is no `token_cap`, or the processes are not a power of two, nothing is shared. Not for the small policy."""
+    """Let several processes share a sample that is longer than `token_cap`, in groups of mixed size (FlexSP). Samples
+    are not shared without a `token_cap`, or if the number of processes is not a power of two. Not for the small
+    policy."""
     token_cap: Count | None = None
-    """The most tokens a process holds at once; a larger batch is taken in micro-batches. Not for the small policy."""
+    """Maximum tokens in a process at a time; a larger batch is split into micro-batches. Not for the small policy."""
     replicas: Count = 1
-    """Rows of processes, neighbours each, that hold the weights each and share them out within (HSDP): with as many as
-    there are machines, weights are gathered within one, and gradients alone go between them, once a step. 1: all
-    processes share one copy. Not for the small policy."""
+    """Copies of the weights, each sharded over neighbouring processes (HSDP). With as many copies as machines, weights
+    are gathered within a machine, and only gradients go between machines, once a step. 1: all processes share one copy.
+    Not for the small policy."""
     compiled: bool = False
-    """Compile each block (`torch.compile`): the first steps take minutes, the others less time. Not for the small
+    """Compile each block (`torch.compile`): the first steps take minutes, later ones less time. Not for the small
     policy."""
     activation_checkpointing: bool = False
-    """Compute activations twice instead of keeping them: slower, less memory. Not for the small policy."""
+    """Compute activations twice instead of storing them: slower, less memory. Not for the small policy."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Number type of forward and backward passes; weights, gradients' sums and moments are fp32. `auto`: bfloat16 on a
-    GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small
+    """Number type of the forward and backward passes; weights, gradient sums and moments are fp32. `auto`: bfloat16 on
+    a GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small
     policy."""
     checkpoint_every: Whole = 100
-    """Steps from one checkpoint of an unfinished training to the next, from which a killed one goes on; 0 for none."""
+    """Optimiser steps between checkpoints of an unfinished training, from which a killed one resumes; 0 for none."""
     keep: Keep = "masters"
-    """Training state that is kept with a policy, for its next training to load. `masters`: the weights in fp32, 4 bytes
+    """Training state that is stored with a policy for its next training. `masters`: the master weights in fp32, 4 bytes
     per weight in addition to the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
-    AdamW, 8 for the small policy's matrices. `nothing`: the next training begins from rounded weights, and loses steps
-    that were shorter than the rounding."""
+    AdamW, 8 for the small policy's matrices. `nothing`: the next training starts from rounded weights, and loses steps
+    that were smaller than the rounding."""
     keep_policies: Whole = 3
-    """Number of newest policies that, with the champion, keep the data of `keep`; after a promotion the others lose it.
-    A training that begins from one of those begins from its rounded weights."""
+    """Number of newest policies that keep the state of `keep`; the champion keeps it too. The others lose it after a
+    promotion, and a training from one of them starts from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """Device of trainings, one process per GPU; the small policy always on the CPU."""
+    """Device of training, with one process per GPU. The small policy always trains on the CPU."""
     profile: Whole = 0
-    """Number of steps near the start of a training that are profiled: a trace for each process, in `profiles/POLICY`
-    next to the lake's checkpoints; 0 for none."""
+    """Number of steps near the start of a training to profile; 0 for none. Each process writes a trace to
+    `profiles/POLICY` next to the lake's checkpoints."""
     grounding: Whole = 4
-    """Grounding questions (a name, where is it?) answered per sample, about the same screenshot."""
+    """Grounding questions per sample, about the same screenshot: where is the element of a name?"""
     reading: Whole = 0
-    """Reading questions (a place, which element is there?) answered per sample, about the same screenshot."""
+    """Reading questions per sample, about the same screenshot: which element is at a position?"""
     copying: Share = 0.2
-    """How often a sample also asks to type a quoted text, which teaches to copy."""
+    """Share of the samples that also ask to type a quoted text, to train copying."""
     words: Annotated[float, Field(ge=0.0)] = 1.0
-    """Weight of the loss that pulls a screen token to the words written there; 0 for none."""
+    """Weight of the loss that pulls a screen token towards the words at its position; 0 for none."""
     soft_bins: Annotated[float, Field(ge=0.0)] = 2.0
-    """Width, in coordinate bins, of the target's spread over neighbouring bins; 0 for hard targets."""
+    """Width, in coordinate bins, over which a target is spread to neighbouring bins; 0 for hard targets."""
     shift: Whole = 8
-    """Screenshots are moved by up to this many pixels, and their targets with them."""
+    """Maximum pixels by which a screenshot and its targets are moved."""
     practice: Share = 0.1
-    """Share of the samples that comes from practice pages, where there are any."""
+    """Share of the samples from practice pages, if there are any."""
     task_balance: Share = 1.0
-    """0: tasks share the training equally; 1: by their weakness."""
+    """0: every task has the same share of the training. 1: shares follow `task_floor` and the tasks' failure rates."""
     task_floor: Positive = 0.15
-    """With `task_balance` 1 the weight of a task is this plus its failure rate: one that never fails keeps about an
+    """With `task_balance` 1, a task's weight is this plus its failure rate. A task that never fails keeps about an
     eighth of the weight of one that always fails, so that it is not forgotten."""
     grounding_share: Share = 0.15
-    """The part of a task's training that goes to screens of its failed trajectories, which teach positions of elements
-    but not the choice of actions; most stays with steps to imitate."""
+    """Share of a task's training on the screens of its failed trajectories, which teach positions of elements but not
+    the choice of actions. Most of the training stays with steps to imitate."""
     perception: Share = 0.0
-    """With `sft` and `rft`: share of the samples that is perception data (`annotate.perception`), where there is
-    any."""
+    """With `sft` and `rft`: share of perception samples (`annotate.perception`), if there are any."""
     lora: LoraConfig = LoraConfig()
     experts: ExpertsConfig = ExpertsConfig()
     memory: MemoryConfig = MemoryConfig()
     ct_every: Whole = 0
-    """With `sft`: in every iteration whose number is a multiple of this, continual training comes before the supervised
-    one; never in iteration 0. 0 for never."""
+    """With `sft`: number of iterations from one continual training to the next; 0 for never. It comes before the
+    supervised training of every iteration whose number is a multiple of this, except iteration 0."""
     ct: ContinualConfig = ContinualConfig()
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()

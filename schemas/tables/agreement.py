@@ -12,23 +12,23 @@ Against = Literal["verifier", "people"]
 
 
 class Agreement(Row):
-    """The confusion counts of a judge's verdicts; a positive is a trajectory that the judge accepts."""
+    """Confusion counts of a judge's verdicts in one iteration; a positive is a trajectory that the judge accepts."""
 
     judge_version: Text
-    """The `gate_version` of its verdicts."""
+    """The `gate_version` of the judge's verdicts."""
     against: Against
-    """The standard of comparison: the tasks' verifiers, or people."""
+    """Reference of the comparison: the tasks' verifiers, or people."""
     iteration: Int32
     n: Int32
     true_positives: Int32
     false_positives: Int32
-    """Trajectories that the judge accepted and the standard rejected: false accepts."""
+    """Trajectories that the judge accepted and the reference rejected: false accepts."""
     false_negatives: Int32
     true_negatives: Int32
     kappa: Float32 | None
-    """Cohen's kappa of this iteration alone; null where it is not defined."""
+    """Cohen's kappa of this iteration alone; null if undefined."""
     false_accept_rate: Float32 | None
-    """The share of failures that the judge accepts; null where there was no failure."""
+    """Share of the failures that the judge accepted; null without failures."""
     created_at: Instant
 
 
@@ -41,8 +41,8 @@ TABLE = Table(
         unique(("judge_version", "against", "iteration")),
         *not_null("judge_version", because="counts without a judge have no meaning"),
         one_of("against", get_args(Against), because="a judge is compared with verifiers or people"),
-        between("n", 1, None, because="counts of nothing are not kept"),
-        between("kappa", -1.0, 1.0, because="Cohen's kappa lies there"),
-        between("false_accept_rate", 0.0, 1.0, because="a share"),
+        between("n", 1, None, because="a row needs at least one compared trajectory"),
+        between("kappa", -1.0, 1.0, because="Cohen's kappa is in [-1, 1]"),
+        between("false_accept_rate", 0.0, 1.0, because="a share is in [0, 1]"),
     ),
 )

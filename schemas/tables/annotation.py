@@ -44,28 +44,28 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """`template`, `page`, `ocr` (text read off the pixels) and `play` (data of the trajectory itself) for the machine
-    part; of a thought also `rules`, `actre` (a model that was shown the action) and `bootstrap` (one that came to the
-    same action by itself); else a model's or a person's name."""
+    """Author of the annotation. Machine authors are `template`, `page`, `ocr` (text recognized from the pixels) and
+    `play` (data of the trajectory itself). Thoughts also have `rules`, `actre` (a model that saw the action) and
+    `bootstrap` (a model that chose the same action by itself). Any other name is a model's or a person's."""
     thought: Text
-    """The thought; for grounding, the name of the element asked for; for a transition, the change; for the other
-    perception kinds, the answer."""
+    """The thought. Grounding: name of the requested element. Transition: the change. Other perception kinds: the
+    answer."""
     action: Text | None
-    """Canonical JSON; for grounding, the click on the element's centre; for inverse dynamics, the action between the
-    two screens; for perception, a click on the place that the question asks about."""
+    """Canonical JSON. Grounding: the click on the element's centre. Inverse dynamics: the action between the two
+    screens. Perception: a click on the place that the question asks about."""
     before: Text | None
-    """For inverse dynamics and transitions, sha256 of the screenshot before the action; for `marks`, of the screenshot
-    without them."""
+    """sha256 of a screenshot. Inverse dynamics and transitions: the one before the action. `marks`: the one without
+    marks."""
     after: Text | None
     """sha256 of the screenshot after the action; for `marks`, of the picture with the marks drawn on it."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
-    """Of a thought: its patterns, out of `PATTERNS`."""
+    """Patterns of a thought, from `PATTERNS`."""
     version: Text | None = None
-    """Of a thought: the policy version, model or rule that wrote it; null for a template and for a person."""
+    """Policy version, model or rule that wrote a thought; null for a template and for a person."""
     question: Text | None = None
-    """The question of `description`, `caption`, `question` and `marks`; `{place}` is replaced by the place that
-    `action` clicks on, which every policy writes in its own way."""
+    """Question of `description`, `caption`, `question` and `marks`. `{place}` is replaced by the place that `action`
+    clicks on, in the coordinates' format of each policy."""
 
 
 TABLE = Table(
@@ -78,6 +78,6 @@ TABLE = Table(
         unique(("annotation_id",)),
         *not_null("trajectory_id", "author", "thought", because="a label of unknown origin must not be trained on"),
         *not_null("patterns", because="a thought without a pattern has an empty list"),
-        one_of("kind", KINDS, because="the trainer knows these kinds"),
+        one_of("kind", KINDS, because="the trainer supports these kinds"),
     ),
 )

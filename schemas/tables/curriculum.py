@@ -8,18 +8,18 @@ Pool = Literal["unseen", "hopeless", "learnable", "saturated", "uniform", "pract
 
 
 class CurriculumChoice(Row):
-    """Why a task is rolled out as often as it is."""
+    """The weight of one task in one iteration, and its reason."""
 
     iteration: Int32
     task_id: Text
     weight: Float64
-    """Share of the iteration's trajectories; the weights of an iteration add up to 1."""
+    """Share of the iteration's trajectories, in [0, 1]; the weights of an iteration add up to 1."""
     explorer_trajectories: Int32
     policy_trajectories: Int32
     relay_trajectories: Int32
     pool: Pool
     successes: Float64
-    """The policy's successes so far, older ones counted less."""
+    """Successes of the policy so far; older ones count less."""
     failures: Float64
     reason: Text
 
@@ -41,11 +41,11 @@ TABLE = Table(
     expectations=(
         unique(("iteration", "task_id")),
         between("weight", 0.0, 1.0, because="weights are shares of the iteration"),
-        *not_null("reason", because="a choice without a reason cannot be corrected"),
+        *not_null("reason", because="every weight needs a reason"),
         one_of(
             "pool",
             ("unseen", "hopeless", "learnable", "saturated", "uniform", "practice"),
-            because="the report draws these pools",
+            because="the report supports these pools",
         ),
     ),
 )

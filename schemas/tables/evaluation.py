@@ -5,26 +5,26 @@ from schemas.table import Flag, Float32, Int32, Int64, Row, Table, Text, between
 
 
 class Evaluation(Row):
-    """One held-out trajectory."""
+    """One held-out trajectory of one policy version."""
 
     policy_version: Text
     suite: Text
-    """`suite` (the collected tasks on held-out seeds), `held_out` (tasks never collected), `synthesized` (made
-    tasks), `synthesis` (proposals that were tried), or the name of an ad-hoc call."""
+    """`suite` (suite tasks on held-out seeds), `held_out` (tasks that are never collected), `synthesized` (made tasks),
+    `synthesis` (proposals that were tried), or the name of an ad-hoc call."""
     task_id: Text
     seed: Int64
     iteration: Int32
     success: Flag | None
-    """Null for an environment failure, which enters no mean."""
+    """Whether the trajectory succeeded; null for an environment failure, which enters no mean."""
     reward: Float32 | None
     n_steps: Int32
     failure_boundary: Boundary | None
     unparsable: Flag | None = None
-    """Whether its last reply held no action; null if not recorded."""
+    """Whether the last reply has no action; null if not recorded."""
     think_ms: Float32 | None = None
-    """Mean milliseconds from a screen to the reply, over its steps."""
+    """Mean milliseconds from a screen to the reply, over the steps."""
     final_phash: Text | None = None
-    """Difference hash of the last screen, of tasks that are never collected (`curation/pictures.py`)."""
+    """Difference hash of the last screen, for tasks that are never collected (`curation/pictures.py`)."""
 
 
 TABLE = Table(

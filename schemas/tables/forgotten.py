@@ -4,16 +4,16 @@ from schemas.table import Flag, Instant, Row, Table, Text, TextList, not_null, u
 
 
 class Forgotten(Row):
-    """One trajectory that must not be anywhere in the lake."""
+    """One trajectory that was removed from the lake and must not return."""
 
     trajectory_id: Text
     reason: Text
     policies: TextList
-    """Policies whose training read it: they have learned from it still."""
+    """Policies whose training read the trajectory; they still contain what they learned from it."""
     screenshots: TextList
-    """sha256 of the pictures that no other trajectory showed when it was forgotten."""
+    """sha256 of the pictures that no other trajectory had when this one was forgotten."""
     done: Flag
-    """Whether it is gone from every file; if not, the same command resumes."""
+    """Whether the trajectory is removed from every file; if false, the same command resumes."""
     created_at: Instant
 
 
@@ -23,6 +23,6 @@ TABLE = Table(
     key=("trajectory_id",),
     expectations=(
         unique(("trajectory_id",)),
-        *not_null("reason", because="later questions about it get the reason"),
+        *not_null("reason", because="a removal needs a reason"),
     ),
 )

@@ -10,35 +10,35 @@ Status = Literal["intermediate", "candidate", "champion", "held", "retired", "re
 
 
 class PolicyVersion(Row):
-    """One trained (or initial) policy."""
+    """One policy, trained or initial."""
 
     policy_version: Text
     kind: Kind
-    """The origin: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel retrain`,
-    `flywheel merge`, or elsewhere, imported by `flywheel adopt`."""
+    """Origin of the policy: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel
+    retrain`, `flywheel merge`, or an import by `flywheel adopt`."""
     parent: Text | None
     iteration: Int32
-    """The iteration that trained it; of others the latest there was."""
+    """Iteration that trained the policy; for other origins, the latest iteration at that time."""
     method: Text
     checkpoint: Text
-    """A Hugging Face model directory, by its name below the lake's `blobs`: a lake that is moved stays whole."""
+    """Name of a Hugging Face model directory below the lake's `blobs`, so that a lake can be moved."""
     data_versions: Text
-    """Canonical JSON: the version of every table it was trained from."""
+    """Canonical JSON: the version of every table that the policy was trained from."""
     config: Text
     """The resolved config as canonical JSON."""
     code: Text
-    """The code's commit."""
+    """Commit of the code."""
     seed: Int64
     metrics: Text
     status: Status
-    """Status when the row was written; `promotions` decides the current one. `intermediate`: continual training made it
-    for the training after it; it is never measured nor promoted. `held`:
-    the test did not decide, or something in the way of a decision has to be resolved. Why is in `promotions`."""
+    """Status when the row was written; `promotions` has the current one. `intermediate`: made by continual training for
+    the training after it, never evaluated or promoted. `held`: the test did not decide, or a problem has to be resolved
+    before the decision; `promotions` has the reason."""
     created_at: Instant
     repeats: Text | None = None
-    """The policy whose making it repeats (`flywheel retrain --like`)."""
+    """Policy whose training this one repeats (`flywheel retrain --like`)."""
     training_set: Text | None = None
-    """Canonical JSON of digests of its training data: `samples`, `pictures`; null if not recorded."""
+    """Canonical JSON of the digests of the training data: `samples`, `pictures`; null if not recorded."""
 
     @property
     def pins(self) -> dict[str, int]:
@@ -59,59 +59,56 @@ TABLE = Table(
     },
     expectations=(
         unique(("policy_version",)),
-        *not_null(
-            "checkpoint", "data_versions", "config", because="a policy that cannot be made again cannot be trusted"
-        ),
-        one_of("kind", get_args(Kind), because="status, report and promotion ask for kinds, not for names"),
-        one_of("status", get_args(Status), because="promotion knows these"),
+        *not_null("checkpoint", "data_versions", "config", because="a policy must be reproducible"),
+        one_of("kind", get_args(Kind), because="status, report and promotion select policies by kind"),
+        one_of("status", get_args(Status), because="promotion supports these states"),
     ),
 )
 
 
 class TrainingStep(Row):
-    """Measures at one step of a policy's training, or since the step reported before: a point of its curves. Unknown
-    measures are null."""
+    """Measures at one step of a policy's training, or since the last reported step; null if unknown."""
 
     policy_version: Text
-    """Version of the policy in training; one whose training did not end has no row in `policies`."""
+    """Version of the policy in training. An unfinished training has no row in `policies`."""
     step: Int32
-    """Number of optimiser steps made."""
+    """Optimiser steps so far."""
     iteration: Int32
     loss: Float64
     """Loss of this step's batch."""
     grad_norm: Float64 | None
-    """Norm of the whole gradient, before it is clipped."""
+    """Norm of the whole gradient before clipping."""
     learning_rate: Float64 | None
     entropy: Float64 | None
-    """Nats per token of the policy's distributions where it was trained."""
+    """Entropy of the policy on the trained tokens, in nats per token."""
     kl: Float64 | None
-    """An estimate (k3) of KL(policy || policy before this training; with a stream, before this batch), in nats per
-    token."""
+    """Estimate (k3) of KL(policy || policy before this training), in nats per token; with a stream, before this
+    batch."""
     clipped: Float64 | None
-    """Share of the tokens whose loss is clipped."""
+    """Share of the tokens whose loss is clipped, in [0, 1]."""
     advantage_std: Float64 | None
-    """Standard deviation of the advantages, over tokens."""
+    """Standard deviation of the advantages over tokens."""
     thought_tokens: Float64 | None
-    """Mean length of the thoughts in the replies that are trained on, each encoded by itself."""
+    """Mean tokens of the thoughts in the trained replies; each thought is encoded alone."""
     reply_tokens: Float64 | None
-    """Mean length of those replies, their end included."""
+    """Mean tokens of the trained replies, their end included."""
     truncated: Float64 | None
-    """Share of the drawn replies that are as long as `policy.max_new_tokens` allows."""
+    """Share of the sampled replies that reach `policy.max_new_tokens`, in [0, 1]."""
     samples_per_s: Float64 | None
-    """Since the training was started, without waiting for a stream."""
+    """Samples per second since the start of the training, without the time spent waiting for a stream."""
     tokens_per_s: Float64 | None
-    """Tokens that the network read, of all processes together, by the time of the steps alone."""
+    """Tokens per second that the network read, over all processes, by the time of the steps alone."""
     mfu: Float64 | None
-    """Model FLOP/s utilisation: the policy's operations by the devices' peak in bf16."""
+    """Model FLOP/s utilisation, in [0, 1]: the policy's operations divided by the devices' peak in bf16."""
     peak_memory_gb: Float64 | None
-    """Peak of the process with the highest, in 1e9 bytes: on its GPU since the point before, else in memory since it
-    began."""
+    """Peak memory of the largest process, in 1e9 bytes: on its GPU since the last point, else in host memory since the
+    process started."""
     staleness: Float64 | None
-    """With a stream: mean age of the tokens, in updates between the weights that drew them and those they train."""
+    """With a stream: mean age of the tokens, in updates from the weights that sampled them to the trained weights."""
     mismatch: Float64 | None
-    """Mean |log p of training - log p of the drawing|, in nats, of the tokens whose drawing is known."""
+    """Mean |training log p - behaviour log p|, in nats, over the tokens with known behaviour log probabilities."""
     other: Text
-    """JSON of a method's own measures."""
+    """JSON of further measures of the method."""
     written_at: Instant
 
 
@@ -122,9 +119,9 @@ TRAINING = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("policy_version", "step")),
-        between("step", 1, None, because="a point is of a step that was made"),
+        between("step", 1, None, because="steps are counted from 1"),
         *(
-            between(column, 0.0, 1.0, because="a share of tokens or replies", severity="warning")
+            between(column, 0.0, 1.0, because="a share is in [0, 1]", severity="warning")
             for column in ("clipped", "truncated", "mfu")
         ),
     ),

@@ -9,30 +9,30 @@ Outcome = Literal["promote", "hold", "reject"]
 
 
 class Promotion(Row):
-    """One decision about the champion."""
+    """One decision about the champion, a promotion test or a rollback."""
 
     event: Text
-    """`challenge:VERSION` or `rollback:NUMBER`: a restart writes the same key."""
+    """`challenge:VERSION` or `rollback:NUMBER`; a restart writes the same key."""
     decision: Literal["promote", "hold", "reject", "rollback"]
     policy_version: Text
-    """The challenger; of a rollback the policy that is champion again."""
+    """The challenger; in a rollback, the policy that becomes champion again."""
     against: Text
-    """The champion of that moment; of a rollback the one that was replaced."""
+    """The champion before the decision; in a rollback, the policy that is replaced."""
     champion: Text
-    """The champion afterwards."""
+    """The champion after the decision."""
     pairs: Int32
-    """Trajectories of the same tasks and seeds that both finished."""
+    """Pairs of finished trajectories of both policies on the same task and seed."""
     wins: Int32
     """Pairs that only the challenger won."""
     losses: Int32
     """Pairs that only the champion won."""
     difference: Float64 | None
-    """Mean over tasks of challenger minus champion, in [-1, 1]."""
+    """Success of the challenger minus the champion, as the mean over tasks, in [-1, 1]."""
     low: Float64 | None
     high: Float64 | None
-    """95 % interval of the difference."""
+    """Upper end of the difference's 95 % interval."""
     llr: Float64 | None
-    """Log likelihood ratio of the test where it stopped (`curation/promotion.py`)."""
+    """Log likelihood ratio at which the test stopped (`curation/promotion.py`)."""
     rule: Text
     """Canonical JSON of the test: its two hypotheses, alpha, beta."""
     reason: Text
@@ -45,7 +45,7 @@ TABLE = Table(
     key=("event",),
     expectations=(
         unique(("event",)),
-        *not_null("reason", because="who takes over at three in the morning reads why"),
-        one_of("decision", (*get_args(Outcome), "rollback"), because="these change or keep the champion"),
+        *not_null("reason", because="operators need the reason of every decision"),
+        one_of("decision", (*get_args(Outcome), "rollback"), because="a decision is one of these"),
     ),
 )

@@ -8,44 +8,44 @@ Status = Literal["accepted", "rejected", "retired"]
 
 
 class Proposal(Row):
-    """A proposed task with its evidence; an accepted one has a row in `tasks`."""
+    """A proposed task with its evidence. An accepted proposal has a row in `tasks`."""
 
     proposal_id: Text
-    """Id from its environment, its words and its initial state."""
+    """Id from the environment, the instruction and the initial state."""
     iteration: Int32
-    """Iteration that it was made for, with earlier data."""
+    """Iteration that the task was made for, from earlier data."""
     task_id: Text
     maker: Text
     maker_version: Text
     reward_maker: Text
-    """Author of the checks, with its version; it saw the words alone."""
+    """Author of the checks, with its version. It reads the instruction alone."""
     environment: Text
     world: Text
-    """Properties of the environment that it was made of, such as the site's seed and size; in another one it is no
-    task."""
+    """Properties of the environment that the task was made of, such as the site's seed and size. The task does not fit
+    an environment with others."""
     instruction: Text
     parents: TextList
-    """Ids of the tasks it was made from, and of the environment's own ones that its reward asks for."""
+    """Ids of the tasks that this one was made from, and of the environment's own tasks that its reward asks for."""
     initial: Text
-    """JSON of a state, as `golden` and each of `near_misses`."""
+    """JSON of the initial state; `golden` and each of `near_misses` are states too."""
     golden: Text
     near_misses: Text
     goals: Text
-    """JSON of its goals, as its maker knows them; other tasks are made from these."""
+    """JSON of the goals, as the maker knows them; other tasks are made from these."""
     checks: Text
-    """JSON of the reward: fields of the state and their required values; the reward maker's, then our own: fields that
-    the task does not ask for stay as they were."""
+    """JSON of the reward: fields of the state and their required values. The reward author's checks come first. The
+    built-in checks follow: fields that the task does not ask for must not change."""
     scores: Text
-    """JSON: the reward of the golden and the initial state, of each near miss that its maker named, and of those that
-    we derive: `left_out`, the golden state without one of its changes, and `side_effects`, with one more."""
+    """JSON of the rewards of the golden state, the initial state, each near miss that the maker named, and the derived
+    near misses: `left_out` (the golden state without one of its changes) and `side_effects` (with one more)."""
     solver: Text | None
-    """Version of the policy that tried it; null where it was not tried."""
+    """Version of the policy that tried the task; null if the task was not tried."""
     tries: Int32
     solved: Int32
     status: Status
-    """`accepted`, `rejected`, or `retired`: removed from the tasks by a user."""
+    """`accepted`, `rejected`, or `retired` (removed from the tasks by a user)."""
     reason: Text
-    """Why it was turned away, in a word or two that can be counted; empty for an accepted one."""
+    """Reason for the rejection in a word or two, so that reasons can be counted; empty for an accepted task."""
     detail: Text
     created_at: Instant
 
@@ -58,7 +58,7 @@ TABLE = Table(
     expectations=(
         unique(("proposal_id",)),
         *not_null("task_id", "maker", "reason", because="a rejected proposal is kept with its reason"),
-        one_of("status", ("accepted", "rejected", "retired"), because="a proposal is a task or it is not"),
-        between("tries", 0, None, because="it is tried or it is not"),
+        one_of("status", ("accepted", "rejected", "retired"), because="a proposal has one of these states"),
+        between("tries", 0, None, because="a number of tries is not negative"),
     ),
 )

@@ -18,7 +18,7 @@ from schemas.table import (
 
 
 class QualityResult(Row):
-    """One expectation's outcome. `error` is set when the check itself broke: a gate error, not bad data."""
+    """One expectation's outcome. `error` is set if the check itself failed: a gate error, not bad data."""
 
     iteration: Int32
     table: Text
@@ -27,13 +27,13 @@ class QualityResult(Row):
     success: Flag
     observed: Text
     unexpected: Int64
-    """How many values broke the expectation."""
+    """Number of values that broke the expectation."""
     examples: Text
-    """Canonical JSON: keys of some of the rows that broke it, with their trajectories."""
+    """Canonical JSON: keys of some rows that broke the expectation, with their trajectories."""
     error: Text | None
     because: Text
     value: Float64 | None = None
-    """Share of the rows that broke an expectation of rows, in [0, 1]; measure of a drift."""
+    """Share of the rows that broke the expectation, in [0, 1]; for a drift, its measure."""
 
 
 TABLE = Table(
@@ -44,13 +44,13 @@ TABLE = Table(
     added={"value": "NULL::DOUBLE"},
     expectations=(
         unique(("iteration", "table", "expectation")),
-        one_of("severity", ("critical", "warning"), because="the gate knows these"),
+        one_of("severity", ("critical", "warning"), because="the quality gate supports these severities"),
     ),
 )
 
 
 class QualityOverride(Row):
-    """One critical failure that a person let pass, and why.
+    """One critical failure that a person accepted, and the reason.
 
     Rows are only ever added. One covers as many unexpected rows as there were when it was written: another failure
     after it, or breaks more, blocks again.
@@ -60,9 +60,9 @@ class QualityOverride(Row):
     table: Text
     expectation: Text
     unexpected: Int64
-    """Number of rows that broke it."""
+    """Number of rows that broke the expectation."""
     broke: Flag
-    """Whether the check itself broke."""
+    """Whether the check itself failed."""
     reason: Text
     person: Text
     created_at: Instant
@@ -81,7 +81,7 @@ OVERRIDES = Table(
     expectations=(
         unique(("iteration", "table", "expectation", "created_at")),
         *not_null("reason", "person", because="an override needs a person and a reason"),
-        matches("reason", r"\S", because="an override without a reason is a gate that is switched off"),
-        between("unexpected", 0, None, because="a number of rows"),
+        matches("reason", r"\S", because="an override without a reason would switch the gate off"),
+        between("unexpected", 0, None, because="a number of rows is not negative"),
     ),
 )

@@ -4,16 +4,16 @@ from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, ma
 
 
 class ScreenReading(Row):
-    """Elements that one reader, at one version, found on one screenshot."""
+    """Elements that one version of a reader found on one screenshot."""
 
     sha256: Text
     """Hash of the screenshot."""
     reader: Text
-    """Name and version of the reader; another one reads the picture again."""
+    """Name and version of the reader; another version reads the picture again."""
     iteration: Int32
-    """The iteration for which it was read."""
+    """Iteration in which the screenshot was read."""
     elements: Text
-    """Canonical JSON list as a step's: name, kind, box in [0,1]."""
+    """Canonical JSON list, as in `steps`: name, kind, box in [0,1]."""
     read_ms: Float32
     created_at: Instant
 
@@ -27,6 +27,6 @@ TABLE = Table(
         unique(("sha256", "reader")),
         *not_null("elements", because="a screen without elements has an empty list, not null"),
         matches("sha256", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
-        between("read_ms", 0, None, because="time does not run backwards"),
+        between("read_ms", 0, None, because="a duration is not negative"),
     ),
 )

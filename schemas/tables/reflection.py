@@ -11,7 +11,7 @@ RULES = "rules"
 
 
 class Reflection(Row):
-    """Judgement of one step by one author, at one version; a second opinion is a second row."""
+    """Judgement of one step by one version of an author; a second opinion is a second row."""
 
     trajectory_id: Text
     step: Int32
@@ -19,19 +19,19 @@ class Reflection(Row):
     author: Text
     """`rules` for the filter's gates, else a judge's, a model's or a person's name."""
     version: Text
-    """Version of the rules with their options, or of the model and its prompt; of a person, a text of theirs that
-    distinguishes their own opinions."""
+    """Version of the rules with their options, or of the model and its prompt. For a person, a text that distinguishes
+    the person's own judgements."""
     iteration: Int32
     """Iteration of the trajectory."""
     last_step_correct: Flag | None
-    """Whether the action was the right one; null where the author gives no answer."""
+    """Whether the action was right; null if the author gives no answer."""
     last_step_redundant: Flag | None
-    """Whether the step was superfluous: it changed nothing, or its change was undone; null where the author gives no
+    """Whether the step was superfluous: it changed nothing, or its change was undone. Null if the author gives no
     answer."""
     reflection: Text
-    """Why, in a sentence or more."""
+    """Reason for the judgement, in a sentence or more."""
     created_at: Instant
-    """Time of the reflection; of several by one author the newest holds."""
+    """Time of the reflection. An author's newest reflection of a step counts."""
 
 
 TABLE = Table(
@@ -42,6 +42,6 @@ TABLE = Table(
     expectations=(
         unique(("trajectory_id", "step", "author", "version")),
         *not_null("trajectory_id", "author", "reflection", because="a finding needs a step, an author and a reason"),
-        between("step", 0, 1000, because="a finding is about a step"),
+        between("step", 0, 1000, because="the column is the number of a step"),
     ),
 )

@@ -14,32 +14,32 @@ DECISIONS: tuple[str, ...] = get_args(Decision)
 
 
 class Review(Row):
-    """One decision."""
+    """One decision of one person about a trajectory or a step."""
 
     review_id: Text
     trajectory_id: Text
     revision: Int32
-    """How many decisions there were on this trajectory before: the state that the person saw."""
+    """Number of earlier decisions on this trajectory: the state that the person saw."""
     iteration: Int32
     step: Int32 | None
     """Number of the step; null for the whole trajectory."""
     person: Text
     decision: Decision
     """`accept`, `reject`: of the trajectory, or, with a step, of a policy's proposal in a live session. `correct`:
-    another reply for a recorded step. `override`: the person's reply was performed in place of the policy's, in a live
-    session. `error_step`: here it went wrong, so the trajectory is rejected. `note`: an observation of the person."""
+    another reply for a recorded step. `override`: in a live session, the person's reply was performed instead of the
+    policy's. `error_step`: the trajectory went wrong at this step, so it is rejected. `note`: a remark."""
     action: Text | None
-    """Canonical JSON of the person's own action; else null."""
+    """Canonical JSON of the person's own action; null without one."""
     thought: Text | None
     """The person's thought."""
     original_action: Text | None
-    """Replaced action: recorded, or proposed by a policy."""
+    """The replaced action: recorded, or proposed by a policy."""
     original_thought: Text | None
     note: Text
     seconds: Float32
-    """How long the person looked at the item before deciding."""
+    """Seconds that the person looked at the item before the decision."""
     undoes: Text | None
-    """Of an undo, the review that no longer holds."""
+    """For an undo, the review that it cancels."""
     created_at: Instant
 
 
@@ -55,9 +55,9 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("trajectory_id", "revision")),
-        *not_null("review_id", "person", because="questions about a decision go to its person"),
-        one_of("decision", DECISIONS, because="these decisions have a defined effect"),
-        between("step", 0, 1000, because="a step of a trajectory is meant"),
-        between("seconds", 0.0, None, because="time does not run backwards"),
+        *not_null("review_id", "person", because="every decision needs its id and its person"),
+        one_of("decision", DECISIONS, because="only these decisions have a defined effect"),
+        between("step", 0, 1000, because="the column is the number of a step"),
+        between("seconds", 0.0, None, because="a duration is not negative"),
     ),
 )

@@ -4,17 +4,17 @@ from schemas.table import Blob, Int32, Row, Table, Text, between, matches, not_n
 
 
 class Screenshot(Row):
-    """One distinct picture."""
+    """One distinct picture, stored once."""
 
     sha256: Text
     iteration: Int32
-    """The iteration that saw it first."""
+    """First iteration with this picture."""
     png: Blob
     width: Int32
     height: Int32
     phash: Text
-    """512-bit difference hash in hex (`curation/pictures.py`): near-identical pictures differ in few bits. Of pictures
-    from before schema version 3, a 64-bit average hash, which is too coarse to distinguish a site's pages."""
+    """512-bit difference hash in hex (`curation/pictures.py`): near-identical pictures differ in few bits. Pictures
+    from before schema version 3 have a 64-bit average hash, which is too coarse to distinguish a site's pages."""
 
 
 TABLE = Table(
@@ -25,8 +25,8 @@ TABLE = Table(
     expectations=(
         unique(("sha256",)),
         *not_null("png", because="a missing picture breaks every step that refers to it"),
-        matches("sha256", r"^[0-9a-f]{64}$", because="the name is the content's hash"),
-        between("width", 1, 16384, because="an empty picture teaches nothing"),
-        between("height", 1, 16384, because="an empty picture teaches nothing"),
+        matches("sha256", r"^[0-9a-f]{64}$", because="the key is the hash of the content"),
+        between("width", 1, 16384, because="a picture has at least one pixel"),
+        between("height", 1, 16384, because="a picture has at least one pixel"),
     ),
 )

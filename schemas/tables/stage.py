@@ -32,7 +32,7 @@ def turn(iteration: int) -> tuple[bool, int]:
 
 
 class Stage(Row):
-    """A finished stage, with its duration and its result."""
+    """A finished stage with its duration and result."""
 
     iteration: Int32
     stage: StageName
@@ -40,7 +40,7 @@ class Stage(Row):
     started_at: Instant
     wall_s: Float32
     result: Text
-    """Canonical JSON of the stage's own numbers."""
+    """Canonical JSON of the stage's numbers."""
 
 
 TABLE = Table(
@@ -50,7 +50,7 @@ TABLE = Table(
     partition_by=("iteration",),
     expectations=(
         unique(("iteration", "stage")),
-        *not_null("result", because="status and report read it"),
-        between("wall_s", 0.0, None, because="time does not run backwards"),
+        *not_null("result", because="status and report read the result"),
+        between("wall_s", 0.0, None, because="a duration is not negative"),
     ),
 )

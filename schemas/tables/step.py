@@ -12,12 +12,12 @@ class Step(Row):
     screenshot: Text
     """sha256 of the screenshot before the action."""
     next_screenshot: Text | None
-    """sha256 of the screenshot after it; null if the sandbox was gone by then."""
+    """sha256 of the screenshot after the action; null if the sandbox was lost by then."""
     screen_width: Int32
     screen_height: Int32
     thought: Text
     action: Text | None
-    """Canonical JSON; null if the text held none."""
+    """Canonical JSON; null if the text has no action."""
     action_type: Text | None
     x: Float32 | None
     y: Float32 | None
@@ -25,9 +25,10 @@ class Step(Row):
     raw_text: Text
     action_error: Text | None
     actor: Text
-    """`policy`, `explorer`, `person` or `import`: the actor of this step (a relay has both of the first two)."""
+    """Actor of this step: `policy`, `explorer`, `person` or `import`. A relay has steps of the first two."""
     policy_version: Text
-    """Version of that actor; where training goes on meanwhile, the candidate's name, `+` and its updates so far."""
+    """Version of the actor. If training continues during collection: the candidate's name, `+` and its updates so
+    far."""
     token_ids: IntList | None
     logprobs: FloatList | None
     elements: Text
@@ -36,11 +37,11 @@ class Step(Row):
     think_ms: Float32
     act_ms: Float32
     extra: Text | None = None
-    """Of an imported one: JSON of its record's data that has no column here, by format."""
+    """For an imported step: JSON of the record's data without a column here, by format."""
     family: Text | None = None
-    """The model family that the reply was read by (`policy.family`); null where no model replied."""
+    """Model family that parsed the reply (`policy.family`); null if no model replied."""
     unused_arguments: Text | None = None
-    """Arguments of the reply's call for which its action has no field, such as `time=3`; null where there are none."""
+    """Arguments of the reply's call that the action has no field for, such as `time=3`; null if there are none."""
 
 
 DAY_MS = 86_400_000.0
@@ -58,11 +59,11 @@ TABLE = Table(
         matches("screenshot", r"^[0-9a-f]{64}$", because="screenshots are found by their sha256"),
         between("x", 0.0, 1.0, because="coordinates are fractions of the screen"),
         between("y", 0.0, 1.0, because="coordinates are fractions of the screen"),
-        between("screen_width", 1, 16384, because="an empty screen teaches nothing"),
-        between("screen_height", 1, 16384, because="an empty screen teaches nothing"),
-        between("step", 0, 1000, because="a trajectory ends"),
+        between("screen_width", 1, 16384, because="a screen has at least one pixel"),
+        between("screen_height", 1, 16384, because="a screen has at least one pixel"),
+        between("step", 0, 1000, because="a trajectory has at most 1,000 steps"),
         *(
-            between(name, 0.0, DAY_MS, because="a step takes some time, and no day", severity="warning")
+            between(name, 0.0, DAY_MS, because="a step takes less than a day", severity="warning")
             for name in ("observe_ms", "think_ms", "act_ms")
         ),
     ),

@@ -28,11 +28,11 @@ class TaskEntry(Section):
     """A built-in one, `package.module:Verifier`, or `judge`; the environment's own if not set."""
     lineage: str | None = None
     deterministic: bool = True
-    """Whether the same seed and actions always show the same; if not, failed trajectories are not corrected."""
+    """Whether the same seed and actions always give the same screens; if not, failed trajectories are not corrected."""
     threshold: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """The reward from which on a trajectory is a success."""
+    """Minimum reward of a success."""
     graded: bool = False
-    """Whether groups of trajectories are compared by the reward itself, or by success alone."""
+    """Compare trajectories of a group by the reward itself; if false, by success alone."""
 
 
 class GuiTask(Row):
@@ -41,26 +41,27 @@ class GuiTask(Row):
     task_id: Text
     """`environment/template`, for example `miniwob/click-button`."""
     environment: Text
-    """The section of the config that the task's environment has: `environments.NAME`."""
+    """Section of the config for the task's environment: `environments.NAME`."""
     template: Text
     instruction: Text
-    """The instruction as a template; the instance's own text is in the trajectory."""
+    """Template of the instruction; a trajectory has the text of its instance."""
     tags: TextList
     split: Split
-    """`held_out` tasks are evaluated and never rolled out for data; `practice` tasks the other way round."""
+    """`held_out` tasks are evaluated and never rolled out for data; `practice` tasks are rolled out and never
+    evaluated."""
     max_steps: Int32
     verifier: Text
     """Source of the reward: a built-in verifier, a dotted path `package.module:Verifier`, or `judge`."""
     lineage: Text | None = None
-    """Origin of the task: a catalog and its version, or the task it was made from."""
+    """Origin of the task: a catalog and its version, or its parent task."""
     setup: Text | None = None
-    """Of a made task: JSON of the state it starts from and of the checks that its reward is (`schemas.world.Setup`)."""
+    """For a made task: JSON of its initial state and of its reward's checks (`schemas.world.Setup`)."""
     deterministic: Flag = True
-    """Whether the same seed and the same actions always show the same, so that a trajectory can be replayed."""
+    """Whether the same seed and actions always give the same screens, so that a trajectory can be replayed."""
     threshold: Float64 = 1.0
-    """The reward from which on a trajectory is a success."""
+    """Minimum reward of a success."""
     graded: Flag = False
-    """Whether groups of trajectories are compared by the reward itself; else by success, or by a judge's score."""
+    """Compare trajectories of a group by the reward itself; if false, by success or by a judge's score."""
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
@@ -87,10 +88,10 @@ TABLE = Table(
             "environment",
             "template",
             "verifier",
-            because="a task that cannot be found or verified teaches nothing",
+            because="a task that cannot be found or verified cannot be trained on",
         ),
         one_of("split", ("train", "held_out", "practice"), because="held-out tasks must never be rolled out for data"),
-        between("max_steps", 1, 1000, because="a trajectory must end"),
-        between("threshold", 0.0, 1.0, because="rewards above 1 do not exist, so nothing would succeed"),
+        between("max_steps", 1, 1000, because="a trajectory needs a step limit"),
+        between("threshold", 0.0, 1.0, because="rewards are at most 1, so a higher threshold is never reached"),
     ),
 )

@@ -7,25 +7,24 @@ from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, betwe
 
 
 class Thinking(Row):
-    """One thinker on one step."""
+    """The requests of one thinker for the thought of one step."""
 
     trajectory_id: Text
     step: Int32
     author: Text
-    """`actre` where the model was shown the action, `bootstrap` where it was not, or the author that a thinker of yours
-    names."""
+    """`actre` if the model saw the action, `bootstrap` if it did not, or the author that your own thinker names."""
     version: Text
-    """Policy version or model that was asked."""
+    """Policy version or model that received the requests."""
     iteration: Int32
     tries: Int32
     """Number of requests."""
     kept: Flag
     reason: Text
-    """Why the last thought was turned away; empty if it was kept."""
+    """Reason for rejecting the last thought; empty if it was kept."""
     tokens: Int32
-    """Tokens of all tries, where they are known."""
+    """Tokens of all tries, as far as they are known."""
     seconds: Float32
-    """This step's share of the time that its batches took."""
+    """This step's share of the duration of its batches."""
     created_at: Instant
 
 
@@ -37,9 +36,12 @@ TABLE = Table(
     expectations=(
         unique(("trajectory_id", "step", "author", "version")),
         *not_null(
-            "author", "version", "reason", because="a kept rate belongs to an author, and a refusal has a reason"
+            "author",
+            "version",
+            "reason",
+            because="rates are grouped by author and version, and a rejection needs a reason",
         ),
-        between("tries", 1, None, because="who was never asked has no row"),
-        between("seconds", 0.0, None, because="time does not run backwards"),
+        between("tries", 1, None, because="a row needs at least one request"),
+        between("seconds", 0.0, None, because="a duration is not negative"),
     ),
 )

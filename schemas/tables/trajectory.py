@@ -24,35 +24,36 @@ class Trajectory(Row):
     seed: Int64
     split: SeedSplit
     group_id: Text | None = None
-    """Trajectories of one group share task, seed and policy version."""
+    """Group of trajectories with the same task, seed and policy version."""
     attempt: Int32
     policy: Text
-    """The actor: `explorer`, `policy`, `relay` (the policy first, then the explorer from the state it reached),
-    `correction` (the first steps of another trajectory, replayed, then a proposer from the state it reached), `person`
-    (at each step a person accepted a policy's proposal, or acted otherwise), or `import`: an actor elsewhere."""
+    """Actor of the trajectory. `explorer` and `policy`: one of these alone. `relay`: the policy, then the explorer from
+    the state reached. `correction`: the first steps of another trajectory, replayed, then a proposer from the state
+    reached. `person`: at each step a person accepted a policy's proposal or replaced it. `import`: an actor
+    elsewhere."""
     policy_version: Text
-    """Version that began the iteration; steps name weights that are renewed meanwhile."""
+    """Policy version at the start of the iteration; steps have the versions of weights that changed since."""
     instruction: Text
     n_steps: Int32
     reward: Float32 | None
-    """Raw reward of the verifier, or the judge's score in [0, 1]; null when an environment failure ended it."""
+    """Raw reward of the verifier in [-1, 1], or the judge's score in [0, 1]; null after an environment failure."""
     success: Flag | None
-    """The raw reward reaches the task's `threshold`, or the score `judge.threshold`; null when an environment failure
-    ended it, or, without a failure, where the record of an import lacks it."""
+    """Whether the raw reward reaches the task's `threshold`, or the score reaches `judge.threshold`. Null after an
+    environment failure, or if an import's record lacks it."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None
     sampling: Text
-    """Canonical JSON of how actions were sampled: `temperature`, `relay_step`, and `asked`, the keys of `policy` that
-    shaped the prompts, where a policy acted."""
+    """Canonical JSON of how actions were sampled: `temperature`, `relay_step`, and, if a policy acted, `asked`: the
+    keys of `policy` that shaped the prompts."""
     started_at: Instant
     wall_s: Float32
     continues: Text | None = None
-    """Of a correction: the trajectory whose first steps were replayed."""
+    """For a correction: the trajectory whose first steps were replayed."""
     replayed: Int32 = 0
-    """Number of replayed steps: they are the context of later steps and no training targets."""
+    """Number of replayed steps. They are context of later steps and no training targets."""
     extra: Text | None = None
-    """Of an imported one: JSON of its record's data that has no column here, by format."""
+    """For an imported trajectory: JSON of the record's data without a column here, by format."""
 
 
 TABLE = Table(
@@ -66,15 +67,13 @@ TABLE = Table(
         *not_null(
             "trajectory_id", "task_id", "policy_version", because="data of unknown origin must not be trained on"
         ),
-        between("n_steps", 0, 1000, because="a trajectory ends"),
-        between("replayed", 0, 1000, because="replayed steps are steps of a trajectory"),
+        between("n_steps", 0, 1000, because="a trajectory has at most 1,000 steps"),
+        between("replayed", 0, 1000, because="a trajectory has at most 1,000 steps"),
         between("reward", -1.0, 1.0, because="raw rewards are normalised; beyond that the verifier is broken"),
-        one_of("failure_boundary", BOUNDARIES, because="a failure is blamed on exactly one boundary"),
+        one_of("failure_boundary", BOUNDARIES, because="a failure has exactly one known boundary"),
         one_of("split", ("train", "validation", "test"), because="a seed outside the splits may leak into evaluation"),
         between("seed", 0, 999_999, because="collected seeds are training seeds: 1,000,000 and up are held out"),
-        between(
-            "wall_s", 0.0, 600.0, because="a trajectory of many minutes points at a stuck sandbox", severity="warning"
-        ),
+        between("wall_s", 0.0, 600.0, because="more than ten minutes suggest a stuck sandbox", severity="warning"),
     ),
 )
 

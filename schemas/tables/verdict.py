@@ -19,28 +19,27 @@ PERSON = "person"
 
 
 class Verdict(Row):
-    """One gate's verdict on one trajectory, at one version; the newest row of gate `route` is the decision."""
+    """One gate's verdict on one trajectory, at one version. The newest row of gate `route` is the decision."""
 
     trajectory_id: Text
     gate: Text
     gate_version: Text
-    """Of a gate: its rule and the options it was given; of a judge: its model, prompt and threshold; of a decision: all
-    gates with theirs. A second opinion is a second row."""
+    """For a gate: its rule and options. For a judge: its model, prompt and threshold. For a decision: all gates with
+    their versions. A second opinion is a second row."""
     iteration: Int32
     passed: Flag
     score: Float32 | None
     error_step: Int32 | None
-    """The first step that went wrong, where a rule can find it."""
+    """The first wrong step, if a rule can find it."""
     reason: Text
-    """Why; a decision's begins with the name of the gate that decided."""
+    """Reason; a decision's reason starts with the name of the gate that decided."""
     route: Route
-    """Route of the data by this gate alone; of a decision, the route it takes."""
+    """Route of the data by this gate alone; for a decision, the final route."""
     valid_steps: Int32 | None = None
-    """Of a decision that turned a trajectory away: how many of its first steps stay usable, those before the error
-    (prefix truncation, UI-TARS, arXiv 2501.12326, section 4.5); null where no step is known to be the error. The key
-    `filter.prefixes` sets whether they are imitated."""
+    """For the rejection of a trajectory: number of usable steps before the error (prefix truncation, UI-TARS, arXiv
+    2501.12326, section 4.5); null if the error's step is unknown. `filter.prefixes` sets whether they are imitated."""
     created_at: Instant
-    """When the filter ran, or the judge answered; of several decisions the newest holds."""
+    """Time of the filter or of the judge's answer. A trajectory's newest decision counts."""
 
 
 TABLE = Table(
@@ -51,9 +50,9 @@ TABLE = Table(
     added={"created_at": "to_timestamp(0)", "valid_steps": "NULL::INTEGER"},
     expectations=(
         unique(("trajectory_id", "gate", "gate_version")),
-        *not_null("trajectory_id", "gate", "reason", because="nothing is turned away without a gate's name and reason"),
-        one_of("route", ROUTES, because="data without a route is lost in silence"),
-        between("error_step", 0, 1000, because="an error step is a step"),
-        between("valid_steps", 0, 1000, because="a prefix is some of a trajectory's steps"),
+        *not_null("trajectory_id", "gate", "reason", because="every verdict needs a gate's name and a reason"),
+        one_of("route", ROUTES, because="data without a known route would never be used"),
+        between("error_step", 0, 1000, because="an error step is the number of a step"),
+        between("valid_steps", 0, 1000, because="a prefix has at most a trajectory's steps"),
     ),
 )

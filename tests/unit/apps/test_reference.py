@@ -37,7 +37,7 @@ def test_every_key_is_there_with_what_it_means() -> None:
         assert f"[{name}]" in lines or name == "environments" or any(re.match(rf"#?{name} = ", one) for one in lines)
         assert section is not None
     at = lines.index("#tolerance = 0.03")
-    assert lines[at - 1].startswith("# is kept out takes its training with it")
+    assert lines[at - 1].startswith("# rejected candidate's training is lost")
     assert "[environments.miniwob]" in lines and "# endpoint is not set" in lines
     assert all(len(line) <= 118 for line in lines if line.startswith("# "))
 
