@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 ConfigFile = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="flywheel.toml here, else the profile `laptop`, if not given."),
+    typer.Option("--config", metavar="FILE", help="Config file; else flywheel.toml here, else profile `laptop`."),
 ]
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Config keys, such as train.steps=100.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="JSON on stdout and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON alone on stdout.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -42,11 +42,10 @@ def _log_as_json(wanted: bool) -> None:
 
 def everywhere(
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     __: Annotated[
-        bool,
-        typer.Option("--log-json", callback=_log_as_json, help="Messages on stderr as JSON, an object a line."),
+        bool, typer.Option("--log-json", callback=_log_as_json, help="Write JSON messages on stderr, one per line.")
     ] = False,
 ) -> None:
     """Options that may come before every verb."""

@@ -55,19 +55,21 @@ class TrainingPlan:
 
 
 def plan(
-    model: Annotated[Path, typer.Option("--model", metavar="DIR", help="A model; config.json is all that is read.")],
-    gpus: Annotated[str, typer.Option("--gpus", metavar="NxGB", help="1x80, 8x80, or with nodes before: 2x8x80.")],
+    model: Annotated[Path, typer.Option("--model", metavar="DIR", help="Model directory; only config.json is read.")],
+    gpus: Annotated[str, typer.Option("--gpus", metavar="NxGB", help="GPUs x GB: 8x80; with nodes: 2x8x80.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    method: Annotated[str | None, typer.Option("--method", help="sft, grpo, ...; the config's if not given.")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="Method, such as sft; the config's if not given.")
+    ] = None,
     lora: Annotated[
         bool,
         typer.Option("--lora", help=f"Adapters of rank {RANK} over bf16 weights, unless other keys differ."),
     ] = False,
-    write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="Where the config is written.")] = None,
+    write: Annotated[Path | None, typer.Option("--write", metavar="FILE", help="File to write the config to.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check whether a training fits on some GPUs, choose its memory's knobs, and write the config."""
+    """Check whether a training fits on given GPUs, choose its memory options, and write the config."""
     Interrupts.kept = SPENT_NOTHING
     given = list(overrides or ())
     if write is not None and write.exists():

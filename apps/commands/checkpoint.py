@@ -17,7 +17,7 @@ Place = Annotated[
 ]
 NAMED, SHOWN = 3, 10
 """Tensors' names that a line for people has at the most, and lines about files."""
-Step = Annotated[int | None, typer.Option("--step", help="Which checkpoint; the last one if not given.")]
+Step = Annotated[int | None, typer.Option("--step", help="Step of the checkpoint; the last one if not given.")]
 
 
 def inspect(
@@ -55,8 +55,8 @@ def verify(
 
 def reshard(
     place: Place,
-    to: Annotated[str, typer.Option("--to", metavar="PLACE", help="Where the new checkpoint goes.")],
-    ranks: Annotated[int, typer.Option("--ranks", help="How many ranks it is cut for.")],
+    to: Annotated[str, typer.Option("--to", metavar="PLACE", help="Location of the new checkpoint.")],
+    ranks: Annotated[int, typer.Option("--ranks", help="Number of ranks of the new checkpoint.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
     step: Step = None,
@@ -76,7 +76,7 @@ def export(
     place: Place,
     to: Annotated[Path, typer.Option("--to", metavar="DIR", help="A new or empty folder.")],
     parent: Annotated[
-        Path, typer.Option("--parent", metavar="DIR", help="The Hugging Face directory the training began from.")
+        Path, typer.Option("--parent", metavar="DIR", help="Hugging Face directory that the training started from.")
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from storage.lake import Lake
     from tasks.exchange.export import Reads
 
-FormatName = Annotated[str, typer.Option("--format", metavar="NAME", help="Such as agentnet, or a dotted path.")]
+FormatName = Annotated[
+    str, typer.Option("--format", metavar="NAME", help="Format, such as agentnet, or a dotted path.")
+]
 
 
 def export(
@@ -35,19 +37,19 @@ def export(
     overrides: Overrides = None,
     config: ConfigFile = None,
     iterations: Annotated[
-        str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
+        str | None, typer.Option(metavar="A:B", help="Iterations from A to B - 1; all if not given.")
     ] = None,
     route: Annotated[str | None, typer.Option(help="Only trajectories with this route: sft, ct, rl, ...")] = None,
-    unit: Annotated[str | None, typer.Option(help="Of coordinates, where the format has several.")] = None,
-    dialect: Annotated[str | None, typer.Option(help="Of actions, where the format has several.")] = None,
+    unit: Annotated[str | None, typer.Option(help="Unit of coordinates, if the format has several.")] = None,
+    dialect: Annotated[str | None, typer.Option(help="Text form of actions, if the format has several.")] = None,
     images_at: Annotated[
-        str, typer.Option("--images-at", metavar="PREFIX", help="Before pictures' names: where Label Studio has them.")
+        str, typer.Option("--images-at", metavar="PREFIX", help="Prefix of the pictures' names, for Label Studio.")
     ] = "",
     redact: Annotated[
         bool | None,
         typer.Option(
             "--redact/--no-redact",
-            help="Take out secrets and personal data; the default, except for formats that are imported back.",
+            help="Remove secrets and personal data; on by default, except for formats that are imported back.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -129,14 +131,14 @@ def _report_redacted(redactor: "Redactor") -> None:
 
 
 def import_(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="A file or folder of the format.")],
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="File or folder in the format.")],
     name: FormatName,
     overrides: Overrides = None,
     config: ConfigFile = None,
     unit: Annotated[str | None, typer.Option(help="Unit of coordinates for records without one.")] = None,
-    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Where pictures are named from.")] = None,
+    images: Annotated[Path | None, typer.Option(metavar="DIR", help="Folder of the records' pictures.")] = None,
     demonstrations: Annotated[
-        bool, typer.Option("--demonstrations", help="Count trajectories without an outcome as successes.")
+        bool, typer.Option("--demonstrations", help="Treat trajectories without an outcome as successes.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

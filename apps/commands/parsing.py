@@ -23,14 +23,14 @@ TEXTS = ("text", "reply", "raw_text", "completion")
 
 
 def parse(
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="A reply.")] = None,
-    family: Annotated[str, typer.Option(metavar="NAME|PATH", help="A family's name or dotted path.")] = "",
-    model: Annotated[Path | None, typer.Option(metavar="DIR", help="The checkpoint whose processor counts.")] = None,
-    screen: Annotated[str, typer.Option(metavar="WxH", help="Of the screenshot, such as 1920x1080.")] = "",
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help="Reply to parse.")] = None,
+    family: Annotated[str, typer.Option(metavar="NAME|PATH", help="Model family: a name or a dotted path.")] = "",
+    model: Annotated[Path | None, typer.Option(metavar="DIR", help="Checkpoint whose processor is used.")] = None,
+    screen: Annotated[str, typer.Option(metavar="WxH", help="Size of the screenshot, such as 1920x1080.")] = "",
     file: Annotated[
-        Path | None, typer.Option(metavar="REPLIES.jsonl", help="A reply a line instead; - for stdin.")
+        Path | None, typer.Option(metavar="REPLIES.jsonl", help="File with one reply per line; - for stdin.")
     ] = None,
-    template: Annotated[str | None, typer.Option(help="computer, mobile or grounding.")] = None,
+    template: Annotated[str | None, typer.Option(help="Prompt template: computer, mobile or grounding.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""

@@ -9,8 +9,8 @@ import typer
 from apps.options import AsJson, ConfigFile, Overrides, open_lake, print_json, resolve
 from schemas.failure import UsageError
 
-Iteration = Annotated[int | None, typer.Option("--iteration", help="Those of imports are negative.")]
-Number = Annotated[int, typer.Argument(metavar="ITERATION", help="Those of imports are negative, after `--`.")]
+Iteration = Annotated[int | None, typer.Option("--iteration", help="Iteration; an import's is negative.")]
+Number = Annotated[int, typer.Argument(metavar="ITERATION", help="Iteration; an import's is negative, after `--`.")]
 MOST = 500
 """Characters of a reason."""
 
@@ -19,10 +19,10 @@ def show(
     overrides: Overrides = None,
     config: ConfigFile = None,
     iteration: Iteration = None,
-    page: Annotated[bool, typer.Option("--page", help="Write it as a page, one file, and print its path.")] = False,
+    page: Annotated[bool, typer.Option("--page", help="Write one HTML page and print its path.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the gate's results by iteration, and the rows that broke an expectation; all results of one iteration."""
+    """Show the quality gate's results by iteration, or all of one, and the rows that broke an expectation."""
     from apps.quality.gather import quality_of
     from apps.quality.page import print_quality, write_page
 
@@ -44,7 +44,7 @@ def show(
 def check(
     overrides: Overrides = None, config: ConfigFile = None, iteration: Iteration = None, as_json: AsJson = False
 ) -> None:
-    """Check every table of an iteration anew; the latest if none is given. Exit status 3 if it is refused."""
+    """Check every table of an iteration again, by default the latest; exit status 3 if the gate refuses it."""
     from apps.calling import call
     from tasks.quality.gate import Passed
 
@@ -59,10 +59,10 @@ def check(
 
 def override(
     iteration: Number,
-    reason: Annotated[str, typer.Option("--reason", help="Why it may pass all the same; it is kept.")],
+    reason: Annotated[str, typer.Option("--reason", help="Reason for the override, which is stored.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Your name; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Override the critical failures of an iteration: it continues, and the reason is stored and shown."""

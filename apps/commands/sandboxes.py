@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tasks.preflight.available import Available
     from tasks.running.run_status import RunStatus
 
-Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
+Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Task names; the suite if not given.")]
 
 
 def list_sandboxes(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the sandboxes that runs on the lake have leased at this moment."""
+    """Show the sandboxes that runs on the lake currently lease."""
     from tasks.running.run_status import run_statuses
 
     runs = run_statuses(open_lake(resolve(config, overrides)))
@@ -68,26 +68,25 @@ def show(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson
 
 def add(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What to install: cua-gym-hub, browsergym, gymnasium or cube.")
+        str, typer.Argument(metavar="NAME", help="Environment to install: cua-gym-hub, browsergym, gymnasium or cube.")
     ],
     overrides: Overrides = None,
     config: ConfigFile = None,
     snapshot: Annotated[
-        Path | None, typer.Option("--from", metavar="DIR", help="A checkout of it, of your own.")
+        Path | None, typer.Option("--from", metavar="DIR", help="Your own checkout of CUA-Gym-Hub.")
     ] = None,
     apps: Annotated[
-        str | None, typer.Option("--apps", metavar="A,B,C", help="Applications; those of the config if not given.")
+        str | None, typer.Option("--apps", metavar="A,B,C", help="Applications to install; the config's if not given.")
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Where a worker's Python goes; the work folder.")
+        Path | None, typer.Option("--dir", metavar="DIR", help="Folder for a worker's Python; else the work folder.")
     ] = None,
     python: Annotated[
-        str | None, typer.Option("--python", metavar="PATH", help="The Python to build it with; found if not given.")
+        str | None, typer.Option("--python", metavar="PATH", help="Python to build it with; searched for if not given.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Install the requirements of an environment: the config's web applications, from a checkout of CUA-Gym-Hub, or the
-    Python of a worker."""
+    """Install an environment: the config's web applications from a checkout of CUA-Gym-Hub, or a worker's Python."""
     from dataclasses import asdict
 
     from apps.process import ANEW, Interrupts
@@ -166,20 +165,20 @@ def _count_text(number: int | None) -> str:
 def serve_sandboxes(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    host: Annotated[str, typer.Option(help="Where to listen; on another host a token is required.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 8000,
+    host: Annotated[str, typer.Option(help="Listening address; any but this machine's needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 8000,
     token_variable: Annotated[
-        str, typer.Option(metavar="NAME", help="The environment variable that holds the token.")
+        str, typer.Option(metavar="NAME", help="Environment variable with the token.")
     ] = "FLYWHEEL_SANDBOXES_TOKEN",
     tasks: Tasks = None,
     held_out: Annotated[
-        bool, typer.Option("--held-out", help="Serve held-out tasks and seeds, too: to measure, not to train.")
+        bool, typer.Option("--held-out", help="Also serve held-out tasks and seeds, to evaluate.")
     ] = False,
     idle_s: Annotated[
-        float, typer.Option(min=1.0, help="Seconds after which a session that sends nothing is ended.")
+        float, typer.Option(min=1.0, help="Seconds without a message after which a session ends.")
     ] = 900.0,
 ) -> None:
-    """Serve sandboxes on OpenEnv's wire: a session is a lease, for trainers and agents elsewhere."""
+    """Serve sandboxes over OpenEnv's protocol to trainers and agents elsewhere; each session leases one."""
     from apps.sandboxes.serve import serve_sandboxes as answer
 
     answer(resolve(config, overrides), host, port, token_variable, task_names(tasks), held_out, idle_s)
@@ -188,16 +187,16 @@ def serve_sandboxes(
 def serve_osworld(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    host: Annotated[str, typer.Option(help="Where to listen; on another host a token is required.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes any that is free.")] = 5000,
+    host: Annotated[str, typer.Option(help="Listening address; any but this machine's needs a token.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")] = 5000,
     token_variable: Annotated[
-        str, typer.Option(metavar="NAME", help="The environment variable that holds the token.")
+        str, typer.Option(metavar="NAME", help="Environment variable with the token.")
     ] = "FLYWHEEL_OSWORLD_TOKEN",
     open_: Annotated[
-        list[str] | None, typer.Option("--open", metavar="COMMAND", help="A program to open; may be given again.")
+        list[str] | None, typer.Option("--open", metavar="COMMAND", help="Program to open; may be repeated.")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="A task of the desktop to begin with.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of that task.")] = 0,
+    task: Annotated[str | None, typer.Option(help="Desktop task to start with.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of that task.")] = 0,
 ) -> None:
     """Serve a desktop on OSWorld's interface. Every client that can reach it can run any command on that desktop."""
     from apps.osworld.serve import serve_osworld as answer

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from tasks.synthesize.synthesize import Made
 
 Range = Annotated[
-    str | None,
-    typer.Option("--iterations", metavar="A:B", help="Whose failures count: from A, without B; all if not given."),
+    str | None, typer.Option("--iterations", metavar="A:B", help="Failures of iterations A to B - 1; all if not given.")
 ]
 
 
 def list_tasks(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the config's tasks and the made ones, with where each comes from."""
+    """Show the config's tasks and the made ones, each with its origin."""
     from tasks.shared.paths import lake_if_any
     from tasks.synthesize.command import listed
 
@@ -44,13 +43,13 @@ def synthesize(
 
 
 def retire(
-    task: Annotated[str, typer.Argument(metavar="TASK", help="A made task's id or template.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="Id or template of a made task.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    why: Annotated[str, typer.Option("--because", help="Kept with it.")] = "",
+    why: Annotated[str, typer.Option("--because", help="Reason, which is stored with the task.")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Take a made task out: it is rolled out no more, and not made again."""
+    """Remove a made task: it is no longer rolled out, and not made again."""
     from tasks.synthesize.command import retire as take_out
 
     name = take_out(open_lake(resolve(config, overrides)), task, why)

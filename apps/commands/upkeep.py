@@ -104,7 +104,7 @@ def pause(
     reason: Annotated[str, typer.Option("--reason", help="The reason, shown to other users.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    by: Annotated[str | None, typer.Option("--by", help="Who; the user's name if not given.")] = None,
+    by: Annotated[str | None, typer.Option("--by", help="Your name; the user's name if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Start no new work: runs and retrainings end before their next stage, and continue after `flywheel resume`."""

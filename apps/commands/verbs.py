@@ -31,17 +31,15 @@ from apps.schedule import verbs as scheduling
 from schemas.failure import UsageError
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
-Iterations = Annotated[int | None, typer.Option(min=1, help="How many more; the config's number if not given.")]
+Iterations = Annotated[int | None, typer.Option(min=1, help="Number of further iterations; the config's if not given.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do nothing.")]
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
-Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Tasks; the suite if not given.")]
+Tasks = Annotated[str | None, typer.Option("--tasks", metavar="A,B,C", help="Task names; the suite if not given.")]
 Range = Annotated[
-    str | None, typer.Option("--iterations", metavar="A:B", help="From A up to and without B; all if not given.")
+    str | None, typer.Option("--iterations", metavar="A:B", help="Iterations from A to B - 1; all if not given.")
 ]
-Seeds = Annotated[
-    str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds, from A up to and without B.")
-]
+Seeds = Annotated[str | None, typer.Option("--seeds", metavar="A:B", help="Held-out seeds from A to B - 1.")]
 WATCH_S = 2.0
 """Seconds between two updates of `flywheel status --watch`."""
 
@@ -91,7 +89,7 @@ def collect(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJ
 def status(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it anew every two seconds, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds, until Ctrl-C.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show iterations, success, data and the champion."""
@@ -144,16 +142,15 @@ def evaluate(
     tasks: Tasks = None,
     seeds: Seeds = None,
     attempts: Annotated[
-        int,
-        typer.Option(min=1, help="Trajectories per seed: 1 is greedy, more are sampled as trajectories for data are."),
+        int, typer.Option(min=1, help="Trajectories per seed: 1 is greedy, more are sampled as in collection.")
     ] = 1,
     each: Annotated[
         bool,
-        typer.Option("--trajectories", "--plays", help="With --json: every trajectory's task, seed and success."),
+        typer.Option("--trajectories", "--plays", help="With --json: list every trajectory's task, seed and success."),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Measure a policy on held-out seeds, without touching the champion."""
+    """Evaluate a policy on held-out seeds, without changing the champion."""
     from apps.commands.policies import measure, measured_as_json, show_measured
     from apps.commands.run import report_left_out
 
@@ -171,7 +168,7 @@ def evaluate(
 def refilter(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Run today's gates over stored trajectories, without rolling out again, and show the changes."""
+    """Run the configured gates over stored trajectories, without rolling out again, and show the changes."""
     from apps.commands.curation import changes_as_json, show_changes
     from apps.commands.curation import refilter as filter_again
 
@@ -185,7 +182,7 @@ def refilter(
 def think(
     overrides: Overrides = None, config: ConfigFile = None, iterations: Range = None, as_json: AsJson = False
 ) -> None:
-    """Write thoughts of stored steps by today's thinkers; steps that already have theirs are skipped."""
+    """Write thoughts for stored steps with the configured thinkers, except steps that have one."""
     from apps.commands.curation import show_thoughts, think_of_stored
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
@@ -231,10 +228,10 @@ def adopt(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A Hugging Face model directory, in safetensors.")],
     overrides: Overrides = None,
     config: ConfigFile = None,
-    name: Annotated[str | None, typer.Option(help="Its version; adopted-NNNN if not given.")] = None,
+    name: Annotated[str | None, typer.Option(help="Version of the policy; adopted-NNNN if not given.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Bring a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion."""
+    """Import a checkpoint from elsewhere into the lake, evaluate it, and let it challenge the champion."""
     from apps.commands.policies import adopt_policy
 
     done = adopt_policy(resolve(config, overrides), directory, name)
@@ -245,13 +242,15 @@ def adopt(
 
 
 def merge(
-    named: Annotated[list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then keys.")],
+    named: Annotated[
+        list[str], typer.Argument(metavar="POLICY POLICY... [KEY=VALUE]...", help="Versions, then config keys.")
+    ],
     config: ConfigFile = None,
-    weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Searched if not given.")] = None,
+    weights: Annotated[str | None, typer.Option(metavar="A,B,...", help="Weights; searched for if not given.")] = None,
     parts: Annotated[int, typer.Option(min=1, help="The search tries multiples of 1 / parts.")] = 4,
     as_json: AsJson = False,
 ) -> None:
-    """Interpolate policies trained from one start; the weights are searched by held-out success."""
+    """Interpolate policies that were trained from one parent, with weights searched by held-out success."""
     from apps.commands.policies import merge_policies
 
     resolved = resolve(config, [one for one in named if "=" in one])
@@ -285,10 +284,12 @@ def export(
 def judge(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    version: Annotated[str | None, typer.Option(help="The judge; the config's if not given.")] = None,
-    train: Annotated[str | None, typer.Option(metavar="NAME", help="Train one from verified trajectories.")] = None,
+    version: Annotated[str | None, typer.Option(help="Version of the judge; the config's if not given.")] = None,
+    train: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Train this judge from verified trajectories.")
+    ] = None,
     iterations: Annotated[
-        str | None, typer.Option(metavar="A:B", help="From A up to and without B; all if not given.")
+        str | None, typer.Option(metavar="A:B", help="Iterations from A to B - 1; all if not given.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -312,7 +313,7 @@ def judge(
 
 
 def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show how often a task was chosen in every iteration, with the numbers and the sentence why."""
+    """Show how often each iteration rolled out a task, with the numbers and the reason."""
     from apps.commands.curriculum import explained, explanation, show_explanation
 
     found = explanation(open_lake(resolve(config, overrides)), task)
@@ -322,8 +323,8 @@ def explain(task: TaskName, overrides: Overrides = None, config: ConfigFile = No
         show_explanation(found)
 
 
-Host = Annotated[str | None, typer.Option(help="Where to listen; on another host a token is required.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0 takes any that is free.")]
+Host = Annotated[str | None, typer.Option(help="Listening address; any but this machine's needs a token.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")]
 
 
 def desk(overrides: Overrides = None, config: ConfigFile = None, host: Host = None, port: Port = None) -> None:
@@ -347,7 +348,7 @@ def _serve(overrides: Overrides, config: ConfigFile, host: str | None, port: int
 def up(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    port: Annotated[int, typer.Option(min=1, max=65535, help="Of Prefect's page, if no server is configured.")] = 4200,
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port of Prefect's server, if there is none.")] = 4200,
 ) -> None:
     """Start a Prefect server, a worker, all deployments and the dashboard, here and until Ctrl-C."""
     from apps.schedule.up import up as start
@@ -390,9 +391,9 @@ GROUPS = {
         "List and install environments; alone it is `environments show`.",
         sandboxes.ENVIRONMENT_VERBS,
     ),
-    "tasks": ("The tasks that there are, and new ones made of them.", synthesis.VERBS),
-    "data": ("Trajectories in the formats of others.", data.VERBS),
-    "checkpoint": ("The checkpoints of a training.", checkpoint.VERBS),
+    "tasks": ("List tasks and make new ones from them.", synthesis.VERBS),
+    "data": ("Export and import trajectories in other projects' formats.", data.VERBS),
+    "checkpoint": ("Inspect, verify and convert the checkpoints of a training.", checkpoint.VERBS),
     "quality": ("Show the quality gate's results; alone it is `quality show`.", quality.VERBS),
 }
 """Verbs of two words: the description of each first word, and its second ones."""

@@ -10,10 +10,10 @@ from schemas.failure import UsageError
 
 def rollback(
     named: Annotated[
-        list[str] | None, typer.Argument(metavar="[VERSION] [KEY=VALUE]...", help="An earlier champion, then keys.")
+        list[str] | None, typer.Argument(metavar="[VERSION] [KEY=VALUE]...", help="Earlier champion, then config keys.")
     ] = None,
     config: ConfigFile = None,
-    reason: Annotated[str, typer.Option(help="Why; kept with the record.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, which is stored with the record.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Make the previous champion, or VERSION, the champion again; the next training starts from it."""
@@ -33,7 +33,7 @@ def rollback(
 def diff(
     named: Annotated[
         list[str] | None,
-        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times such as 2026-11-20T12:00."),
+        typer.Argument(metavar="A B [KEY=VALUE]...", help="Policies, `now`, or times like 2026-11-20T12:00."),
     ] = None,
     config: ConfigFile = None,
     as_json: AsJson = False,
@@ -53,14 +53,15 @@ def diff(
 
 def forget(
     named: Annotated[
-        list[str] | None, typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then keys.")
+        list[str] | None,
+        typer.Argument(metavar="TRAJECTORY_ID... [KEY=VALUE]...", help="Trajectories, then config keys."),
     ] = None,
     config: ConfigFile = None,
-    reason: Annotated[str, typer.Option(help="Why; needed, and kept with the ids.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, which is required and stored with the ids.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the rows to remove, and remove nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove trajectories from wherever they rest in the lake, for good; name the policies that learned from them."""
+    """Remove trajectories from the whole lake for good, and list the policies that learned from them."""
     from apps.commands.forgetting import forget_trajectories, show_forgotten
 
     names, overrides = apart(named)

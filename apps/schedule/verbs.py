@@ -37,7 +37,7 @@ class Deployed:
 
 
 def list_(as_json: AsJson = False) -> None:
-    """Show every deployment, its schedule, and whether that is switched on."""
+    """Show every deployment with its schedule, and whether the schedule is on."""
     from apps.schedule.connection import connected
     from apps.schedule.deployments import deployments, in_words, lake_of
 
@@ -59,9 +59,9 @@ def list_(as_json: AsJson = False) -> None:
 
 def set_(
     name: Name,
-    cron: Annotated[str | None, typer.Option(metavar='"0 2 * * *"', help="A cron line.")] = None,
-    every: Annotated[str | None, typer.Option(metavar="6h", help="An interval: 30m, 6h, 1d.")] = None,
-    timezone: Annotated[str, typer.Option(help="Of the cron line.")] = "UTC",
+    cron: Annotated[str | None, typer.Option(metavar='"0 2 * * *"', help="Cron expression.")] = None,
+    every: Annotated[str | None, typer.Option(metavar="6h", help="Interval, such as 30m, 6h or 1d.")] = None,
+    timezone: Annotated[str, typer.Option(help="Time zone of the cron expression.")] = "UTC",
     as_json: AsJson = False,
 ) -> None:
     """Give a deployment another schedule, and switch it on."""
@@ -88,7 +88,7 @@ def off(name: Name, as_json: AsJson = False) -> None:
 def run(
     name: Name,
     parameters: Annotated[
-        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Such as iterations=3.")
+        list[str] | None, typer.Option("--param", "-p", metavar="NAME=VALUE", help="Parameter, such as iterations=3.")
     ] = None,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -115,11 +115,11 @@ def run(
 def deploy(
     overrides: Overrides = None,
     config: ConfigFile = None,
-    pool: Annotated[str, typer.Option(help="A work pool; a process pool of this name is made if there is none.")] = "",
-    replace: Annotated[bool, typer.Option("--replace", help="Take over those of another lake that are there.")] = False,
+    pool: Annotated[str, typer.Option(help="Work pool; created as a process pool if it does not exist.")] = "",
+    replace: Annotated[bool, typer.Option("--replace", help="Replace deployments of another lake.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put all deployments on the server, without `flywheel up`; existing schedules stay."""
+    """Create or update all deployments on the server, without `flywheel up`; existing schedules stay."""
     from apps.options import resolve
     from apps.schedule.connection import connected
     from apps.schedule.deployments import POOL, deploy, place_of
@@ -135,7 +135,7 @@ def deploy(
 
 
 def automations(as_json: AsJson = False) -> None:
-    """Put the server's automations there: retrain on enough new data, end runs whose process died."""
+    """Create the server's automations: retrain on enough new data, and end runs whose process died."""
     from apps.schedule import automations
     from apps.schedule.connection import connected
 
