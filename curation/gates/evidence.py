@@ -18,10 +18,10 @@ class EvidenceOptions(Section):
     """`filter.options.evidence`."""
 
     least_known: Count = 20
-    """Minimum number of verified successes of the task before their usual screens count as known."""
+    """Minimum number of verified successes of the task before their usual screens are used."""
     usual: Share = 0.95
-    """Share of those successes with a changed screen from which a success without a change is suspicious. Some tasks'
-    last click changes no pixel."""
+    """Share of those successes with a changed screen from which on a success without a change is suspicious. In some
+    tasks the last click changes no pixel."""
 
 
 class EvidenceGate(Gate[EvidenceOptions]):
@@ -61,9 +61,10 @@ class ShortcutOptions(Section):
     """`filter.options.shortcut`."""
 
     least_known: Count = 20
-    """Minimum number of verified successes of the task before the number of needed screens counts as known."""
+    """Minimum number of verified successes of the task before the number of needed screens is used."""
     share: Share = 0.5
-    """A success on fewer screens than this share of the number that nine in ten known ones need is suspicious."""
+    """A success is suspicious if it has fewer screens than this share of the number that 90 % of known successes
+    need."""
 
 
 class ShortcutGate(Gate[ShortcutOptions]):

@@ -19,7 +19,7 @@ class PeopleOptions(Section):
     share: Share = 0.05
     """Share of trajectories in the sample."""
     wait: bool = False
-    """Whether sampled trajectories wait in quarantine for the review; else they are trained on meanwhile."""
+    """Keep sampled trajectories in quarantine until the review. If false, they are trained on meanwhile."""
 
 
 class PeopleGate(Gate[PeopleOptions]):

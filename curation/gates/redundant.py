@@ -17,11 +17,11 @@ class RedundantOptions(Section):
     """`filter.options.redundant`."""
 
     max_run: Count = 4
-    """Maximum number of actions in a row that change nothing; with more the policy is stuck."""
+    """Maximum number of consecutive actions that change nothing; with more the policy is stuck."""
     max_share: Share = 0.8
     """Maximum share of redundant steps."""
     least_steps: Count = 10
-    """Minimum number of steps for the share to count: a short trajectory with a detour stays short."""
+    """Minimum steps of a trajectory to which `max_share` applies, because a short one with a detour stays short."""
 
 
 class RedundantGate(Gate[RedundantOptions]):

@@ -18,7 +18,7 @@ class TransientOptions(Section):
     """`filter.options.transient`."""
 
     most_bits: Whole = 8
-    """Maximum number of differing bits, of 512, between the hashes of equal screens: a blinking cursor is no change."""
+    """Maximum number of differing bits, of 512, between the hashes of equal screens. It ignores a blinking cursor."""
     blank_bits: Count = 8
     """Maximum number of edges, of 512 possible ones, of a screen that may be blank or still loading."""
     blank_cells: Count = 7

@@ -44,13 +44,13 @@ class MakerEndpointOptions(Section):
     url: str = Field(min_length=1)
     """The server's base url, for example `http://127.0.0.1:8000/v1`."""
     model: str = Field(min_length=1)
-    """The model's name there."""
+    """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_SYNTHESIS_KEY"
     """Environment variable with the key; no key is sent if it is not set."""
     timeout_s: Positive = 60.0
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a received byte after which a request fails."""
     retries: Whole = 2
-    """Number of times that a request that may still succeed is sent again."""
+    """Number of retries of a request that may still succeed."""
     temperature: Positive = 1.0
     max_tokens: Count = 1024
 

@@ -28,12 +28,12 @@ class ForeignTask(TaskEntry):
 
 
 class SeedRange(Section):
-    """The environment's own seeds, or the numbers of its instances, that stand for one of our splits."""
+    """Seeds of the environment, or numbers of its instances, for one of the splits."""
 
     first: Whole = 0
     count: Count
-    """Number of these seeds. Training seeds wrap around; a held-out seed beyond them is refused, since it would repeat
-    one."""
+    """Number of these seeds. Training seeds wrap around; a held-out seed beyond them is refused, because it would
+    repeat one."""
     reset: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
     """Further fields of `reset` with these seeds, such as the server's name of the split."""
 

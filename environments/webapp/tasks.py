@@ -125,7 +125,7 @@ class WebTask(Section):
     max_steps: Count = 12
     deterministic: bool = True
     draw: dict[str, tuple[JsonValue, ...]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Values that a seed draws one of, by name."""
+    """Values by name; a seed selects one of each."""
     edits: tuple[Edit, ...] = ()
     """Edits of the file's state before the task starts."""
     wants: tuple[Want, ...] = ()

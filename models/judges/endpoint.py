@@ -44,13 +44,13 @@ class JudgeEndpointOptions(Section):
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_JUDGE_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
+    """Environment variable with the API key; no key is sent if the variable is not set."""
     timeout_s: Positive = 60.0
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a received byte after which a request fails."""
     temperature: float = Field(0.0, ge=0.0)
-    """Sampling temperature of its answers; above 0 they differ, which several votes need (ZeroGUI: 1)."""
+    """Sampling temperature of the answers. Above 0 they differ, which several votes need (ZeroGUI: 1)."""
     concurrency: Count = 8
-    """Requests at the same time, where several trajectories are judged together."""
+    """Maximum concurrent requests when several trajectories are judged together."""
 
 
 MOST_REASON = 4_000

@@ -26,13 +26,13 @@ class ProposerEndpointOptions(Section):
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_PROPOSER_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
+    """Environment variable with the API key; no key is sent if the variable is not set."""
     timeout_s: Positive = 60.0
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a received byte after which a request fails."""
     retries: Whole = 2
     """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
-    """Requests that run at the same time."""
+    """Maximum concurrent requests."""
     temperature: Positive = 0.7
     max_tokens: Count = 256
 

@@ -41,7 +41,7 @@ class ProposerPolicyOptions(Section):
     """`reflect.options.policy`."""
 
     temperature: Positive = 1.0
-    """Temperature of the first draw on a screen; it rises by a tenth with each action to be avoided."""
+    """Temperature of the first sample on a screen. It rises by a tenth with each action to avoid."""
 
 
 class PolicyProposer(Proposer[ProposerPolicyOptions]):

@@ -104,9 +104,9 @@ class AskedOptions(Section):
     """Prompt options of every thinker that asks a model."""
 
     hidden: bool = False
-    """Whether the action is hidden from it: thought bootstrapping, else ActRe."""
+    """Hide the action from the model: thought bootstrapping. If false, ActRe."""
     temperature: Positive = 1.0
-    """Sampling temperature of its answers, which differ from try to try."""
+    """Sampling temperature of the answers, so that tries differ."""
     max_tokens: Count = 256
     """Maximum tokens of an answer."""
     language: str = Field("English", min_length=1)
@@ -127,15 +127,15 @@ class ThinkerEndpointOptions(AskedOptions):
     model: str = Field(min_length=1)
     """Name of the model on the server."""
     key_variable: str = "FLYWHEEL_THINKER_KEY"
-    """The environment variable that holds the key; no key is sent if it is not set."""
+    """Environment variable with the API key; no key is sent if the variable is not set."""
     timeout_s: Positive = 60.0
-    """Seconds without a byte after which a request has failed."""
+    """Seconds without a received byte after which a request fails."""
     retries: Whole = 2
     """Number of retries of a request that may still succeed."""
     concurrency: Count = 8
-    """Requests that run at the same time."""
+    """Maximum concurrent requests."""
     history_images: Count = 3
-    """Number of last screens in its prompt."""
+    """Number of latest screenshots in the prompt."""
 
 
 Asked = TypeVar("Asked", bound=AskedOptions)

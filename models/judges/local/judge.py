@@ -40,7 +40,7 @@ class LocalOptions(Section):
     """`judge.options` of `judge.kind=local`."""
 
     checkpoint: str = Field(min_length=1)
-    """The folder that `flywheel judge --train` made."""
+    """Folder of a judge from `flywheel judge --train`."""
 
 
 class LocalJudge(Judge[LocalOptions]):
