@@ -1,6 +1,5 @@
 """Export, and measuring as the command line prints it."""
 
-import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 
 from apps.commands import policies
 from apps.options import seed_range, task_names
-from schemas.failure import CheckpointError, FlywheelError, UsageError
+from schemas.failure import CheckpointError, UsageError
 from tasks.evaluate import Summary, TaskRate
 from tasks.measure import Attempt, Measured
 
@@ -46,21 +45,6 @@ def test_a_measurement_names_tasks_as_they_are_asked_for(place: Any, monkeypatch
 def test_a_measurement_of_an_unknown_task_is_refused(place: Any) -> None:
     with pytest.raises(UsageError, match="no-such-task"):
         policies.measure(place.config, "champion", ["no-such-task"], None)
-
-
-def test_what_imports_prefect_first_makes_its_folder(
-    place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(policies, "call", lambda *_: Measured("", Summary(None, (None, None), {}), []))
-    for number, verb in enumerate((
-        lambda: policies.measure(place.config, "champion", None, None),
-        lambda: policies.merge_policies(place.config, ["champion"], None, 2),
-        lambda: policies.adopt_policy(place.config, tmp_path / "none", None),
-    )):  # fmt: skip
-        monkeypatch.setenv("PREFECT_HOME", str(tmp_path / f"prefect-{number}"))
-        with contextlib.suppress(FlywheelError):
-            verb()
-        assert (tmp_path / f"prefect-{number}").is_dir()
 
 
 def test_what_is_no_model_is_refused_before_anything_starts(
