@@ -59,7 +59,10 @@ def interrupted(config: Path, moments: int, longest_s: float, dice: random.Rando
         print(f"{len(seconds)}: {number.name} after {moment:.1f} s: status {status} in {took:.2f} s", flush=True)
         assert took < ENDED_S and status == 128 + number, (moment, status, took, run.log.read_text())
         assert last == LAST.format(number.name), (moment, last)
-        assert all(STAGE.match(line) or line.startswith("Starting ") for line in before), (moment, before)
+        assert all(STAGE.match(line) or line.startswith(("Starting ", "Resuming ")) for line in before), (
+            moment,
+            before,
+        )
         assert not run.left(), (moment, run.left())
     return seconds
 
