@@ -66,7 +66,7 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(flywheel={"trajectory": {"iteration": 2**31}}), "flywheel.trajectory.iteration"),
         (
             line(flywheel={"trajectory": {"trajectory_id": "a", "continues": "a"}}),
-            "trajectory.continues: a says that it",
+            "trajectory.continues: a continues itself",
         ),
         (line(flywheel={"steps": [{}, {}]}), "line 1, flywheel.steps: it describes 2 steps, and the record has 1"),
         (line(instruction="half \ud800 a letter"), "line 1, instruction: half of a character"),
