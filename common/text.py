@@ -72,6 +72,11 @@ NO_TEXT = re.compile("[\\x00\ud800-\udfff]")
 """A NUL, which databases end a text at, and half of a character."""
 
 
+def written_out(text: str) -> str:
+    """Writes out what no text has: a NUL as `\\x00`, half of a character as `\\ud800`."""
+    return NO_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 def harmless(text: str) -> str:
     """Writes out all characters that would steer a terminal, such as `\\x1b`; everything else stays as it was."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -29,7 +29,7 @@ from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
-from models.families.code.calls import NoAction
+from models.families.code.calls import NoAction, is_unset
 from models.families.code.program import OutOfScreen, Point
 
 FILE = "agentnet.jsonl"
@@ -102,10 +102,11 @@ class AgentNet(Format):
 
     def _record(self, line: _Line, source: ImportSource, place: RecordPlace) -> Exchanged:
         unit = self.unit_of(line.flywheel, source, place)
-        steps, off = list[ExchangedStep](), masks_of(line.others, [True] * len(line.traj), place, "step")
+        steps, order = list[ExchangedStep](), _order_of(line.traj, place)
+        off = masks_of(line.others, [True] * len(line.traj), place, "step", order=order)
         pointer: Point | None = None
-        for number, entry in _in_order(line.traj, place):
-            where = f"traj.{number}"
+        for number in order:
+            entry, where = line.traj[number], f"traj.{number}"
             step, pointer = self._step(entry, unit, pointer, source, place, where)
             held = {where: entry.others, f"{where}.value": entry.value.others}
             masked = off[number] or any([is_masked(fields, place, at) for at, fields in held.items()])
@@ -146,19 +147,18 @@ class AgentNet(Format):
         return ExchangedStep(screen, value.thought or "", action, text, error, found, extra=extra), pointer
 
 
-def _in_order(entries: Sequence[_Entry], record: RecordPlace) -> list[tuple[int, _Entry]]:
-    """Return the steps, each with its place in the record, by their `index`; as they are where one has none.
+def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:
+    """Return the places of the steps in the record by their `index`; as they are where one has none.
 
     Raises:
         RecordRefused: an index that is no number.
     """
     indices = list[float]()
     for at, value in enumerate(one.others.get("index") for one in entries):
-        number = None if isinstance(value, bool) else number_of(value)
-        if number is None and value is not None:
+        number = None if isinstance(value, bool) else value if isinstance(value, int) else number_of(value)
+        if number is None and not is_unset(value):
             problem = f"{str(value)[:80]!r} is no number: write the step's place in the order, or leave it out"
             raise RecordRefused(record, f"traj.{at}.index", problem)
         indices += [] if number is None else [number]
     places = range(len(entries))
-    order = sorted(places, key=indices.__getitem__) if len(indices) == len(entries) else places
-    return [(at, entries[at]) for at in order]
+    return sorted(places, key=indices.__getitem__) if len(indices) == len(entries) else [*places]

@@ -29,9 +29,10 @@ from curation.converters.format import Read
 from curation.converters.lessons import Wholes
 from curation.converters.tokens import from_export
 from curation.converters.units import extent_of, scale_of
+from models.families.code.calls import is_unset
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
-from models.families.thinking import REASONING
+from models.families.thinking import REASONING, split_thinking
 from schemas.action import Action
 
 SHOWN = 5
@@ -101,7 +102,6 @@ STRATEGIES = (
 `last_round` trains on the last reply alone, the others weigh parts of replies."""
 _NO = ("false", "f", "no", "n", "off")
 _YES = ("true", "t", "yes", "y", "on")
-_UNSET = ("", "none", "null", "nan")
 
 
 def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool:
@@ -123,7 +123,12 @@ def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool
 
 
 def masks_of(
-    row: Mapping[str, Any], replies: Sequence[bool], place: RecordPlace, called: str = "message", labelled: int = 0
+    row: Mapping[str, Any],
+    replies: Sequence[bool],
+    place: RecordPlace,
+    called: str = "message",
+    labelled: int = 0,
+    order: Sequence[int] = (),
 ) -> list[bool]:
     """Return for each message of a row whether the row takes it out of training.
 
@@ -133,17 +138,21 @@ def masks_of(
         place: the place of the row.
         called: the name of a message.
         labelled: the number of last replies that a label of the row (`LABELS`) is about. The others are context.
+        order: places of the messages in the order of their time; empty for a row that has them in this order.
 
     Raises:
         RecordRefused: a list for more or fewer messages, or a value that is no mask.
     """
     off, messages = [False] * len(replies), len(replies)
-    *_, last = last_replies = [at for at, reply in enumerate(replies) if reply][-max(labelled, 1) :] or [0]
+    order = order or range(messages)
+    turn_of = {at: turn for turn, at in enumerate(order)}
+    last_replies = [turn_of[at] for at in order if replies[at]][-max(labelled, 1) :] or [0]
+    first, last = last_replies[0], last_replies[-1]
     for name in MASKS:
         value = _unwritten(row.get(name))
         items = items_of(value)
         if name == "loss_scale" and (strategies := _strategies(value)):
-            off = [one or ("last_round" in strategies and at < last) for at, one in enumerate(off)]
+            off = [one or ("last_round" in strategies and turn_of[at] < last) for at, one in enumerate(off)]
             continue
         if items and len(items) != messages:
             problem = f"{counted(len(items), 'value')} for {counted(messages, called)}: write one for each"
@@ -155,7 +164,7 @@ def masks_of(
             off = [one | _is_off(items[at], place, f"{name}.{at}") for at, one in enumerate(off)]
     desirable = is_desirable(row) if labelled else None
     if desirable is not None:
-        off = [one or not desirable or at < last_replies[0] for at, one in enumerate(off)]
+        off = [one or not desirable or turn_of[at] < first for at, one in enumerate(off)]
     return off
 
 
@@ -214,7 +223,7 @@ def _mask_parts(value: object) -> list[tuple[str, object]]:
 def _trains(value: object) -> bool | None:
     """Return whether one value of a mask trains; None for a value that is no mask. NaN is none, as pandas writes it."""
     text = value.strip().lower() if isinstance(value, str) else None
-    if value is None or value != value or text in (*_YES, *_UNSET):
+    if is_unset(value) or text in _YES:
         return True
     if text in _NO:
         return False
@@ -405,20 +414,21 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
     """Return the instruction and the steps; replies before the first screen are none.
 
     A policy acts once on a screen. So after a reply that acts on it, a further one, for a screen that the chat does
-    not show, is context; so are words before the reply that acts. A masked reply is context and answers no screen.
+    not show, is context; so are words before a target that acts, and words after any reply that acts. A masked reply
+    is context, and answers its screen only if a tool's result follows it.
 
     Raises:
         Refused: no instruction, a screen without a reply, a point outside of the screen.
     """
-    instruction, screen, replied, acted = "", None, True, False
+    instruction, screen, replied, acted, answered = "", None, True, False, False
     steps: list[ExchangedStep] = []
     words = list[int]()
     for turn in turns:
         if turn.screen is not None:
             if not replied:
                 raise RecordRefused(place, turn.field, "two screens without a reply between them")
-            screen, replied, acted, words = turn.screen, False, False, []
-        acted = acted or (turn.role == "tool" and replied)
+            screen, replied, acted, answered, words = turn.screen, False, False, False, []
+        acted = acted or (turn.role == "tool" and answered)
         if turn.role == "user" and turn.text and not instruction:
             instruction = turn.text
         elif turn.role == "assistant":
@@ -426,15 +436,16 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
             if screen is not None:
                 step = read_reply(turn.text, screen, unit, place, turn.field)
                 step = replace(step, thought=step.thought or turn.thought)
-                context = turn.masked or turn.given or acted
-                acts = step.action is not None or _ACTS.search(turn.text) is not None
+                acts = step.action is not None or _ACTS.search(split_thinking(turn.text)[1]) is not None
+                context = turn.masked or turn.given or acted or (answered and not acts)
                 steps.append(_context(step) if context else step)
-                if acts and not turn.masked:
+                if acts and not context:
                     for at in words:
                         steps[at] = _context(steps[at])
-                    acted = True
-                elif not context:
+                if not acts and not context:
                     words.append(len(steps) - 1)
+                answered = answered or acts
+                acted = acted or (acts and not turn.masked)
     if not instruction:
         raise RecordRefused(place, _field(turns), "no turn of the user holds the instruction")
     if not replied:
@@ -442,8 +453,15 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
     return instruction, steps
 
 
-_ACTS = re.compile(r"\bAction[*_]*+[:：]|\w\(|<(?:function|tool_call)\b|\"action", re.IGNORECASE)
-"""A label or a call in a reply, which are no mere words even where no action of ours is read."""
+_NAMED = r"[\w.:-]{1,99}\("
+_ACTS = re.compile(
+    rf"^(?:[^\w\n]*Action[*_]*+[:：]+[^\w\n]*{_NAMED}|[ \t`]*{_NAMED}(?:\{{|[ \t]*$|.*\)[ \t;`]*$))"
+    rf"|<(?:tool_call|action)>\s*+(?:\{{|<function|{_NAMED})|<function=\w|<\|begin_of_box\|>"
+    r"|\{\s*+[\"'](?:action|function|name)[\"']\s*+:",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A call in a reply, which is no mere words even where no action of ours is read: alone on its line, or behind a label
+or a tag."""
 
 
 def _context(step: ExchangedStep) -> ExchangedStep:

@@ -168,6 +168,8 @@ class ImportSource:
     def _binary(self, file: Path) -> RecordRefused | None:
         """Return the refusal of a file that is no text."""
         kind = binary_kind(file)
+        if kind.startswith("Parquet") and file.suffix == ".parquet":
+            kind = "Parquet, which this format does not have. Write its rows as lines of JSON"
         return RecordRefused(RecordPlace(self.named(file)), "", f"no JSON: it is {kind}") if kind else None
 
     def picture(self, name: str, place: RecordPlace, field: str) -> Picture:
@@ -208,16 +210,19 @@ class ImportSource:
         return " or ".join(map(str, self._roots))
 
     def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
-        """Return the bytes of a picture; a folder that refuses its name is skipped if one before it has the picture."""
-        every = list[bytes]()
+        """Return the bytes of a picture; a folder whose file is a bad link is skipped if another has the picture."""
+        every, problems = list[bytes](), list[RecordRefused]()
         for root in self._roots:
             try:
                 content = self._content(root, name, place, field)
-            except RecordRefused:
-                if not every:
+            except RecordRefused as problem:
+                if ".." in name.split("/"):
                     raise
+                problems.append(problem)
             else:
                 every += [] if content is None else [content]
+        if problems and not every:
+            raise problems[0]
         if len(set(every)) > 1:
             folders = " and ".join(map(str, self._roots))
             problem = f"{folders} have different pictures {name!r}: name the folder with `--images DIR`"

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, is_success, meant
 from models.families.dialects import THOUSANDTHS, format_action
 from models.families.family import ModelFamily
 from models.families.prompt import Message, screen_part, text_part
@@ -257,8 +257,7 @@ def _mobile(given: Arguments) -> list[Action]:
     if name == "answer":
         return [action_of({"type": "finished", "content": given.text("text")})]
     if name == "status":
-        status = given.look("goal_status", "complete", "infeasible")
-        return [action_of({"type": "finished" if status == "complete" else "call_user"})]
+        return [action_of({"type": "finished" if is_success(given, "goal_status") else "call_user"})]
     return [action_of({"type": _MOBILE.get(name, name)})]
 
 

@@ -25,7 +25,7 @@ _PLACE = re.compile(
     rf"\[\s{{0,9}}\[\s{{0,9}}({_NUMBER}){_COMMA}({_NUMBER})(?:{_COMMA}({_NUMBER}){_COMMA}({_NUMBER}))?\s{{0,9}}\]\s{{0,9}}\]"
 )
 
-_MARKUP = re.compile(r"</?(?:ref|box)>")
+_MARKUP = re.compile(r"</?(?:ref|box|point)>")
 
 
 class InternVlFamily(ModelFamily):

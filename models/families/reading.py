@@ -45,8 +45,6 @@ _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
-_FENCED = re.compile(r"^[^\S\n]*+```[^`\n]*+$", re.MULTILINE)
-"""A line that is a fence and no span of code."""
 LANGUAGES = "python|py|json|code|text|xml"
 """Words behind a fence that models write around a reply or a call, as alternatives of a pattern."""
 _MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"
@@ -460,10 +458,15 @@ def without_opening(before: str) -> str:
     for _ in ("fence", "label"):
         head, _, last = before.rstrip().rpartition("\n")
         opening = _OPENING.fullmatch(last)
-        if not last or opening is None or (last.strip() == "```" and len(_FENCED.findall(head)) % 2):
+        if not last or opening is None or (last.strip() == "```" and _opens_block(head)):
             break
         before = head
-    return _FIRST_FENCE.sub("", before) if len(_FENCED.findall(before)) % 2 else before
+    return _FIRST_FENCE.sub("", before) if _opens_block(before) else before
+
+
+def _opens_block(text: str) -> bool:
+    """Whether a text ends within a block of code; a line with two fences is a span of code."""
+    return sum(line.count("```") % 2 for line in text.split("\n")) % 2 == 1
 
 
 def _thought(text: str) -> str:

@@ -40,7 +40,7 @@ _HEADER = re.compile(
 )
 """Begin of a turn, as chat templates write it, which some servers leave in a reply."""
 _MARKUP = re.compile(
-    rf"```(?:(?:{LANGUAGES})\b)?|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box)>|<\|[\w/]{{1,40}}\|>"
+    rf"```(?:(?:{LANGUAGES})\b)?|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box|point)>|<\|[\w/]{{1,40}}\|>"
 )
 """Markup that may stand behind an action and holds no words."""
 OPEN, CLOSE = "<think>", "</think>"

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from pydantic import ValidationError
 
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant, refuse_held
+from models.families.code.arguments import CLEARS, ENTERS, Arguments, is_success, keys_of, meant, refuse_held
 from models.families.reading import ParsedReply, Sides, is_true, place_in, typing
 from schemas.action import (
     Action,
@@ -212,14 +212,14 @@ def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[
 def _plain(name: str, given: Arguments) -> Action:
     """Converts a call that has no place into an action."""
     if name == "key":
-        return Hotkey(key=together_in(map(str, _flat(given.take("keys") or given.take("text")))))
+        return Hotkey(key=together_in(map(str, _flat(keys_of(given)))))
     if name == "system_button":
         button = str(given.take("button"))[:40]
         if button.lower() not in _BUTTONS:
             raise ValueError(f"there is no action for the button {button!r}")
         return _BUTTONS[button.lower()]
     if name == "terminate":
-        return Finished() if given.look("status", "success", "failure") in ("success", None) else CallUser()
+        return Finished() if is_success(given) else CallUser()
     made: dict[str, Callable[[], Action]] = {
         "open": lambda: OpenApp.model_validate({"app_name": given.text("text")}),
         "answer": lambda: Finished.model_validate({"content": given.text("text")}),

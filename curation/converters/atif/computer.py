@@ -15,8 +15,19 @@ from typing import Any, TypeVar, cast
 from common.text import counted
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
-from models.families.code.arguments import CLEARS, ENTERS, Arguments, button_of, count_of, held, presses, refuse_held
-from models.families.code.calls import NoAction
+from models.families.code.arguments import (
+    CLEARS,
+    ENTERS,
+    Arguments,
+    both,
+    button_of,
+    count_of,
+    held,
+    is_success,
+    presses,
+    refuse_held,
+)
+from models.families.code.calls import NoAction, is_unset
 from models.families.reading import is_true
 from schemas.keyboard import is_modifier, names_of
 
@@ -45,9 +56,6 @@ CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3
 """Number of clicks of those that name it."""
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
-SUCCESS = ("success", "succeeded", "complete", "completed", "done")
-FAILURE = ("failure", "fail", "failed", "infeasible", "impossible", "error")
-"""What the end of a task is called."""
 KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
 """Names of X11 that pyautogui does not have."""
 NATIVE = frozenset(
@@ -210,10 +218,7 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 def _status(fields: Mapping[str, Any]) -> str:
     """How a task ended; success where nothing is given."""
-    status = str(fields.get("status") or SUCCESS[0]).strip().lower() or SUCCESS[0]
-    if status not in (*SUCCESS, *FAILURE):
-        raise NoAction(f"an end with the status {status[:80]!r}")
-    return "failure" if status in FAILURE else "success"
+    return "success" if _read(is_success, fields) else "failure"
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
@@ -243,14 +248,13 @@ def _refuse_held(kind: str, fields: Mapping[str, Any], at_place: bool = True) ->
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names, in a list or an expression; where those are modifiers alone, a further argument
-    names the key to press with them."""
+    """The keys that an action names, in a list or an expression, and in further arguments where one of both names
+    modifiers alone."""
     names = list[str]()
-    for given in (fields[name] for name in ("keys", "key", "text") if name in fields):
-        if all(map(is_modifier, names)):
-            found = [one for item in items_of(given) or [given] for one in names_of(str(item))]
-            held = [one.lower() for one in names]
-            names += [KEYSYMS.get(one.lower(), one) for one in found if one.lower() not in held]
+    for given in (fields[name] for name in ("keys", "key", "text") if not is_unset(fields.get(name))):
+        found = [one for item in items_of(given) or [given] for one in names_of(str(item))]
+        found = [KEYSYMS.get(one.lower(), one) for one in found]
+        names = both(names, found) or names
     return names
 
 

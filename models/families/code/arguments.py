@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from common.text import counted
-from models.families.code.calls import MAX_CALLS
-from models.families.code.program import BUTTONS, CLICKS
+from models.families.code.calls import MAX_CALLS, UNSET, is_unset
+from models.families.code.program import BUTTONS, CLICKS, means_success
 from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
 from schemas.keyboard import is_modifier, names_of, together
 
@@ -28,8 +28,6 @@ _HOLDS = ("modifiers", "modifier", "hold_keys", "held_keys")
 _MAY_HOLD = ("keys", "key", "text")
 """Arguments of an action at a place for the same, where they name modifiers alone."""
 _SIDES: Mapping[object, str] = {**BUTTONS, "wheel": "middle"}
-_UNSET = ("", "none", "null", "empty")
-"""Texts that models write for an argument that is not there."""
 _CLICKED = {kind: clicks for clicks, kind in CLICKS.items()}
 
 
@@ -86,7 +84,7 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
     """
     if isinstance(action, Hotkey):
         names = [*held(given, at_place=False), *names_of(action.key)]
-        return [Hotkey(key=together([*names, *_pressed_with(names, given)]))] * presses(given)
+        return [Hotkey(key=together(_with_others(names, given)))] * presses(given)
     if (point := point_of(action)) is None:
         if isinstance(action, Type):
             refuse_held("type", given, at_place=False)
@@ -96,10 +94,12 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
         own = _CLICKED[action.type]
         button, count = button_of(given) or own[0], count_of(given)
         count = own[1] if count in (None, clicks) else count
-        kind = CLICKS.get((button, count))
-        if kind is None or (kind != action.type and not isinstance(action, Click)):
-            written = counted(count, "click")
-            raise ValueError(f"no action of ours is a {action.type} of {written} of the {button} button")
+        kind, written = CLICKS.get((button, count)), f"{counted(count, 'click')} of the {button} button"
+        if kind is None:
+            raise ValueError(f"no action of ours is {written}")
+        if kind != action.type and not isinstance(action, Click):
+            named = counted(clicks or own[1], "click")
+            raise ValueError(f"{named} of the {own[0]} button by name are {written} by its arguments")
         return [_AT_PLACE[kind](x=point[0], y=point[1])]
     if isinstance(action, Drag | LongPress) and (button := button_of(given) or "left") != "left":
         raise ValueError(f"no action of ours is a {action.type} with the {button} button")
@@ -125,7 +125,7 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
     keys = list[str]()
     for name in (*_HOLDS, *(_MAY_HOLD if at_place else ())):
         value = given.look(name)
-        named = [one for one in _names(value) if one.lower() not in _UNSET]
+        named = [one for one in _names(value) if one.lower() not in UNSET]
         if all(map(is_modifier, named)) and (named or (name in _HOLDS and isinstance(value, str | list))):
             given.take(name)
             keys += named
@@ -134,13 +134,34 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
     return keys
 
 
-def _pressed_with(names: Sequence[str], given: Arguments) -> list[str]:
-    """Returns the keys of further arguments, to press with these if all of these are modifiers."""
-    if not all(map(is_modifier, names)):
-        return []
-    others = (given.take(name) for name in _MAY_HOLD)
-    found = [key for one in others if one is not None for key in _names(one if isinstance(one, list) else str(one))]
-    return [key for key in found if key.lower() not in [name.lower() for name in names]]
+def keys_of(given: Arguments) -> Any:
+    """Takes the first argument that names keys and is not unset; None where none does."""
+    return _taken(given, *_MAY_HOLD)
+
+
+def _with_others(names: list[str], given: Arguments) -> list[str]:
+    """Returns the keys with those of further arguments; these stay unread where neither are modifiers alone."""
+    for name in _MAY_HOLD:
+        value = given.look(name)
+        found = [] if is_unset(value) else [*_names(value if isinstance(value, list) else str(value))]
+        if (together_of := both(names, found)) is not None:
+            names = together_of
+            given.take(name)
+    return names
+
+
+def both(names: Sequence[str], found: Sequence[str]) -> list[str] | None:
+    """Returns the keys that two arguments name, modifiers first; None where neither names modifiers alone."""
+    new = [one for one in found if one.lower() not in {name.lower() for name in names}]
+    if not new or all(map(is_modifier, names)):
+        return [*names, *new]
+    return [*new, *names] if all(map(is_modifier, new)) else None
+
+
+def is_success(given: Arguments, name: str = "status") -> bool:
+    """Returns whether a task ended in success, also where no status is written; ValueError for an unknown status."""
+    status = _taken(given, name)
+    return status is None or means_success(status)
 
 
 def presses(given: Arguments) -> int:
@@ -172,9 +193,9 @@ def count_of(given: Arguments) -> int | None:
 
 
 def _taken(given: Arguments, *names: str) -> Any:
-    """Takes the first of these arguments that is there and not `_UNSET`."""
+    """Takes the first of these arguments that is set."""
     while (value := given.take(*names)) is not None:
-        if not isinstance(value, str) or value.strip().lower() not in _UNSET:
+        if not is_unset(value):
             return value
     return None
 

@@ -76,6 +76,10 @@ ENDS = ("terminate", "DONE", "FAIL")
 _CONSTANTS = {name.upper(): name for name in ("left", "middle", "right", "primary", "secondary")}
 
 
+UNSET = ("", "none", "null", "nan", "empty")
+"""Texts that models write for an argument that is not there."""
+
+
 class NoAction(ValueError):
     """Raised for code that matches no action of ours."""
 
@@ -432,3 +436,8 @@ def listed(keys: Any) -> list[Any]:
     if not all(isinstance(one, str) for one in cast(Sequence[Any], inner)):
         raise NoAction(f"{keys!r} are no keys")
     return list(cast(Sequence[Any], inner))
+
+
+def is_unset(value: object) -> bool:
+    """Return whether a value is none: null, NaN, an empty list, or a text that models and tools write for it."""
+    return value in (None, []) or value != value or (isinstance(value, str) and value.strip().lower() in UNSET)

@@ -14,7 +14,8 @@ from typing import Any, Literal, cast
 
 from pydantic import ValidationError
 
-from models.families.code.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, listed, parse
+from common.text import counted
+from models.families.code.calls import ENDS, MAX_CALLS, Call, NoAction, arguments, is_unset, listed, parse
 from schemas.action import OPPOSITE, Action, Press, Release, action_of
 from schemas.keyboard import single, together, together_in, usual
 from schemas.problem import named_problem
@@ -43,6 +44,9 @@ _PLAIN = {
     "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "home": "press_home",
     "navigate_back": "press_back", "back": "press_back", "go_backward": "navigate_back",
 }  # fmt: skip
+SUCCESS = ("success", "succeeded", "complete", "completed", "done")
+FAILURE = ("failure", "fail", "failed", "infeasible", "impossible", "error")
+"""Statuses with which models end a task, in any case."""
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
 _PACE = ("duration", "seconds", "tween", "logScreenshot", "_pause")
@@ -301,7 +305,7 @@ class _Player:
                 self._act(type=CLICKS[button, 1], x=x, y=y)
             return
         if (kind := CLICKS.get((button, count))) is None:
-            raise NoAction(f"no action of ours is {count} clicks of the {button} button")
+            raise NoAction(f"no action of ours is {counted(count, 'click')} of the {button} button")
         self._report(given, "interval")
         self._act(type=kind, x=x, y=y)
 
@@ -452,19 +456,28 @@ class _Player:
             self._act(type="type", content=text)
 
     def _terminate(self, name: str, given: Mapping[str, Any]) -> None:
-        status = "failure" if name == "FAIL" else given.get("status") or "success"
+        try:
+            success = name != "FAIL" and (is_unset(status := given.get("status")) or means_success(status))
+        except ValueError as error:
+            raise NoAction(f"{name}: {error}") from error
         given_key, other = ("info", "answer") if given.get("info") else ("answer", "info")
         content = given.get(given_key) or ""
-        if status not in ("success", "failure"):
-            raise NoAction(f"{name} with the status {status!r}, and it has success and failure")
         self._report(given, other)
-        if status == "success":
+        if success:
             self._act(type="finished", content=content)
         elif self._failed == "call_user":
             self._report(given, given_key)
             self._act(type="call_user")
         else:
             self._act(type="finished", content=f"{FAILED}: {content}" if content else FAILED)
+
+
+def means_success(status: object) -> bool:
+    """Return whether a status means success; raise ValueError for a word that is no status."""
+    word = str(status).strip().lower()
+    if word not in (*SUCCESS, *FAILURE):
+        raise ValueError(f"an end with the status {str(status)[:80]!r}, and it has success and failure")
+    return word in SUCCESS
 
 
 def _needed(given: Mapping[str, Any], argument: str, name: str) -> Any:

@@ -119,7 +119,10 @@ def test_a_link_in_images_to_a_picture_of_the_folder_is_that_picture(tmp_path: P
     (data / "theirs.jsonl").write_text(json.dumps({"task_id": "a", "instruction": "Open it.", "traj": traj}))
     (record,) = taken(form, data / "theirs.jsonl")
     assert [one.screen for one in record.steps] == [picture(0), picture(2), picture(0)]
-    for name in ("y.png", "z.png", "../secret.png", "images/../../secret.png"):
+    traj[0]["image"] = "y.png"
+    (data / "theirs.jsonl").write_text(json.dumps({"task_id": "a", "instruction": "Open it.", "traj": traj}))
+    assert taken(form, data / "theirs.jsonl")[0].steps[0].screen == picture(1)
+    for name in ("z.png", "../secret.png", "images/../../secret.png"):
         traj[0]["image"] = name
         (data / "theirs.jsonl").write_text(json.dumps({"task_id": "a", "instruction": "Open it.", "traj": traj}))
         assert f"traj.0.image: {name!r} leads out of the folder" in refused(form, data / "theirs.jsonl")
@@ -144,7 +147,9 @@ def test_steps_of_agentnet_are_in_the_order_of_their_index(tmp_path: Path) -> No
     assert record(0, 1, 2) == record(None, None, None) == record(5, None, 3) == ["0", "1", "2"]
     assert record(0, 0) == ["0", "1"]
     assert record("1", "0") == record(1.5, "0") == record("10", "9") == ["1", "0"]
-    for wrong in ("banana", float("nan"), float("inf"), True, [1], ""):
+    assert record(0, "") == record(0, float("nan")) == record(0, "none") == ["0", "1"]
+    assert record(10**400, 3) == ["1", "0"]
+    for wrong in ("banana", float("inf"), True, [1]):
         with pytest.raises(RecordRefused, match=r"traj\.1\.index: .* is no number: write the step's place"):
             record(0, wrong)
 

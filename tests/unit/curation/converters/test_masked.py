@@ -329,6 +329,29 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
             [True, False, True],
         ),
         (replied("Only words."), [True, True]),
+        *(
+            (replied(words, REPLY), [False, True, True])
+            for words in (
+                "I will close the window(s) first.",
+                "My next action: open the menu.",
+                'Click "action" button',
+                "f(x) is shown",
+                "use the <tool_call> tag",
+                "<think>press f(x)\nf(x)</think> Well.",
+            )
+        ),
+        *(
+            (replied(acts, REPLY), [True, False, True])
+            for acts in (
+                "pyautogui.middleClick(1, 2)",
+                'So.\n<tool_call>\n{"name": "fly"}</tool_call>',
+                '{"action": "fly"}',
+                "```python\nfly(1)\n```",
+                "**Action:** fly(1)",
+                "<action>fly(1)</action>",
+            )
+        ),
+        (replied({"content": REPLY, "weight": 0}, "You are welcome."), [False, False, True]),
     ],
 )
 def test_a_screen_is_answered_by_a_reply_that_acts_and_is_no_context(
@@ -336,3 +359,26 @@ def test_a_screen_is_answered_by_a_reply_that_acts_and_is_no_context(
 ) -> None:
     (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
     assert targets(record) == wanted
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+def test_the_result_of_a_tool_answers_no_screen_if_no_reply_acted(tmp_path: Path, name: str) -> None:
+    screen = {"role": "user", "content": "<image>"}
+    result = {"role": "tool", "content": "price: 5"}
+
+    def read(*replies: dict[str, Any]) -> list[bool]:
+        row = {"messages": [ASKED, screen, *replies], "images": ["0.png"]}
+        (record,) = taken(FORMATS.class_of(name)(), source(tmp_path, row), unit="thousandths")
+        return targets(record)
+
+    words, acts = {"role": "assistant", "content": "I look it up."}, {"role": "assistant", "content": REPLY}
+    assert read(words, result, acts) == [False, True]
+    assert read({**words, "weight": 0}, result, acts) == [False, True]
+    assert read({**acts, "weight": 0}, result, acts) == [False, False]
+
+
+def test_the_last_round_of_agentnet_is_the_last_by_its_index(tmp_path: Path) -> None:
+    traj = [{"index": 1 - at, "image": f"{at}.png", "value": {"code": f"write(message='{at}')"}} for at in range(2)]
+    row = {"task_id": "a", "instruction": "Open it.", "traj": traj, "loss_scale": "last_round"}
+    (record,) = taken(FORMATS.class_of("agentnet")(), source(tmp_path, row), unit="fraction")
+    assert targets(record) == [False, True] and record.steps[1].screen == picture(0)

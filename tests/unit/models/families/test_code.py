@@ -97,8 +97,8 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
 @pytest.mark.parametrize(
     ("code", "problem"),
     [
-        ("pyautogui.click(x=500, y=300, button='middle')", "no action of ours is 1 clicks of the middle button"),
-        ("pyautogui.middleClick(500, 300)", "1 clicks of the middle button"),
+        ("pyautogui.click(x=500, y=300, button='middle')", "no action of ours is 1 click of the middle button"),
+        ("pyautogui.middleClick(500, 300)", "1 click of the middle button"),
         ("computer.triple_click(x=500, y=300)", "no action of ours is 3 clicks of the left button"),
         ("pyautogui.click(500, 300, button=5)", "there is no button 5"),
         ("pyautogui.click('ok.png')", "'ok.png' is no x of click"),
@@ -130,7 +130,7 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
         ("pyautogui.alert('x')", "no action of ours is pyautogui.alert"),
         ("os.system('rm x')", "no action of ours is os.system"),
         ("for _ in range(3): pyautogui.press('a')", "for _ in range(3): is no call"),
-        ("computer.terminate(status='maybe')", "terminate with the status 'maybe'"),
+        ("computer.terminate(status='maybe')", "terminate: an end with the status 'maybe'"),
         ("", "no call in ''"),
         ("(" * 50_000, "nested"),
     ],
