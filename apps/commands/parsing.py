@@ -36,8 +36,9 @@ def parse(
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
-    size = size_of(screen)
-    reader = reader_of(family, model, template)
+    if file is not None and str(file) != "-" and not file.is_file():
+        raise UsageError(f"`--file {file}`: there is no such file.", "Name a file of JSON lines.")
+    reader, size = reader_of(family, model, template), size_of(screen)
     _require(reader, size)
     for reply in [text or ""] if file is None else replies_of(file):
         found = as_read(reader, reply, size)

@@ -22,7 +22,7 @@ from schemas.problem import problem_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
 from schemas.tables.pair import Pair
-from schemas.tables.review import Decision, Review, review_id
+from schemas.tables.review import DECISIONS, Decision, Review, review_id
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 from schemas.tables.verdict import PERSON, Verdict
@@ -97,6 +97,8 @@ def submit(lake: Lake, draft: Draft) -> Review:
 
 def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review]) -> None:
     """Raise UsageError, with the field, for a decision that is not possible after the existing ones."""
+    if draft.decision not in DECISIONS:
+        raise UsageError(f"`decision`: there is no {str(draft.decision)[:40]!r}.", f"One of {', '.join(DECISIONS)}.")
     require_words(draft, trajectory.failure_boundary)
     if not 0 <= draft.revision <= len(there):
         raise UsageError(f"`revision`: {draft.revision} is not in [0, {len(there)}].")

@@ -87,3 +87,9 @@ def test_a_file_of_replies_may_begin_with_a_byte_order_mark(flywheel: Call, tmp_
     at = ("--family", "ui-tars-1.0", "--screen", "9x9", "--file", str(file), "--json")
     code, out, err = flywheel("parse", *at)
     assert (code, err, len(out.splitlines())) == (0, "", 2)
+
+
+def test_an_unknown_family_or_file_is_named_before_a_missing_screen(flywheel: Call, tmp_path: Path) -> None:
+    assert "nosuch" in flywheel("parse", "--family", "nosuch", "x")[2]
+    code, _, err = flywheel("parse", "--family", "glm", "--file", str(tmp_path / "none.jsonl"))
+    assert code == 2 and "none.jsonl`: there is no such file" in err

@@ -195,6 +195,7 @@ def test_a_reviewer_accepts_corrects_and_takes_back_and_a_second_reading_knows(p
         ({"decision": "correct", "person": "Ada"}, "action"),
         ({"decision": "correct", "person": "Ada", "action": Click(x=0.5, y=0.5), "step": 7}, "step"),
         ({"decision": "accept", "person": "Ada", "step": 0}, "step"),
+        ({"decision": "acept", "person": "Ada"}, "`decision`: there is no 'acept'"),
     ],
 )
 def test_a_decision_that_makes_no_sense_writes_nothing(place: Path, given: dict[str, Any], named: str):

@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curation.converters.exchanged import About, Correction, Exchanged
+from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
-from schemas.action import Wait, to_json
-from tests.unit.curation.converters.records import taken, written
+from schemas.action import Type, Wait, to_json
+from schemas.tables.step import Step
+from tests.unit.curation.converters.records import numbered, picture, taken, written
 from tests.unit.curation.converters.test_atif import agent, call, document, saved
 from tests.unit.curation.converters.test_masked import source, turns
 
@@ -98,3 +99,23 @@ def test_a_target_of_the_source_is_none_where_its_trajectory_is_withheld_or_repl
         record = Exchanged("t", "Wait.", steps, about=about)
         assert not record.is_target(1) and not stored(record, withheld=about.withheld).is_target(1)
     assert stored(Exchanged("t", "Wait.", steps)).is_target(1)
+
+
+@pytest.mark.parametrize("name", FORMATS.names)
+def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    steps = (
+        ExchangedStep(picture(0), "so", Type(content="ab")),
+        ExchangedStep(picture(1), text="Action: (46 ,510)", error="no action in it"),
+    )
+    rows = rows_of(Exchanged("t", "Go.", steps, True), OF)
+    acted, words = (step.model_dump() for step in rows.steps)
+    stored = [
+        Step.model_construct(**acted | {"thought": "s\0o", "action": to_json(Type(content="a\0b"))}),
+        Step.model_construct(**words | {"raw_text": "Action: (46\0,510)", "action_error": "no action\0 in it"}),
+    ]
+    screens = {step.screen.sha256: step.screen for step in steps}
+    exported = exchanged_of("lake", rows.trajectory, stored, screens, {})
+    (read,) = taken(form, written(form, numbered([exported]), tmp_path / "out"))
+    assert getattr(read.steps[0].action, "content", "") == "a\\x00b"
+    assert [step.screen for step in read.steps] == [picture(0), picture(1)]

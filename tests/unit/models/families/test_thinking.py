@@ -200,6 +200,9 @@ CALLS = {
         "It ends with Action:",
         "Its label is Action: and that is all.",
         "```ls\nps```",
+        "I run: ```bash\nls\n```",
+        "- ```bash\nls\n```",
+        "```ls``` is it.",
     ],
 )
 def test_blocks_spans_and_labels_within_a_thought_are_words_of_it(name: str, thought: str) -> None:
@@ -232,3 +235,16 @@ def test_openings_that_repeat_are_read_in_linear_time(name: str, piece: str) -> 
     began = time.process_time()
     made(name).read(Completion(text + CALLS[name]), SCREEN)
     assert time.process_time() - began < 2
+
+
+@pytest.mark.parametrize("name", ["ui-tars-1.5", "qwen3-vl"])
+def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str) -> None:
+    call = "Action: wait()" if name == "ui-tars-1.5" else CALLS[name]
+    read = made(name).read(Completion(f'Thought: ```json\n{{"a": 1}}\n```\n{call}'), SCREEN)
+    assert read.action is not None and read.thought.removeprefix("Thought: ") == '```json\n{"a": 1}\n```'
+
+
+@pytest.mark.parametrize("tag", ["box", "point", "ref"])
+def test_internvls_tags_around_a_place_are_no_words(tag: str) -> None:
+    read = made("internvl").read(Completion(f"<{tag}>[[500, 300]]</{tag}>"), SCREEN)
+    assert read.action is not None and (read.thought, read.unused) == ("", ())
