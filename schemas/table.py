@@ -40,7 +40,7 @@ Severity = Literal["critical", "warning"]
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 Metrics: TypeAlias = Mapping[str, Json]
-"""Values of a stage or a training by open names, kept as JSON; a stage's `say` is its headline for people."""
+"""Values of a stage or a training by open names, kept as JSON."""
 
 
 class Row(BaseModel):

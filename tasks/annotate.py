@@ -4,7 +4,8 @@ from collections import Counter
 
 from curation.annotation import annotations_of
 from curation.perception.perceive import Chosen
-from schemas.table import Metrics, utc_now
+from schemas.table import utc_now
+from schemas.tables.stage import PlainResult
 from tasks.perceive import perception_of
 from tasks.running.run import Run
 from tasks.running.stage import stage
@@ -14,7 +15,7 @@ from tasks.shared.trajectories import trajectories_of
 from tasks.train.preferences import find_pairs
 
 
-def annotate(run: Run, iteration: int) -> Metrics:
+def annotate(run: Run, iteration: int) -> PlainResult:
     """Annotate an iteration's trajectories, and make its perception data and preferences.
 
     Accepted and failed steps get grounding targets. Failed ones also get the action and change between screens, and the
@@ -35,11 +36,9 @@ def annotate(run: Run, iteration: int) -> Metrics:
     if compared.pairs:
         kinds["pair"] = len(compared.pairs)
     counts = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-    return {
-        "annotations": dict(kinds),
-        "pairs": {"tied": compared.tied, "contrary": compared.contrary, "unanswered": compared.unanswered.total()},
-        "say": "; ".join(filter(None, (counts, compared.text))),
-    }
+    text = "; ".join(filter(None, (counts, compared.text)))
+    dropped = {"tied": compared.tied, "contrary": compared.contrary, "unanswered": compared.unanswered.total()}
+    return PlainResult(text=text, numbers={"annotations": dict(kinds), "pairs": dropped})
 
 
 annotate_steps = stage("annotate")(annotate)

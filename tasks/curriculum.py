@@ -4,8 +4,8 @@ from curation.curriculum import apportion, mix
 from environments.catalog import catalog
 from environments.registry import left_out
 from schemas.config import Config
-from schemas.table import Metrics
 from schemas.tables.curriculum import CurriculumChoice
+from schemas.tables.stage import PlainResult
 from storage.catalog import answers
 from tasks.running.iterations import IN_GROUPS
 from tasks.running.run import Run
@@ -16,7 +16,7 @@ from tasks.train.groups import Weighed, choose_groups
 
 
 @stage("curriculum")
-def choose_tasks(run: Run, iteration: int) -> Metrics:
+def choose_tasks(run: Run, iteration: int) -> PlainResult:
     """Weigh the tasks in DuckDB by the results so far, and store each choice with its numbers and its reason."""
     config, lake = run.config, run.lake
     lake.append("tasks", catalog(config))  # some may have joined since the lake began
@@ -26,12 +26,9 @@ def choose_tasks(run: Run, iteration: int) -> Metrics:
     if config.train.in_groups:
         groups = choose_groups(config, lake, iteration, tasks)
         lake.append("curriculum", groups)
-        return {
-            "trajectories": sum(row.policy_trajectories for row in groups),
-            IN_GROUPS: True,
-            "left_out": out,
-            "say": f"most for {groups[0].task_id}: {groups[0].reason}{without}",
-        }
+        text = f"most for {groups[0].task_id}: {groups[0].reason}{without}"
+        total = sum(row.policy_trajectories for row in groups)
+        return PlainResult(text=text, numbers={"trajectories": total, IN_GROUPS: True, "left_out": out})
     practice = [task.task_id for task in known if task.split == "practice"]
     chosen = config.curriculum
     weighed = answers(
@@ -55,8 +52,8 @@ def choose_tasks(run: Run, iteration: int) -> Metrics:
     rows = [_choice(config, iteration, row, counts[row.task_id], share) for row in weighed]
     most = max(rows, key=lambda row: row.weight)
     lake.append("curriculum", rows + [_practice(config, iteration, task, amount.total) for task in practice])
-    headline = f"most for {most.task_id}: {most.reason}{without}"
-    return {"trajectories": amount.total, IN_GROUPS: False, "left_out": out, "say": headline}
+    text = f"most for {most.task_id}: {most.reason}{without}"
+    return PlainResult(text=text, numbers={"trajectories": amount.total, IN_GROUPS: False, "left_out": out})
 
 
 def _practice(config: Config, iteration: int, task_id: str, total: int) -> CurriculumChoice:

@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+
+from pydantic import Field
 
 from common.text import counted
 from curation.intervals import mean_interval
@@ -13,9 +15,9 @@ from rollout.failures import Ended, always_failing
 from rollout.runner import Sink, roll_out_all
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
 from schemas.config import Config
-from schemas.table import Metrics
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
+from schemas.tables.stage import PlainResult, StageResult
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.promote.contest import broken_making, interim_looks, looked_at, opponent
@@ -61,20 +63,40 @@ class Summary:
         return f"unknown (all failed: {where})" if where else "unknown (nothing was rolled out)"
 
 
+class EvaluationResult(StageResult):
+    """Success of one policy."""
+
+    policy: str
+    suite: Summary
+    held_out: Summary
+    synthesized: Summary | None = None
+    """Success on made tasks, if there are some."""
+    tasks: Mapping[str, int] = Field(exclude=True)
+    """Number of tasks by suite."""
+
+    def __str__(self) -> str:
+        text = f"success {self.suite.text} over {counted(self.tasks['suite'], 'task')}"
+        if unseen := self.tasks["held_out"]:
+            text += f"; never trained on: {self.held_out.text} over {unseen}"
+        if self.synthesized:
+            text += f"; made tasks: {self.synthesized.text} over {self.tasks['synthesized']}"
+        return text
+
+
 @stage("evaluate", retry=True)
-def evaluate_candidate(run: Run, iteration: int) -> Metrics:
+def evaluate_candidate(run: Run, iteration: int) -> StageResult:
     """Evaluate the candidate on the suite's held-out seeds, and on the tasks that it was never trained on."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
-        return {"say": "nothing was trained"}
+        return PlainResult(text="nothing was trained")
     return measure_challenger(config, lake, candidate)
 
 
-def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> Metrics:
+def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> StageResult:
     """Evaluate a policy until its promotion is decided; a broken policy is not evaluated."""
     if (broken := broken_making(lake, candidate)) is not None:
-        return {"policy": candidate.policy_version, "say": f"not measured: {broken.reason}"}
+        return PlainResult(text=f"not measured: {broken.reason}", numbers={"policy": candidate.policy_version})
     policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
 
     def enough(seeds: int) -> int | None:
@@ -90,7 +112,7 @@ def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> 
 
 def measure_suites(
     config: Config, lake: Lake, policy: Policy, iteration: int, enough: Callable[[int], int | None] | None = None
-) -> Metrics:
+) -> EvaluationResult:
     """Evaluate one policy on the suite and on the held-out tasks; return the means with their intervals.
 
     Args:
@@ -102,21 +124,16 @@ def measure_suites(
             to continue. All seeds if not given.
     """
     plans = measured_suites(config, lake)
-    suite, unseen, made = (plans.get(name, ()) for name in SUITES)
+    tasks = {name: len(plans.get(name, ())) for name in SUITES}
     for seeds in interim_looks(config) if enough else ():
         measure(config, lake, policy, {**plans, "suite": validation_seeds(config, "train", seeds)}, iteration)
         if enough is not None and (last := enough(seeds)) is not None:
             plans["suite"] = validation_seeds(config, "train", last)
             break
     rows = measure(config, lake, policy, plans, iteration)
-    numbers, rest, new = (summary([row for row in rows if row.suite == name]) for name in SUITES)
-    text = f"success {numbers.text} over {counted(len(suite), 'task')}"
-    if unseen:
-        text += f"; never trained on: {rest.text} over {len(unseen)}"
-    if made:
-        text += f"; made tasks: {new.text} over {len(made)}"
-    more = {"synthesized": asdict(new)} if made else {}
-    return {"policy": policy.version, "suite": asdict(numbers), "held_out": asdict(rest), **more, "say": text}
+    wanted = SUITES if tasks["synthesized"] else SUITES[:2]
+    suites = {name: summary([row for row in rows if row.suite == name]) for name in wanted}
+    return EvaluationResult(policy=policy.version, **suites, tasks=tasks)
 
 
 def measure(

@@ -1,8 +1,10 @@
 """Stage: run the gates on every trajectory, decide the route of its data, and judge single steps by rules."""
 
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping
 from itertools import islice
+
+from pydantic import Field
 
 from common.text import counted
 from curation.gates.registry import gates_of, verdicts_of
@@ -10,10 +12,12 @@ from curation.reflections import reflections_of
 from schemas.config import Config
 from schemas.table import Metrics, utc_now
 from schemas.tables.reflection import Reflection
+from schemas.tables.stage import StageResult
 from schemas.tables.verdict import ROUTES, Verdict
 from storage.lake import Lake
 from tasks.judge import judge_in_parts
 from tasks.running.cluster import shares_out
+from tasks.running.events import DATA_ACCEPTED
 from tasks.running.run import Run
 from tasks.running.stage import stage
 from tasks.shared.agreements import Standing, renew_agreements
@@ -23,7 +27,31 @@ from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.verdict_history import VerdictHistory
 
 
-def decide_routes(run: Run, iteration: int) -> Metrics:
+class FilterResult(StageResult):
+    """Decisions on one iteration's trajectories."""
+
+    routes: Mapping[str, int]
+    """Number of trajectories by route."""
+    reflections: int
+    """Number of steps with a finding."""
+    unanswered: int
+    """Number of trajectories that the judge gave no answer on; the most frequent reason follows."""
+    reason: str = Field(exclude=True)
+
+    def __str__(self) -> str:
+        shown = (route for route in ROUTES if route in self.routes or route != "rl")
+        text = ", ".join(f"{route} {self.routes.get(route, 0)}" for route in shown)
+        if self.unanswered:
+            text += f"; the judge gave no answer on {counted(self.unanswered, 'trajectory')}: {self.reason}"
+        return text
+
+    @property
+    def event(self) -> tuple[str, Metrics]:
+        """Returns the number of accepted trajectories, and those by route."""
+        return DATA_ACCEPTED, {"accepted": self.routes.get("sft", 0), "routes": self.routes}
+
+
+def decide_routes(run: Run, iteration: int) -> FilterResult:
     """Run the configured gates in order, up to the first rejection; every rejection has its gate and reason.
 
     A repeated run with other gates or another judge adds their verdicts, and its decisions become the valid ones. The
@@ -35,11 +63,8 @@ def decide_routes(run: Run, iteration: int) -> Metrics:
         judge_in_parts(run.config, iteration, [*history.wanted(), *history.audited(run.config.judge.audit)])
     decisions, reflections, unanswered = _decided(run.config, run.lake, iteration, None)
     routes = Counter(decision.route for decision in decisions)
-    counts = ", ".join(f"{route} {routes.get(route, 0)}" for route in ROUTES if route in routes or route != "rl")
-    if unanswered:
-        ((why, _),) = unanswered.most_common(1)
-        counts += f"; the judge gave no answer on {counted(unanswered.total(), 'trajectory')}: {why}"
-    return {"routes": dict(routes), "reflections": reflections, "unanswered": unanswered.total(), "say": counts}
+    reason = max(unanswered, key=unanswered.__getitem__, default="")
+    return FilterResult(routes=routes, reflections=reflections, unanswered=unanswered.total(), reason=reason)
 
 
 filter_trajectories = stage("filter")(decide_routes)

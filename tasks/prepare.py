@@ -18,8 +18,7 @@ from rollout.interrupt import run_until_interrupted
 from rollout.trajectory import ATTEMPTS
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, FlywheelError, SandboxFailure, all_of
-from schemas.table import Metrics
-from schemas.tables.stage import PREPARE
+from schemas.tables.stage import PREPARE, PlainResult
 from schemas.tables.task import GuiTask
 from storage.lake import Lake
 from tasks.evaluate import explorer_policy, measure, summary
@@ -36,7 +35,7 @@ PAGES = {"train": 12, "practice": 60}
 
 
 @stage("prepare")
-def prepare_lake(run: Run, iteration: int) -> Metrics:
+def prepare_lake(run: Run, iteration: int) -> PlainResult:
     """Write the task table, make the first policy, measure it and the explorer on held-out seeds."""
     config, lake = run.config, run.lake
     tasks = catalog(config)
@@ -49,7 +48,7 @@ def prepare_lake(run: Run, iteration: int) -> Metrics:
     first = load_policy(config, lake, INITIAL)
     untrained = summary(measure(config, lake, first, {"suite": seeds["untrained"]}, iteration))
     text = f"explorer {explorer.text}; untrained policy {untrained.text}"
-    return {"explorer": asdict(explorer), "untrained": asdict(untrained), "say": text}
+    return PlainResult(text=text, numbers={"explorer": asdict(explorer), "untrained": asdict(untrained)})
 
 
 def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:

@@ -57,8 +57,8 @@ def train_retrained(config: Config, pinned: Pinned) -> str:
         made_by = made_by.model_copy(update={"lake": config.lake, "train": train})
         run = run_of(config, create=False)
         with emitted(run, "retrain", recipe.version, recipe.pins, recipe.parent) as made:
-            trained = train_from(made_by, lake, recipe)
-            made += [str(trained["policy"])] if "policy" in trained else []
+            trained = train_from(made_by, lake, recipe).policy
+            made += [trained] if trained else []
     return recipe.version
 
 

@@ -18,6 +18,7 @@ from apps.options import (
     sweep_exports,
 )
 from schemas.failure import UsageError
+from schemas.tables.stage import HEADLINE
 
 if TYPE_CHECKING:
     from curation.converters.format import Format
@@ -166,11 +167,11 @@ def import_(
         checked = check_import.fn(resolved, request)  # before Prefect's server starts
         done = call("flows.data.import_data", resolved, request, checked)
     if as_json:
-        print_json({key: value for key, value in done.items() if key != "say"})
+        print_json({key: value for key, value in done.items() if key != HEADLINE})
     else:
         routes = ", ".join(f"{route} {n}" for route, n in sorted(done["routes"].items()))
         nothing = "" if done["trajectories"] or done["decisions"] else "nothing new"
-        print_line("; ".join(part for part in (f"{done['source']}: {done['say']}", routes, nothing) if part))
+        print_line("; ".join(part for part in (f"{done['source']}: {done[HEADLINE]}", routes, nothing) if part))
 
 
 import_.__name__ = "import"

@@ -1,7 +1,6 @@
 """Implement `flywheel quality`: show the gate's results, run the gate again, and override a refusal."""
 
 import getpass
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -52,9 +51,9 @@ def check(
     open_lake(resolved)
     done: Passed = call("flows.data.quality", resolved, iteration)
     if as_json:
-        print_json(asdict(done))
+        print_json(done.stored)
     else:
-        typer.echo(done.say)
+        typer.echo(str(done))
 
 
 def override(

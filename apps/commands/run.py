@@ -12,7 +12,7 @@ from rollout.failures import FailedTask
 from schemas.config import Config
 from schemas.failure import GateRefused, LakeError
 from schemas.table import Metrics
-from schemas.tables.stage import STAGES
+from schemas.tables.stage import HEADLINE, STAGES
 from storage.lake import Lake
 from tasks.preflight.preflight import require
 from tasks.preflight.unused_keys import for_others
@@ -142,7 +142,7 @@ def show_collected(collected: IterationData, as_json: bool) -> None:
     if as_json:
         print_json({"iteration": collected.iteration, **collected.stages})
         return
-    stages = "; ".join(f"{stage}: {numbers['say']}" for stage, numbers in collected.stages.items())
+    stages = "; ".join(f"{stage}: {numbers[HEADLINE]}" for stage, numbers in collected.stages.items())
     out().print(f"iteration {collected.iteration}: {stages or 'nothing yet'}", markup=False)
     for one in collected.failing:
         out().print(one.text, markup=False)

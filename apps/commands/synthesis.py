@@ -1,6 +1,5 @@
 """Implement `flywheel tasks`: list the tasks, and make new ones."""
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,7 +36,7 @@ def synthesize(
     """Make new tasks from the existing ones; accepted ones are rolled out from the next iteration on."""
     iteration, found = _made(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json({"iteration": iteration, **asdict(found)})
+        print_json({"iteration": iteration, **found.stored})
     else:
         _show_made(iteration, found)
 
@@ -96,7 +95,7 @@ def _show_made(iteration: int, found: "Made") -> None:
         table.add_row(name, str(one.proposed), str(one.accepted), why)
     console = out()
     console.print(table)
-    console.print(f"\niteration {iteration} has {counted(found.accepted, 'new task')}: {found.say}")
+    console.print(f"\niteration {iteration} has {counted(found.accepted, 'new task')}: {found}")
 
 
 list_tasks.__name__ = "list"

@@ -187,7 +187,7 @@ def think(
 
     found = think_of_stored(resolve(config, overrides), iteration_range(iterations))
     if as_json:
-        print_json(asdict(found))
+        print_json(found.model_dump())
     else:
         show_thoughts(found)
 

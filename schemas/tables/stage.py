@@ -1,8 +1,12 @@
 """A stage: one finished part of one iteration. Its row is the commit mark a restart goes on from."""
 
-from typing import Literal, get_args
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, Literal, get_args
 
-from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.table import Float32, Instant, Int32, Metrics, Row, Table, Text, between, not_null, unique
 
 _Turned = Literal[
     "curriculum", "collect", "filter", "reflect", "think", "annotate", "quality", "ct", "train", "evaluate", "recheck",
@@ -31,6 +35,49 @@ def turn(iteration: int) -> tuple[bool, int]:
     return (True, iteration) if iteration > IMPORTS else (False, -iteration)
 
 
+HEADLINE = "say"
+"""Key of the headline in a stored result."""
+
+
+class StageResult(BaseModel, ABC):
+    """Result of a stage's work: its fields are its numbers, and `str` formats its headline for people.
+
+    A stage defines its class next to its work. Fields that it does not set are not stored.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    @abstractmethod
+    def __str__(self) -> str: ...
+
+    @property
+    def stored(self) -> Metrics:
+        """Returns the numbers and the headline, as the lake stores them."""
+        return {**self.model_dump(exclude_unset=True), HEADLINE: str(self)}
+
+    @property
+    def event(self) -> tuple[str, Metrics] | None:
+        """Returns name and payload of the stage's own event; None for `flywheel.STAGE.completed`."""
+        return None
+
+
+class PlainResult(StageResult):
+    """Result of a stage that was skipped, or whose numbers have open names."""
+
+    text: str = Field(exclude=True)
+    """The headline."""
+    numbers: Mapping[str, Any] = Field(default={}, exclude=True)
+    """JSON values."""
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def stored(self) -> Metrics:
+        """Returns the numbers by their names, and the headline."""
+        return {**self.numbers, **super().stored}
+
+
 class Stage(Row):
     """A finished stage with its duration and result."""
 
@@ -40,7 +87,7 @@ class Stage(Row):
     started_at: Instant
     wall_s: Float32
     result: Text
-    """Canonical JSON of the stage's numbers."""
+    """Canonical JSON of `StageResult.stored`."""
 
 
 TABLE = Table(

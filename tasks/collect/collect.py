@@ -7,7 +7,8 @@ from curation.gates.registry import gates_of, verdicts_of
 from curation.pictures import difference_hash
 from rollout.runner import missing
 from rollout.trajectory import FinishedTrajectory, PlannedTrajectory
-from schemas.table import Metrics, utc_now
+from schemas.table import utc_now
+from schemas.tables.stage import PlainResult
 from schemas.tables.verdict import Verdict
 from storage.lake import Lake
 from tasks.collect.parts import collect_in_parts, roll_out
@@ -27,7 +28,7 @@ from tasks.shared.weights import load_policy
 
 
 @stage("collect", retry=True)
-def collect_trajectories(run: Run, iteration: int) -> Metrics:
+def collect_trajectories(run: Run, iteration: int) -> PlainResult:
     """Roll out the curriculum's choices that are not in the lake yet."""
     config, lake = run.config, run.lake
     drop_unfinished(lake, iteration)
@@ -38,14 +39,14 @@ def collect_trajectories(run: Run, iteration: int) -> Metrics:
         grouped = [one for one in left if one.group_id is not None]
         policy = load_policy(config, lake, version)
         trained = roll_out_and_train(config, lake, recipe, grouped, policy, gated(run, iteration))
-        numbers = _numbers(lake, iteration)
-        headline = f"{numbers['say']}; {trained.updates} updates meanwhile"
-        return {**numbers, "stream": trained.model_dump(), "say": headline}
+        result = _result(lake, iteration)
+        numbers = {**result.numbers, "stream": trained.model_dump()}
+        return PlainResult(text=f"{result}; {trained.updates} updates meanwhile", numbers=numbers)
     _roll_out(run, iteration, version, left, {})
     for more in refills(run, iteration, version):
         left = missing(plan(run, iteration, version, more), finished(lake, iteration))
         _roll_out(run, iteration, version, left, more)
-    return _numbers(lake, iteration)
+    return _result(lake, iteration)
 
 
 def _roll_out(
@@ -80,7 +81,7 @@ def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None
     return sink
 
 
-def _numbers(lake: Lake, iteration: int) -> Metrics:
+def _result(lake: Lake, iteration: int) -> PlainResult:
     rows = lake.read("trajectories", ["policy", "success", "n_steps"], {"iteration": iteration}).to_pylist()
     made = {
         kind: [row["success"] for row in rows if row["policy"] == kind and row["success"] is not None]
@@ -92,7 +93,6 @@ def _numbers(lake: Lake, iteration: int) -> Metrics:
     lost = sum(row["success"] is None for row in rows)
     blameless = f"; {lost} failed, not for the policy's fault" if lost else ""
     failed = [asdict(one) for one in failing(lake, iteration)]
-    return {
-        "trajectories": len(rows), "steps": steps, **by_kind, "failing": failed,
-        "say": f"{len(rows)} trajectories; successes: {headline}{blameless}",
-    }  # fmt: skip
+    text = f"{len(rows)} trajectories; successes: {headline}{blameless}"
+    numbers = {"trajectories": len(rows), "steps": steps, **by_kind, "failing": failed}
+    return PlainResult(text=text, numbers=numbers)

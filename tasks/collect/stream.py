@@ -32,7 +32,7 @@ from tasks.shared.material import PolicyRecipe, seed_of
 from tasks.shared.paths import work_folder
 from tasks.shared.weights import checkpoint_folder
 from tasks.train.recorded import Recorder, keep_profile
-from tasks.train.streamed import Streamed
+from tasks.train.results import Streamed
 
 NOTHING = "nothing to learn from: all advantages are 0 in each group, so nothing was trained"
 Write = Callable[[list[FinishedTrajectory]], None]

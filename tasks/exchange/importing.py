@@ -31,7 +31,7 @@ from schemas.config import Config
 from schemas.failure import FlywheelError, LakeError, UsageError
 from schemas.table import Metrics, utc_now
 from schemas.tables.review import Review
-from schemas.tables.stage import IMPORTS, label_of
+from schemas.tables.stage import IMPORTS, StageResult, label_of
 from schemas.tables.task import IMPORTED, JUDGED, GuiTask
 from storage.lake import Lake
 from tasks.running.boundary import flow_task
@@ -76,6 +76,43 @@ class ImportRecord(BaseModel):
     name: str
     """`import:FORMAT:DIGEST`."""
     demonstrations: bool
+
+
+class ImportResult(StageResult):
+    """Records of an imported data set, each counted once."""
+
+    format: str
+    path: str
+    source: str
+    """`import:FORMAT:DIGEST`."""
+    trajectories: int
+    """Number of new ones."""
+    steps: int
+    already: int
+    """Number of trajectories that were in the lake before."""
+    repeated: int
+    """Number of records that are the same as an earlier one of the data set."""
+    unreadable: int
+    """Number of steps without an action that could be read."""
+    decisions: int
+    """Number of new decisions of people."""
+
+    def __str__(self) -> str:
+        new, already, repeated = self.trajectories, self.already, self.repeated
+        count, file = counted(new or already, "trajectory", "trajectories"), Path(self.path).name
+        if new:
+            parts = [f"{count}, {counted(self.steps, 'step')} of {file}"]
+            parts += [f"{already} {'was' if already == 1 else 'were'} in the lake already"] if already else []
+        else:
+            parts = [f"{count} of {file} {'is' if already == 1 else 'are'} in the lake already"]
+        if repeated:
+            parts.append(f"{counted(repeated, 'record')} {'is' if repeated == 1 else 'are'} the same as an earlier one")
+        if self.unreadable:
+            unread = f"{counted(self.unreadable, 'step')} without an action that could be read"
+            parts.append(f"{unread} (kept as text, with the reason)")
+        if self.decisions:
+            parts.append(f"{self.decisions} decisions of people{'' if new else ' are new'}")
+        return "; ".join(parts)
 
 
 @flow_task("check-import")
@@ -162,16 +199,16 @@ def import_data_set(config: Config, request: Request, name: str, iteration: int)
     done = result_of(run.lake, iteration, "import")
     if done is None:
         return stage("import")(lambda run, at: _import_records(run, at, request, name))(config, iteration)
-    return {**done, **_resume_import(run, request)}
+    return {**done, **_resume_import(run, request, name).stored}
 
 
 def import_decisions(config: Config, request: Request, name: str) -> Metrics:
     """Write people's decisions of a data set whose trajectories are all in the lake, without an iteration."""
-    return {**_described(request, name), **_resume_import(run_of(config), request)}
+    return _resume_import(run_of(config), request, name).stored
 
 
-def _resume_import(run: Run, request: Request) -> Metrics:
-    """Write people's decisions on trajectories that are all in the lake, and return the import's numbers."""
+def _resume_import(run: Run, request: Request, name: str) -> ImportResult:
+    """Write people's decisions on trajectories that are all in the lake."""
     theirs = Home()
     for one in _taken(run.lake, request):
         known = _name_of(run.lake, one)
@@ -180,21 +217,13 @@ def _resume_import(run: Run, request: Request) -> Metrics:
         if found := _decided(run.lake, one):
             theirs.decided.append((known, found))
     new = decide_all(run.lake, theirs.decided)
-    counts = {"already": len(theirs.names), "repeated": theirs.records - len(theirs.names)}
-    there = counted(len(theirs.names), "trajectory", "trajectories")
-    text = f"{there} of {request.path.name} {'is' if len(theirs.names) == 1 else 'are'} in the lake already"
-    text += _repeated(counts["repeated"]) + (f"; {new} decisions of people are new" if new else "")
-    return {"trajectories": 0, "steps": 0, **counts, "unreadable": 0, "decisions": new, "say": text}
+    already = len(theirs.names)
+    counts = {"already": already, "repeated": theirs.records - already, "decisions": new}
+    return _result(request, name, {"trajectories": 0, "steps": 0, **counts, "unreadable": 0})
 
 
-def _described(request: Request, name: str) -> Metrics:
-    return {"format": name.split(":")[1], "path": str(request.path), "source": name}
-
-
-def _repeated(number: int) -> str:
-    """Return the part of a message on records that are in their file more than once."""
-    found = f"{counted(number, 'record')} {'is' if number == 1 else 'are'}"
-    return f"; {found} the same as an earlier one" if number else ""
+def _result(request: Request, name: str, counts: Mapping[str, int]) -> ImportResult:
+    return ImportResult(format=name.split(":")[1], path=str(request.path), source=name, **counts)
 
 
 def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
@@ -224,19 +253,10 @@ def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[I
     return of, own
 
 
-def _import_records(run: Run, iteration: int, request: Request, name: str) -> Metrics:
+def _import_records(run: Run, iteration: int, request: Request, name: str) -> ImportResult:
     of, own = _import_of(run, iteration, request, name)
     tasks = {one.task_id: one for one in (*catalog(run.config), own)}
-    numbers = _write(run.lake, request, of, tasks)
-    already = numbers["already"]
-    found = counted(numbers["trajectories"], "trajectory", "trajectories")
-    text = f"{found}, {counted(numbers['steps'], 'step')} of {request.path.name}"
-    more = f"; {already} {'was' if already == 1 else 'were'} in the lake already" if already else ""
-    more += _repeated(numbers["repeated"])
-    if unread := numbers["unreadable"]:
-        more += f"; {counted(unread, 'step')} without an action that could be read (kept as text, with the reason)"
-    more += f"; {numbers['decisions']} decisions of people" if numbers["decisions"] else ""
-    return {**_described(request, name), **numbers, "say": text + more}
+    return _result(request, name, _write(run.lake, request, of, tasks))
 
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:

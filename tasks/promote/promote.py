@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import count
+from typing import Self
 
 import pyarrow.dataset as pads
 
@@ -14,6 +15,7 @@ from schemas.table import Metrics
 from schemas.tables.evaluation import Evaluation
 from schemas.tables.policy import PolicyVersion
 from schemas.tables.promotion import Promotion
+from schemas.tables.stage import HEADLINE, StageResult
 from schemas.tables.trajectory import SPLIT_STARTS
 from storage.catalog import ask
 from storage.lake import Lake
@@ -23,14 +25,14 @@ from tasks.promote.contest import broken_acting, broken_making, decided, opponen
 from tasks.promote.events import abandoned, decided_at, event_of, promotion_lock
 from tasks.running.boundary import boundary
 from tasks.running.console import print_line
-from tasks.running.events import emit_decision
+from tasks.running.events import DECIDED, HELD, emit_result
 from tasks.running.run import Run, run_of
 from tasks.running.stage import stage
 from tasks.shared.master_weights import sweep_master_weights
 from tasks.shared.policies import candidate_of, champion, measured_ancestor, policy_row, promotions
 
 DECISION_TEXTS = {"promote": "promoted", "hold": "held; the champion stays", "reject": "rejected; the champion stays"}
-NUMBERS = ("decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason")
+NUMBERS = {"decision", "pairs", "wins", "losses", "difference", "low", "high", "llr", "reason", "against", "champion"}
 NAME_IT = "To go further back, name the policy: `flywheel status` lists them."
 NO_REASON = "no reason was given"
 NEAR = 8
@@ -38,15 +40,41 @@ NEAR = 8
 16 tasks of MiniWoB++ ended on screens that near."""
 
 
+class PromotionResult(StageResult, extra="allow"):
+    """The champion after the decision; further fields are those of its row in `promotions`."""
+
+    promoted: bool
+    champion: str
+    candidate: str = ""
+    decision: str = ""
+    """Empty where nothing was trained."""
+    reason: str = "nothing was trained; the champion stays"
+
+    @classmethod
+    def of(cls, event: Promotion) -> Self:
+        """Return the result of a decision."""
+        promoted = event.decision == "promote"
+        return cls(promoted=promoted, candidate=event.policy_version, **event.model_dump(include=NUMBERS))
+
+    def __str__(self) -> str:
+        return f"{DECISION_TEXTS[self.decision]}: {self.reason}" if self.decision else self.reason
+
+    @property
+    def event(self) -> tuple[str, Metrics]:
+        """Returns the event of the decision, with the difference of success."""
+        kept = {"candidate", "against", "champion", "difference", "low", "high"}
+        payload = self.model_dump(include=kept, exclude_unset=True)
+        return DECIDED.get(self.decision, HELD), {HEADLINE: str(self), **payload}
+
+
 @stage("promote")
-def promote_candidate(run: Run, iteration: int) -> Metrics:
+def promote_candidate(run: Run, iteration: int) -> PromotionResult:
     """Promote the candidate only if it holds against the current champion on the same seeds."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
-        stays = champion(lake).policy_version
-        return {"promoted": False, "champion": stays, "say": "nothing was trained; the champion stays"}
-    return numbers_of(challenge(config, lake, candidate))
+        return PromotionResult(promoted=False, champion=champion(lake).policy_version)
+    return PromotionResult.of(challenge(config, lake, candidate))
 
 
 def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
@@ -59,18 +87,6 @@ def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion
         measure_challenger(config, lake, candidate)
     sweep_master_weights(lake, config.train.keep_policies)
     return event
-
-
-def numbers_of(event: Promotion) -> Metrics:
-    """Return the stage's metrics of a decision."""
-    return {
-        **{key: getattr(event, key) for key in NUMBERS},
-        "promoted": event.decision == "promote",
-        "candidate": event.policy_version,
-        "against": event.against,
-        "champion": event.champion,
-        "say": f"{DECISION_TEXTS[event.decision]}: {event.reason}",
-    }
 
 
 def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
@@ -137,19 +153,19 @@ def _hindrance(
 
 
 @boundary("evaluate")
-def evaluate_challenger(config: Config, version: str) -> Metrics:
+def evaluate_challenger(config: Config, version: str) -> None:
     """Evaluate the policy on both suites' held-out seeds, until it is decided."""
     lake = run_of(config, create=False).lake
-    return measure_challenger(config, lake, policy_row(lake, version))
+    measure_challenger(config, lake, policy_row(lake, version))
 
 
 @boundary("challenge")
 def challenge_champion(config: Config, version: str) -> None:
     """Promote, hold or reject the policy."""
     lake = run_of(config, create=False).lake
-    decided = numbers_of(challenge(config, lake, policy_row(lake, version)))
-    print_line(f"{version}: {decided['say']}")
-    emit_decision(lake, decided)
+    result = PromotionResult.of(challenge(config, lake, policy_row(lake, version)))
+    print_line(f"{version}: {result}")
+    emit_result(lake, "promote", result, {})
 
 
 def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) -> Promotion:

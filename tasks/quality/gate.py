@@ -1,15 +1,13 @@
 """Stages: the data-quality gate before training, and once more on the tables written after it."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
 
 from common.text import counted
 from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
-from schemas.table import Metrics
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
-from schemas.tables.stage import label_of, turn
+from schemas.tables.stage import StageResult, label_of, turn
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
@@ -22,20 +20,24 @@ from tasks.running.stage import result_of, stage
 from tasks.shared.paths import docs_folder
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """Results of a gate that refused nothing; the fields of `flywheel quality check --json`."""
+class Passed(StageResult):
+    """Results of a gate that refused nothing; as stored, the fields of `flywheel quality check --json`."""
 
     iteration: int
     expectations: int
     warnings: int
     overridden: int
     """Number of overridden critical failures."""
-    say: str
+    versions: Mapping[str, int] = {}
+    """Checked version of each table, in the stage before training; the one after training compares with them."""
+
+    def __str__(self) -> str:
+        more = f", {counted(self.overridden, 'critical failure')} overridden" if self.overridden else ""
+        return f"{counted(self.expectations, 'expectation')}, {counted(self.warnings, 'warning')}{more}"
 
 
 @stage("quality")
-def check_quality(run: Run, iteration: int) -> Metrics:
+def check_quality(run: Run, iteration: int) -> Passed:
     """Run Great Expectations on every table; critical failures without an override stop the iteration here.
 
     Raises:
@@ -43,11 +45,11 @@ def check_quality(run: Run, iteration: int) -> Metrics:
             the rows.
     """
     versions = run.lake.versions()
-    return {**asdict(passed(run, iteration, examine(run, iteration))), "versions": versions}
+    return passed(run, iteration, examine(run, iteration)).model_copy(update={"versions": versions})
 
 
 @stage("recheck")
-def check_again(run: Run, iteration: int) -> Metrics:
+def check_again(run: Run, iteration: int) -> Passed:
     """Run it on the tables that were written to since, such as the measurements that promotion reads.
 
     Raises:
@@ -56,7 +58,7 @@ def check_again(run: Run, iteration: int) -> Metrics:
     before = (result_of(run.lake, iteration, "quality") or {}).get("versions")
     known = before if isinstance(before, Mapping) else {}
     tables = [name for name, version in run.lake.versions().items() if known.get(name) != version]
-    return asdict(passed(run, iteration, examine(run, iteration, tables, whole=False)))
+    return passed(run, iteration, examine(run, iteration, tables, whole=False))
 
 
 @boundary("quality")
@@ -83,7 +85,7 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
     except GateRefused as error:
         emit_failure(run.lake, asked, "quality", error)
         raise
-    print_line(f"{label_of(asked)}  quality  {found.say}")
+    print_line(f"{label_of(asked)}  quality  {found}")
     return found
 
 
@@ -110,9 +112,7 @@ def passed(run: Run, iteration: int, results: list[QualityResult]) -> Passed:
             f"`flywheel quality override --reason ... {'-- ' if iteration < 0 else ''}{iteration}`.",
         )
     warnings, taken_on = len(failed) - len(critical), len(critical)
-    more = f", {counted(taken_on, 'critical failure')} overridden" if taken_on else ""
-    text = f"{counted(len(results), 'expectation')}, {counted(warnings, 'warning')}{more}"
-    return Passed(iteration, len(results), warnings, taken_on, text)
+    return Passed(iteration=iteration, expectations=len(results), warnings=warnings, overridden=taken_on)
 
 
 def _refusal(iteration: int, rows: list[QualityResult]) -> str:

@@ -15,6 +15,7 @@ from curation.reflection import (
     pair_of,
 )
 from schemas.table import Metrics, utc_now
+from schemas.tables.stage import PlainResult
 from schemas.tables.trajectory import Trajectory
 from storage.lake import Lake
 from tasks.collect.records import drop_unfinished
@@ -27,7 +28,7 @@ from tasks.running.stage import stage
 
 
 @stage("reflect", retry=True)
-def reflect_on_failures(run: Run, iteration: int) -> Metrics:
+def reflect_on_failures(run: Run, iteration: int) -> PlainResult:
     """Correct failed trajectories with `reflect.on`, and store successful corrections.
 
     They are stored with their annotations and pairs. People's corrections are verified in any case.
@@ -35,12 +36,13 @@ def reflect_on_failures(run: Run, iteration: int) -> Metrics:
     drop_unfinished(run.lake, iteration)
     people = verify_people(run)
     if not run.config.reflect.on:
-        return {"people": people, "say": "off"}
+        return PlainResult(text="off", numbers={"people": people})
     cases = cases_of(run.config, run.lake, iteration)
     with ExitStack() as stack:
         Attempts(run, iteration, stack).all_of(cases)
     found = _keep(run, iteration, cases)
-    return {"people": people, **_numbers(run.lake, iteration, cases, found)}
+    text, numbers = _numbers(run.lake, iteration, cases, found)
+    return PlainResult(text=text, numbers={"people": people, **numbers})
 
 
 def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[CorrectedTrajectory]:
@@ -71,7 +73,8 @@ def _corrections(case: ReflectionCase) -> Iterator[CorrectedTrajectory]:
 
 def _numbers(
     lake: Lake, iteration: int, cases: Sequence[ReflectionCase], found: Sequence[CorrectedTrajectory]
-) -> Metrics:
+) -> tuple[str, Metrics]:
+    """Return the headline and the numbers of the corrections."""
     rolled = list(corrections_of(lake, iteration))
     steps = sum(one.n_steps for one, _ in rolled)
     kinds = Counter(one.kind for one in found)
@@ -90,7 +93,7 @@ def _numbers(
     headline = f"{kinds['correction']} of {len(cases)} corrected, {kinds['reflection']} recovered, in {steps} steps"
     headline += f" ({_each(found_one)} per verified correction"
     headline += f"; plain collection of the same tasks took {_each(plain)} per success)"
-    return {**numbers, "say": headline}
+    return headline, numbers
 
 
 def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:

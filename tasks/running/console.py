@@ -7,7 +7,7 @@ error are JSON, an object a line.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TextIO
@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from common.text import harmless, lasting
-from schemas.tables.stage import PREPARE, label_of
+from schemas.tables.stage import PREPARE, StageResult, label_of
 from tasks.running import log
 from tasks.running.run_status import CURRENT
 
@@ -138,15 +138,14 @@ def log_end(text: str) -> None:
         listener(text)
 
 
-def log_stage(iteration: int, name: str, wall_s: float, numbers: Mapping[str, Any]) -> None:
+def log_stage(iteration: int, name: str, wall_s: float, result: StageResult) -> None:
     """Print one line: iteration, stage, seconds, and the stage's headline."""
     if log.as_json():
-        fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": numbers}
-        sys.stderr.write(log.line("info", f"{name}: {numbers.get('say', '')}", fields) + "\n")
+        fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": result.stored}
+        sys.stderr.write(log.line("info", f"{name}: {result}", fields) + "\n")
         sys.stderr.flush()
         return
-    message = harmless(str(numbers.get("say", "")))
-    err().print(_line(head_of(iteration), name, f"{wall_s:6.1f} s  {message}"))
+    err().print(_line(head_of(iteration), name, f"{wall_s:6.1f} s  {harmless(str(result))}"))
 
 
 def log_part(head: str, name: str, text: str, last: bool = True) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from prefect.events import emit_event
 
+from schemas.tables.stage import HEADLINE, StageResult
 from storage.lake import Lake
 from tasks.running.run_page import is_open
 
@@ -17,6 +18,7 @@ LAKE = "flywheel.lake"
 ITERATION_COMPLETED = "flywheel.iteration.completed"
 DATA_ACCEPTED = "flywheel.data.accepted"
 PAUSED = "flywheel.wheel.paused"
+HELD = "flywheel.policy.held"
 DECIDED = {word: f"flywheel.policy.{event}" for word, event in (("promote", "promoted"), ("reject", "rejected"))}
 DUE = {
     "flywheel.steps.enough": "on enough new accepted steps",
@@ -45,23 +47,10 @@ def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
         return False
 
 
-def emit_stage(lake: Lake, iteration: int, stage: str, seconds: float, numbers: Mapping[str, Any]) -> None:
-    """Emit the end of a stage: accepted data after the filter, the decision after a promotion, else its name."""
-    about = {"iteration": iteration, "seconds": round(seconds, 1), "say": str(numbers.get("say", ""))[:500]}
-    if stage == "filter":
-        routes = dict(numbers.get("routes", {}))
-        emit(lake, DATA_ACCEPTED, {**about, "accepted": routes.get("sft", 0), "routes": routes})
-    elif stage == "promote":
-        emit_decision(lake, {**about, **numbers})
-    else:
-        emit(lake, f"flywheel.{stage}.completed", about)
-
-
-def emit_decision(lake: Lake, numbers: Mapping[str, Any]) -> None:
-    """Emit the decision on a candidate: `flywheel.policy.promoted`, `.held` or `.rejected`."""
-    kept = ("iteration", "candidate", "against", "champion", "difference", "low", "high", "say")
-    event = DECIDED.get(str(numbers.get("decision")), "flywheel.policy.held")
-    emit(lake, event, {key: numbers[key] for key in kept if key in numbers})
+def emit_result(lake: Lake, stage: str, result: StageResult, about: Mapping[str, Any]) -> None:
+    """Emit the end of a stage: its own event, such as the decision after a promotion, else its name."""
+    event, payload = result.event or (f"flywheel.{stage}.completed", {})
+    emit(lake, event, {**about, HEADLINE: str(result)[:500], **payload})
 
 
 def emit_failure(lake: Lake, iteration: int, stage: str, error: BaseException) -> None:

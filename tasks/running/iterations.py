@@ -4,7 +4,7 @@ import json
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.tables.stage import STAGES, Stage
+from schemas.tables.stage import HEADLINE, STAGES, Stage
 from storage.lake import Lake
 from tasks.running.boundary import flow_task
 from tasks.running.events import ITERATION_COMPLETED, emit
@@ -65,7 +65,7 @@ def _show(lake: Lake, iteration: int) -> None:
     rows = [row for row in iterations(lake) if 0 <= row.iteration <= iteration]
     finished = sorted(lake.rows(Stage, {"iteration": iteration}), key=lambda row: row.started_at)
     table = [
-        {"stage": row.stage, "seconds": round(row.wall_s, 1), "what": json.loads(row.result).get("say", "")}
+        {"stage": row.stage, "seconds": round(row.wall_s, 1), "what": json.loads(row.result).get(HEADLINE, "")}
         for row in finished
     ]
     chart = success_chart(rows)

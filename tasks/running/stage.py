@@ -23,24 +23,26 @@ from models.serving.meter import charged, charged_since
 from schemas.config import Config
 from schemas.failure import EnvironmentDown, StoreStillUnreachable
 from schemas.table import Metrics, utc_now
-from schemas.tables.stage import Stage, StageName
+from schemas.tables.stage import Stage, StageName, StageResult
 from storage.lake import Lake
 from tasks.openlineage import emitted
 from tasks.running.boundary import Boundary
 from tasks.running.console import head_of, log_stage, now, print_line
-from tasks.running.events import emit_failure, emit_stage
+from tasks.running.events import emit_failure, emit_result
 from tasks.running.run import Run, run_of
 from tasks.running.run_page import log
 from tasks.running.run_status import CURRENT
 from tasks.running.traces import note, span
+from tasks.train.results import TrainResult
 
 ORCHESTRATION = "orchestration_s"
 """Key in a stage's numbers: seconds between the work before it and its own; missing in a run's first stage."""
 CHARGED = "charged"
 """Key in a stage's numbers: tokens counted by served models, by caller (`judge`, `think`, `reflect`, ...); missing
 where there are none."""
-StageWork = Callable[[Run, int], Metrics]
+StageWork = Callable[[Run, int], StageResult]
 StageTask = Boundary[[Config, int], Metrics]
+"""Returns the result as the lake stores it, whether the stage ran now or before a restart."""
 
 
 @dataclass(slots=True)
@@ -51,8 +53,8 @@ class StageRun:
     iteration: int
     name: StageName
     started_at: datetime = field(default_factory=utc_now)
-    result: Metrics = field(default_factory=dict)
-    """The stage's numbers; empty until its work is done."""
+    result: StageResult = field(init=False)
+    """Set when its work is done."""
     wall_s: float = 0.0
     """Seconds of its work; 0 until it is done."""
 
@@ -62,7 +64,7 @@ StageObserver = Callable[[StageRun], AbstractContextManager[None]]
 
 
 def stage(name: StageName, retry: bool = False) -> Callable[[StageWork], StageTask]:
-    """Make a function of (run, iteration) a stage of (config, iteration); its result is stored as its numbers.
+    """Make a function of (run, iteration) a stage of (config, iteration), whose result is stored.
 
     Args:
         name: its name in the lake and on Prefect's page.
@@ -98,7 +100,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
         finally:
             run.clock.leave()
         stage.wall_s = time.perf_counter() - begun
-        numbers = stage.result if waited is None else {**stage.result, ORCHESTRATION: waited}
+        numbers = stage.result.stored if waited is None else {**stage.result.stored, ORCHESTRATION: waited}
         if tokens := charged_since(before):
             numbers = {**numbers, CHARGED: dict(tokens)}
         row = Stage(
@@ -110,7 +112,7 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
             result=json.dumps(numbers, sort_keys=True),
         )
         run.lake.append("stages", [row])
-    return stage.result
+    return stage.result.stored
 
 
 @contextmanager
@@ -151,7 +153,7 @@ def _on_console(stage: StageRun) -> Iterator[None]:
 @contextmanager
 def _on_run_page(stage: StageRun) -> Iterator[None]:
     yield
-    log(f"{head_of(stage.iteration)}  {stage.name} {stage.wall_s:.1f} s  {stage.result.get('say', '')}")
+    log(f"{head_of(stage.iteration)}  {stage.name} {stage.wall_s:.1f} s  {stage.result}")
 
 
 @contextmanager
@@ -161,7 +163,8 @@ def _as_event(stage: StageRun) -> Iterator[None]:
     except Exception as error:
         emit_failure(stage.run.lake, stage.iteration, stage.name, error)
         raise
-    emit_stage(stage.run.lake, stage.iteration, stage.name, stage.wall_s, stage.result)
+    about = {"iteration": stage.iteration, "seconds": round(stage.wall_s, 1)}
+    emit_result(stage.run.lake, stage.name, stage.result, about)
 
 
 @contextmanager
@@ -170,7 +173,7 @@ def _as_span(stage: StageRun) -> Iterator[None]:
     about = {"iteration": stage.iteration, "stage": stage.name, "run_id": run.run_id, "lake": run.lake.lake_id}
     with span(f"stage {stage.name}", about) as traced:
         yield
-        note(traced, stage.result)
+        note(traced, stage.result.stored)
 
 
 @contextmanager
@@ -186,8 +189,8 @@ def _as_status(stage: StageRun) -> Iterator[None]:
 def _as_lineage(stage: StageRun) -> Iterator[None]:
     with emitted(stage.run, stage.name, f"iteration {stage.iteration}") as made:
         yield
-        if stage.name in ("ct", "train") and "policy" in stage.result:
-            made.append(str(stage.result["policy"]))
+        if isinstance(stage.result, TrainResult) and stage.result.policy:
+            made.append(stage.result.policy)
 
 
 AFTER_RECORD: tuple[StageObserver, ...] = (_as_event, _on_run_page, _on_console)
@@ -203,6 +206,6 @@ def last_time(lake: Lake, name: str) -> float | None:
 
 
 def result_of(lake: Lake, iteration: int, name: str) -> Metrics | None:
-    """Return the numbers of a finished stage, or None."""
+    """Return the stored result of a finished stage, or None."""
     rows = lake.read("stages", columns=["stage", "result"], where={"iteration": iteration}).to_pylist()
     return next((json.loads(row["result"]) for row in rows if row["stage"] == name), None)

@@ -7,9 +7,11 @@ evaluations, and all rows are written in one commit. So an interrupted stage con
 import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict
 
 from common.text import counted
 from curation.synthesis.acceptance import AcceptanceDecision, decide, identity, solvable
@@ -21,8 +23,9 @@ from curation.synthesis.makers import makers_of
 from curation.synthesis.reward import RewardMaker
 from environments.catalog import whole_catalog
 from models.policy import Policy
-from schemas.table import Metrics, utc_now
+from schemas.table import utc_now
 from schemas.tables.proposal import Proposal
+from schemas.tables.stage import StageResult
 from schemas.tables.task import GuiTask
 from schemas.tables.trajectory import SPLIT_STARTS
 from schemas.world import Setup, canonical
@@ -45,9 +48,10 @@ VERIFIER = "state"
 Decided = tuple[Proposed, AcceptanceDecision]
 
 
-@dataclass(frozen=True, slots=True)
-class Proposals:
+class Proposals(BaseModel):
     """Results of some proposals."""
+
+    model_config = ConfigDict(frozen=True)
 
     proposed: int
     accepted: int
@@ -58,20 +62,22 @@ class Proposals:
     solved: int
 
 
-@dataclass(frozen=True, slots=True)
-class Made(Proposals):
+class Made(Proposals, StageResult):
     """Results of all proposals for an iteration."""
 
     makers: Mapping[str, Proposals]
     tasks: Sequence[str]
     """Ids of the accepted ones."""
-    say: str
+
+    def __str__(self) -> str:
+        why = ", ".join(f"{count} {reason}" for reason, count in self.rejected.items())
+        return f"{self.accepted} of {counted(self.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
 
 
 @stage("synthesize", retry=True)
-def synthesize_tasks(run: Run, iteration: int) -> Metrics:
+def synthesize_tasks(run: Run, iteration: int) -> Made:
     """Make tasks for an iteration from the facts before it."""
-    return asdict(synthesize(run, iteration))
+    return synthesize(run, iteration)
 
 
 def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None) -> Made:
@@ -240,11 +246,8 @@ def made_for(lake: Lake, iteration: int) -> Made:
     makers = {
         name: _counted([one for one in rows if one.maker == name]) for name in sorted({one.maker for one in rows})
     }
-    total = _counted(rows)
     tasks = sorted(one.task_id for one in rows if one.status == "accepted")
-    why = ", ".join(f"{count} {reason}" for reason, count in total.rejected.items())
-    headline = f"{total.accepted} of {counted(total.proposed, 'proposal')} accepted" + (f"; {why}" if why else "")
-    return Made(**asdict(total), makers=makers, tasks=tasks, say=headline)
+    return Made(**_counted(rows).model_dump(), makers=makers, tasks=tasks)
 
 
 def _counted(rows: Sequence[Proposal]) -> Proposals:

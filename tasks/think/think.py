@@ -7,9 +7,11 @@ stage asks no model about a step again.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
+
+from pydantic import Field
 
 from common.text import counted
 from curation.annotation import TrajectoryRoute
@@ -17,7 +19,7 @@ from curation.thoughts import usable_steps
 from models.thinkers.thinker import THINKERS, Thinker, ThinkerResources
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.table import Metrics
+from schemas.tables.stage import PlainResult, StageResult
 from schemas.tables.step import Step
 from schemas.tables.thinking import Thinking
 from schemas.tables.trajectory import Trajectory
@@ -49,9 +51,8 @@ class KeptByStep:
     kept: int
 
 
-@dataclass(frozen=True, slots=True)
-class ThoughtReport:
-    """Results of thinking; the fields of `flywheel think --json`."""
+class ThoughtReport(StageResult):
+    """Results of thinking; its numbers are the fields of `flywheel think --json`."""
 
     iterations: Sequence[int]
     thoughts: Mapping[str, int]
@@ -65,13 +66,27 @@ class ThoughtReport:
     seconds: float
     unasked: int
     failed: Mapping[str, int]
-    """Steps without an answer of a model, by reason."""
+    """Steps without an answer of a model, by reason; at most ten reasons, the most frequent first."""
+    unanswered: int = Field(exclude=True)
+    """Number of all such steps."""
+
+    def __str__(self) -> str:
+        text = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in self.thoughts.items()) or "no thought"
+        if asked := sum(one.asked for one in self.kept_by_step):
+            kept = sum(one.kept for one in self.kept_by_step)
+            text += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
+        if self.failed:
+            text += f"; no answer on {counted(self.unanswered, 'step')}: {next(iter(self.failed))}"
+        return text + (f"; {self.unasked} left unasked (think.most)" if self.unasked else "")
 
 
-def think(run: Run, iteration: int) -> Metrics:
+def think(run: Run, iteration: int) -> StageResult:
     """Add thoughts to one iteration's accepted steps, and to those before an error."""
     thinkers = thinkers_of(run.config, run.lake)
-    return _numbers(run.lake, iteration, _thoughts(run, iteration, thinkers)) if thinkers else {"say": "off"}
+    if not thinkers:
+        return PlainResult(text="off")
+    thoughts = _thoughts(run, iteration, thinkers)
+    return report_of(run.lake, [iteration], thoughts.unasked, thoughts.failed)
 
 
 think_of_steps = stage("think", retry=True)(think)
@@ -182,22 +197,6 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
     return [kind(options[name], resources) for name, kind in kinds.items() if not (free and kind.asks_model)]
 
 
-def _numbers(lake: Lake, iteration: int, thoughts: IterationThoughts) -> Metrics:
-    """Return the stage's numbers."""
-    found = report_of(lake, [iteration], thoughts.unasked, thoughts.failed)
-    headline = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in found.thoughts.items()) or "no thought"
-    asked = sum(one.asked for one in found.kept_by_step)
-    kept = sum(one.kept for one in found.kept_by_step)
-    if asked:
-        headline += f"; models were asked about {counted(asked, 'step')}, {kept / asked:.0%} kept"
-    if thoughts.failed:
-        ((why, _),) = thoughts.failed.most_common(1)
-        headline += f"; no answer on {counted(thoughts.failed.total(), 'step')}: {why}"
-    if thoughts.unasked:
-        headline += f"; {thoughts.unasked} left unasked (think.most)"
-    return {**asdict(found), "say": headline}
-
-
 def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Counter[str]) -> ThoughtReport:
     """Count these iterations' thoughts in the lake, and the steps that have none for want of an answer."""
     where = {"iteration": list(iterations), "kind": "thought"}
@@ -219,4 +218,5 @@ def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Count
         seconds=round(sum(one.seconds for one in asked), 3),
         unasked=unasked,
         failed=dict(failed.most_common(10)),
+        unanswered=failed.total(),
     )

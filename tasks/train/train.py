@@ -13,6 +13,7 @@ from models.serving.served import make_room
 from schemas.config import Config
 from schemas.failure import FlywheelError
 from schemas.table import Metrics
+from schemas.tables.stage import PlainResult, StageResult
 from storage.lake import Lake
 from tasks.launching.trainer_process import TrainerProcess
 from tasks.running.console import bar
@@ -29,7 +30,7 @@ from tasks.train.ppo import ppo_material
 from tasks.train.preferences import preference_material
 from tasks.train.recorded import Recorder, keep_profile
 from tasks.train.reproducibility import digests_of, require_same
-from tasks.train.streamed import Streamed
+from tasks.train.results import Streamed, TrainResult
 from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
@@ -37,7 +38,7 @@ PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "ev
 
 
 @stage("train", retry=True)
-def train_policy(run: Run, iteration: int) -> Metrics:
+def train_policy(run: Run, iteration: int) -> TrainResult:
     """Train by the configured method from the champion's weights, or from those of the iteration's continual training.
 
     The candidate is a row in `policies`.
@@ -52,7 +53,7 @@ def train_policy(run: Run, iteration: int) -> Metrics:
 
 
 @stage("ct", retry=True)
-def continue_training(run: Run, iteration: int) -> Metrics:
+def continue_training(run: Run, iteration: int) -> StageResult:
     """Every `train.ct_every` iterations, run continual training on the failed trajectories of all iterations.
 
     It begins with the champion's weights; the supervised training continues from its result.
@@ -60,7 +61,7 @@ def continue_training(run: Run, iteration: int) -> Metrics:
     config, lake = run.config, run.lake
     every = config.train.ct_every
     if not every or not iteration or iteration % every:
-        return {"say": "not in this iteration"}
+        return PlainResult(text="not in this iteration")
     train = config.train.model_copy(update={"method": "ct", "ct_every": 0})
     parent = champion(lake).policy_version
     recipe = PolicyRecipe(continued_version(iteration), parent, iteration, pins_of(lake), "intermediate")
@@ -78,7 +79,7 @@ def pins_of(lake: Lake) -> dict[str, int]:
     return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
-def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
+def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
     """Train, store the checkpoint, register the policy; without data, report that and do nothing.
 
     An interrupted training of the same recipe continues from its last checkpoint.
@@ -91,7 +92,8 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
     source = method_of(config.train).source
     material = (MATERIAL[source] if isinstance(source, DataSource) else source)(config, lake, recipe)
     if material.nothing:
-        return {**material.numbers, "samples": 0, "say": f"{material.nothing}, so nothing was trained"}
+        text = f"{material.nothing}, so nothing was trained"
+        return TrainResult(text=text, numbers={**material.numbers, "samples": 0})
     folder = work_folder(lake, recipe.version)
     job = job_of(config, lake, recipe, folder, material)
     learned = digests_of(job)
@@ -111,16 +113,16 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> Metrics:
     _register(config, lake, recipe, checkpoint, metrics, json.dumps(learned, sort_keys=True))
     shutil.rmtree(folder)
     pace = f"learning rate {job.learning_rate:g}, loss {trained.loss:.3f}, {trained.samples_per_s:.0f} samples/s"
-    return {**metrics, "policy": recipe.version, "say": f"{material.summary}, {pace}"}
+    return TrainResult(text=f"{material.summary}, {pace}", numbers=metrics, policy=recipe.version)
 
 
-def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> Metrics:
+def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> TrainResult:
     """Register the policy trained during collection as the candidate, now that its data has passed the gates."""
     if not streamed.checkpoint:
-        return {**streamed.metrics, "say": streamed.say}
+        return TrainResult(text=streamed.say, numbers=streamed.metrics)
     _register(config, lake, recipe, streamed.checkpoint, streamed.metrics)
     shutil.rmtree(work_folder(lake, recipe.version))
-    return {**streamed.metrics, "policy": recipe.version, "say": streamed.say}
+    return TrainResult(text=streamed.say, numbers=streamed.metrics, policy=recipe.version)
 
 
 def _register(

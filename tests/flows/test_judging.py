@@ -136,7 +136,7 @@ def test_another_judges_opinion_is_a_second_verdict_and_the_newest_decision_hold
     first = lake.read("verdicts", where={"gate": "judge"}).to_pylist()
     assert len(first) == before["sft"] + before["rl"] > before["rl"]  # of two that did the same one is imitated
     other = judged(small, kind=f"{__name__}:Severe")
-    routes = decide_routes(run_of(other), 0)["routes"]
+    routes = decide_routes(run_of(other), 0).routes
     (after,) = ask(lake, "funnel").to_pylist()
     assert after["collected"] == before["collected"] == sum(routes.values())
     assert (after["sft"], after["ct"], after["none"]) == tuple(routes.get(one, 0) for one in ("sft", "ct", "none"))

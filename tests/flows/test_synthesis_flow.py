@@ -86,8 +86,8 @@ def test_accepted_tasks_join_the_catalog_with_their_lineage_and_are_rolled_out_a
         chosen = {one.task_id: one.weight for one in run.lake.rows(CurriculumChoice, {"iteration": 0})}
         assert set(found.tasks) < set(chosen) and all(chosen[name] > 0 for name in found.tasks)
         assert set(found.tasks) <= {one.task.task_id for one in plan(run, 0, "policy-initial")}
-        numbers = measure_suites(making, run.lake, explorer_policy(making), 0)
-        assert set(numbers["synthesized"]["tasks"]) == set(found.tasks)
+        made_rates = measure_suites(making, run.lake, explorer_policy(making), 0).synthesized
+        assert made_rates and set(made_rates.tasks) == set(found.tasks)
         some = measured(
             making, explorer_policy(making), ["open-page", found.tasks[0]], (2_000_000, 2_000_003), 1, run.lake
         )

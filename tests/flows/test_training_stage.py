@@ -79,7 +79,7 @@ def test_a_killed_trainer_goes_on_where_its_last_checkpoint_is(turned: Turned, m
         train_from(config, lake, recipe)
     killer.join()
     metrics = train_from(config, lake, recipe)
-    assert metrics["resumed_at"] >= 5
+    assert metrics.numbers["resumed_at"] >= 5
     steps = lake.read("training_steps", where={"policy_version": "again"}).to_pylist()
     assert sorted(row["step"] for row in steps) == list(range(10, 61, 10))
     assert all(row["grad_norm"] > 0 and row["entropy"] > 0 and row["reply_tokens"] > 0 for row in steps)

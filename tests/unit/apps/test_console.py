@@ -15,6 +15,7 @@ from apps.commands.status import show_status
 from apps.options import print_json, print_line
 from apps.process import complaint
 from schemas.failure import UsageError
+from schemas.tables.stage import PlainResult
 from tasks.running import log
 from tasks.running.console import bar, err, log_stage, now, out
 from tests.unit.apps.conftest import Place
@@ -42,7 +43,7 @@ def test_what_is_piped_is_neither_wrapped_nor_coloured_however_narrow_the_termin
     table.add_column("name")
     table.add_row("cell " * 60)
     out().print(table)
-    log_stage(3, "collect", 1.5, {"say": "word " * 60})
+    log_stage(3, "collect", 1.5, PlainResult(text="word " * 60))
     told = capsys.readouterr()
     assert told.out.count("\n") == 3 and told.err.count("\n") == 1
     assert "\x1b" not in told.out + told.err
@@ -74,7 +75,7 @@ def test_nothing_that_pages_or_models_wrote_steers_a_terminal(capsys: pytest.Cap
     for console in (out(), err()):
         console.print(table)
         console.print(f"{HOSTILE} [/red]")
-    log_stage(3, "collect", 1.5, {"say": f"{HOSTILE} [/nothing] [link=http://evil]"})
+    log_stage(3, "collect", 1.5, PlainResult(text=f"{HOSTILE} [/nothing] [link=http://evil]"))
     print_json({"text": HOSTILE})
     print_line(HOSTILE)
     sys.stderr.write(complaint(UsageError(f"There is no task {HOSTILE}")))
@@ -109,7 +110,7 @@ def test_where_logs_are_json_every_line_on_standard_error_is_an_object(
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_LOG", "json")
     err().print("a warning\nof two lines", style="yellow")
-    log_stage(3, "collect", 1.5, {"say": "word", "trajectories": 7})
+    log_stage(3, "collect", 1.5, PlainResult(text="word", numbers={"trajectories": 7}))
     sys.stderr.write(complaint(UsageError("No such key.", "Write another.")) + "\n")
     record = logging.LogRecord("prefect.flow_runs", logging.WARNING, "", 1, "%s fails", ("x",), None)
     sys.stderr.write(log.JsonFormatter("default", None, "%").format(record) + "\n")

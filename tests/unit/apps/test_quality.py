@@ -58,7 +58,7 @@ def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_
     )
     assert code == 0 and "ExpectColumnValuesToBeBetween(reward): overridden by ada" in out
     numbers = passed(run, 1, checked())
-    assert numbers.overridden == 1 and "1 critical failure overridden" in numbers.say
+    assert numbers.overridden == 1 and "1 critical failure overridden" in str(numbers)
     with pytest.raises(UsageError, match=r"No critical expectation of iteration 1 failed without an override"):
         override_failures(own.lake, 1, "again", "ada")
 
@@ -129,7 +129,7 @@ def test_a_thousand_iterations_are_shown_a_hundred_at_a_time(own: Place) -> None
 def test_a_check_looks_at_every_table_of_the_latest_iteration_or_of_the_one_that_is_named(own: Place) -> None:
     own.lake.delete("trajectories", "trajectory_id = '<b>bad</b>'")
     done = verify_quality.fn(own.config, None)
-    assert done.iteration == 2 and done.say.startswith(f"{done.expectations} expectations, ")
+    assert done.iteration == 2 and str(done).startswith(f"{done.expectations} expectations, ")
     checked = own.lake.read("quality", ["table"], {"iteration": 2})["table"].to_pylist()
     assert set(checked) >= set(TABLES)
     with pytest.raises(UsageError, match=r"no trajectory of iteration 9.*It has iteration 0, iteration 1, iteration 2"):

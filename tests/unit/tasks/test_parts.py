@@ -28,10 +28,9 @@ from tasks.judge import judge_again
 from tasks.perceive import perception_of
 from tasks.running.cluster import divided, part_task, shares_out
 from tasks.running.run import run_of
-from tasks.think.think import think
 from tests.unit.tasks.test_perceive import CountingReader, chosen
 from tests.unit.tasks.test_perceive import config as config
-from tests.unit.tasks.test_think import ME, collected, rows, wheel
+from tests.unit.tasks.test_think import ME, collected, rows, thought, wheel
 
 __all__ = ["collected"]
 
@@ -77,16 +76,16 @@ def without_times(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_thinking_in_parts_gives_the_same_thoughts(lakes: tuple[Path, Path]) -> None:
     chosen = {"thinkers": [ME, "template"], "tries": 2}
     runs = run_of(wheel(lakes[0], **chosen)), run_of(by_several(wheel(lakes[1], **chosen)))
-    done = [think(run, 0) for run in runs]
-    assert {**done[0], "seconds": 0} == {**done[1], "seconds": 0} and done[0]["tries"] > 0
+    done = [thought(run) for run in runs]
+    assert done[0].model_copy(update={"seconds": 0}) == done[1].model_copy(update={"seconds": 0}) and done[0].tries > 0
     for table in ("annotations", "thinking"):
         one, several = (without_times(rows(run.lake, table)) for run in runs)
         assert one == several
 
 
 def test_parts_together_ask_no_more_often_than_a_stage_may(lakes: tuple[Path, Path]) -> None:
-    done = think(run_of(by_several(wheel(lakes[1], thinkers=[ME, "template"], most=4))), 0)
-    assert done["tries"] == 4 and done["unasked"] > 0
+    done = thought(run_of(by_several(wheel(lakes[1], thinkers=[ME, "template"], most=4))))
+    assert done.tries == 4 and done.unasked > 0
 
 
 def test_judging_in_parts_gives_the_same_verdicts_and_the_same_report(lakes: tuple[Path, Path]) -> None:

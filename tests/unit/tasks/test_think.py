@@ -17,9 +17,9 @@ from tasks.collect.collect import collect_trajectories
 from tasks.curriculum import choose_tasks
 from tasks.filter import filter_trajectories
 from tasks.prepare import prepare_lake
-from tasks.running.run import open_run, run_of
+from tasks.running.run import Run, open_run, run_of
 from tasks.think import think as stage
-from tasks.think.think import think, think_again
+from tasks.think.think import ThoughtReport, think, think_again
 
 ME = "tests.unit.tasks.test_think:Recalling"
 
@@ -84,6 +84,12 @@ def wheel(folder: Path, **chosen: object) -> Config:
     )
 
 
+def thought(run: Run) -> ThoughtReport:
+    done = think(run, 0)
+    assert isinstance(done, ThoughtReport)
+    return done
+
+
 def rows(lake: Lake, table: str = "annotations") -> list[dict[str, Any]]:
     where = {"kind": "thought"} if table == "annotations" else None
     return sorted(lake.read(table, where=where).to_pylist(), key=lambda one: (one["trajectory_id"], one["step"]))
@@ -94,14 +100,14 @@ def test_the_first_thinker_whose_thought_is_kept_writes_it_and_its_thoughts_are_
 ) -> None:
     config = wheel(lake, thinkers=[ME, "rules", "template"], tries=2)
     run = run_of(config)
-    done = think(run, 0)
+    done = thought(run)
     found = rows(run.lake)
-    assert {one["author"] for one in found} == {"recall", "rules"} == set(done["thoughts"])
+    assert {one["author"] for one in found} == {"recall", "rules"} == set(done.thoughts)
     assert any(one["thought"] == "After []." for one in found) and any("After ['" in one["thought"] for one in found)
     assert any(one["patterns"] == ["task_decomposition"] for one in found if one["author"] == "rules")
     tried = rows(run.lake, "thinking")
-    assert {one["tries"] for one in tried if not one["kept"]} == {2} and done["turned_away"]["empty"] > 0
-    assert sum(one["asked"] for one in done["kept_by_step"]) == len(tried) and done["tokens"] == 2 * done["tries"]
+    assert {one["tries"] for one in tried if not one["kept"]} == {2} and done.turned_away["empty"] > 0
+    assert sum(one.asked for one in done.kept_by_step) == len(tried) and done.tokens == 2 * done.tries
     assert len({(one["trajectory_id"], one["step"]) for one in found}) == len(found) == len(tried)
 
 
@@ -109,7 +115,7 @@ def test_a_stage_that_is_killed_goes_on_and_asks_nobody_again_of_what_was_writte
     whole, cut = lake, lake / "cut"
     shutil.copytree(lake / "lake", cut / "lake")
     config = wheel(whole, thinkers=[ME, "template"])
-    expected = think(run_of(config), 0)
+    expected = thought(run_of(config))
     asked = dict(Recalling.asked)
     Recalling.asked.clear()
     config = wheel(cut, thinkers=[ME, "template"])
@@ -118,18 +124,18 @@ def test_a_stage_that_is_killed_goes_on_and_asks_nobody_again_of_what_was_writte
         think(run_of(config), 0)
     Recalling.dies_after = 10**9
     kept = run_of(config).lake.count("thinking")
-    assert 0 < kept < sum(one["asked"] for one in expected["kept_by_step"])
-    again = think(run_of(config), 0)
-    assert {**again, "seconds": 0} == {**expected, "seconds": 0}
+    assert 0 < kept < sum(one.asked for one in expected.kept_by_step)
+    again = thought(run_of(config))
+    assert again.model_copy(update={"seconds": 0}) == expected.model_copy(update={"seconds": 0})
     strip = lambda found: [{**one, "created_at": None} for one in found]  # noqa: E731
     assert strip(rows(run_of(config).lake)) == strip(rows(run_of(wheel(whole)).lake))
-    third = think(run_of(config), 0)
-    assert third["tries"] == again["tries"]
+    third = thought(run_of(config))
+    assert third.tries == again.tries
 
 
 def test_a_limit_leaves_the_rest_to_the_next_thinker(lake: Path) -> None:
-    done = think(run_of(wheel(lake, thinkers=[ME, "template"], most=3)), 0)
-    assert done["tries"] == 3 and done["unasked"] > 0 and done["thoughts"]["template"] > 0
+    done = thought(run_of(wheel(lake, thinkers=[ME, "template"], most=3)))
+    assert done.tries == 3 and done.unasked > 0 and done.thoughts["template"] > 0
 
 
 def test_stored_trajectories_get_thoughts_of_other_thinkers_later_and_a_persons_stays(lake: Path) -> None:

@@ -109,8 +109,8 @@ def test_what_was_no_target_is_none_where_it_is_imported(
     run = Run(other, Lake.open(other.lake), "run")
     request = Request(format=name, path=tmp_path / "out")
     done = _import_records(run, -2, request, f"import:{name}:0123456789abcdef")
-    assert done["decisions"] == 2
-    assert _import_records(run, -2, request, f"import:{name}:0123456789abcdef")["decisions"] == 0
+    assert done.decisions == 2
+    assert _import_records(run, -2, request, f"import:{name}:0123456789abcdef").decisions == 0
     brought = {
         json.loads(one["extra"])["flywheel"]["trajectory_id"]: one
         for one in run.lake.read("trajectories", where={"iteration": -2}).to_pylist()

@@ -13,7 +13,13 @@ from schemas.action import action_of
 from schemas.failure import UsageError
 from schemas.tables.review import Review
 from tasks.exchange.export import export_trajectories
-from tasks.exchange.importing import Request, _import_records, _resume_import, check_import  # pyright: ignore[reportPrivateUsage]
+from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
+    ImportResult,
+    Request,
+    _import_records,
+    _resume_import,
+    check_import,
+)
 from tasks.running.run import Run
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import numbered, picture, written
@@ -143,8 +149,8 @@ def test_an_answer_is_a_decision_on_the_step_and_only_once(tmp_path: Path, monke
     request = Request(format="label-studio", path=file)
     run = Run(place.config, place.lake, "run")
     first, again = (_import_records(run, -2, request, "import:label-studio:0123456789abcdef") for _ in range(2))
-    assert (first["trajectories"], first["already"], first["decisions"]) == (0, len(tasks), 2)
-    assert again["decisions"] == 0
+    assert (first.trajectories, first.already, first.decisions) == (0, len(tasks), 2)
+    assert again.decisions == 0
     name = tasks[0]["data"]["flywheel"]["trajectory"]["trajectory_id"]
     reviews = sorted(place.lake.read("reviews").to_pylist(), key=lambda row: row["revision"])
     assert [(row["trajectory_id"], row["decision"]) for row in reviews] == [(name, "correct"), (name, "reject")]
@@ -162,7 +168,7 @@ def test_an_export_of_label_studios_own_server_is_taken(tmp_path: Path, monkeypa
     (tmp_path / "answers.json").write_text(recorded.replace('"LAKE"', f'"{place.lake.lake_id}"'))
     request = Request(format="label-studio", path=tmp_path / "answers.json")
     done = _import_records(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
-    assert (done["trajectories"], done["already"], done["decisions"]) == (0, 6, 4)
+    assert (done.trajectories, done.already, done.decisions) == (0, 6, 4)
     found = {row["decision"]: row for row in place.lake.read("reviews").to_pylist() if row["decision"] != "correct"}
     assert {name: (row["step"], row["note"]) for name, row in found.items()} == {
         "reject": (None, "wrong page"),
@@ -184,25 +190,26 @@ def test_who_goes_back_to_an_earlier_decision_decides_anew_and_each_import_says_
 
     run, done = Run(place.config, place.lake, "run"), set[int]()
 
-    def brought(number: int, *answers: Result) -> dict[str, Any]:
+    def brought(number: int, *answers: Result) -> ImportResult:
         task["annotations"] = [{"id": n, "completed_by": 1, "result": [one]} for n, one in enumerate(answers)]
         file.write_text(json.dumps([task]))
         request = Request(format="label-studio", path=file)
+        name = f"import:label-studio:{number:016x}"
         if number in done:
-            return _resume_import(run, request)
+            return _resume_import(run, request, name)
         done.add(number)
-        return _import_records(run, -2 - number, request, f"import:label-studio:{number:016x}")
+        return _import_records(run, -2 - number, request, name)
 
     first, other = point(90, 90), point(10, 10)
-    assert [brought(0, first)["decisions"], brought(1, other)["decisions"], brought(1, other)["decisions"]] == [1, 1, 0]
+    assert [brought(0, first).decisions, brought(1, other).decisions, brought(1, other).decisions] == [1, 1, 0]
     again = brought(0, first)
-    assert again["decisions"] == 1 and "1 decisions of people are new" in again["say"]
-    assert brought(0, first)["decisions"] == 0
+    assert again.decisions == 1 and "1 decisions of people are new" in str(again)
+    assert brought(0, first).decisions == 0
     rows = sorted(place.lake.rows(Review, {"trajectory_id": name}), key=lambda one: one.revision)
     assert [json.loads(one.action or "")["x"] for one in rows] == [0.9, 0.1, 0.9]
     wrong, right = choice("decision", "error_step"), choice("decision", "accept")
     said = [brought(2, wrong), brought(3, right), brought(2, wrong), brought(4, wrong, right), brought(4, wrong, right)]
-    assert [one["decisions"] for one in said] == [1, 1, 1, 1, 0]
+    assert [one.decisions for one in said] == [1, 1, 1, 1, 0]
 
 
 LOCAL = "/data/local-files/?d="
@@ -224,7 +231,7 @@ def test_an_export_says_where_label_studio_has_its_pictures_and_its_answers_may_
     request = Request(format="label-studio", path=answers)
     assert check_import.fn(place.config, request).startswith("import:label-studio:")
     brought = _import_records(Run(place.config, place.lake, "run"), -2, request, "import:label-studio:0123456789abcdef")
-    assert (brought["trajectories"], brought["decisions"]) == (0, 1)
+    assert (brought.trajectories, brought.decisions) == (0, 1)
     with pytest.raises(UsageError, match="--images-at`: agentnet does not name"):
         export_trajectories(place.config, place.lake, FORMATS.class_of("agentnet")(), tmp_path / "no", images_at=LOCAL)
 

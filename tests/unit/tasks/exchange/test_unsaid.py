@@ -131,5 +131,5 @@ def test_an_import_counts_the_steps_whose_action_it_could_not_read(run: Run, tmp
     call["traj"][0]["value"]["code"] = "computer.tripleClick(x=0.1, y=0.2)"
     brought(run, tmp_path / "in", [record("a", "ada"), call])
     done = _import_records(run, -2, Request(format="agentnet", path=tmp_path / "in"), f"import:agentnet:{2:016d}")
-    assert done["unreadable"] == 1
-    assert done["say"].endswith("; 1 step without an action that could be read (kept as text, with the reason)")
+    assert done.unreadable == 1
+    assert str(done).endswith("; 1 step without an action that could be read (kept as text, with the reason)")

@@ -45,7 +45,7 @@ def test_measuring_stops_where_it_is_decided_and_the_held_out_tasks_are_measured
 
     found = measure_suites(config, lake, explorer_policy(config), 0, enough)
     assert (asked, seeds_of(lake)) == ([2, 4], [0, 1, 2, 3])
-    assert found["held_out"]["tasks"]["fake/enter-text"]["n"] == 2
+    assert found.held_out.tasks["fake/enter-text"].n == 2
     rows = lake.rows(Evaluation)
     assert all(row.unparsable is False and row.think_ms is not None for row in rows if row.success is not None)
     assert {len(row.final_phash or "") for row in rows} == {0, 128}

@@ -1,7 +1,6 @@
 """What a lake has cost, and when its budget is used up."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -9,6 +8,7 @@ from models.serving.meter import charge
 from schemas.config import config_of
 from schemas.config.operations import BudgetConfig
 from schemas.failure import Paused, UsageError
+from schemas.tables.stage import PlainResult, StageResult
 from tasks.running.budget import account, exhausted, require_budget, sentence, spent
 from tasks.running.run import Run, open_run
 from tasks.running.stage import result_of, stage
@@ -60,14 +60,14 @@ def test_what_judges_and_proposers_are_charged_is_kept_by_their_stage_and_planne
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @stage("filter")
-    def asks(run: Run, iteration: int) -> dict[str, Any]:
+    def asks(run: Run, iteration: int) -> StageResult:
         for who in ("judge", "reflect", "think"):
             charge(who, 1_000_000)
-        return {"say": ""}
+        return PlainResult(text="")
 
     @stage("promote")
-    def asks_nobody(run: Run, iteration: int) -> dict[str, Any]:
-        return {"say": ""}
+    def asks_nobody(run: Run, iteration: int) -> StageResult:
+        return PlainResult(text="")
 
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path))
     lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}

@@ -8,10 +8,13 @@ import pytest
 
 from schemas.config import Config, config_of
 from schemas.failure import EnvironmentDown
-from schemas.table import Metrics
+from schemas.tables.stage import PlainResult, StageResult
 from storage.lake import Lake
+from tasks.filter import FilterResult
+from tasks.promote.promote import PromotionResult
 from tasks.running.run import Run
 from tasks.running.stage import StageRun, observed, result_of, stage
+from tasks.train.results import TrainResult
 
 
 @pytest.fixture
@@ -51,8 +54,8 @@ def test_an_observer_that_fails_ends_neither_the_work_nor_another_observer(
         seen.append(stage.result)
 
     with observed(at, (broken_at_the_begin, whole, broken_at_the_end)):
-        at.result = {"loss": 0.5}
-    assert seen == ["train", {"loss": 0.5}]
+        at.result = PlainResult(text="trained", numbers={"loss": 0.5})
+    assert seen == ["train", PlainResult(text="trained", numbers={"loss": 0.5})]
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2 and "broken_at_the_end" in caplog.text
 
 
@@ -78,14 +81,28 @@ def test_a_stage_that_fails_once_is_repeated_and_recorded_once(
     left = [ValueError("a bug")]
 
     @stage("collect", retry=True)
-    def collect(run: Run, iteration: int) -> Metrics:
+    def collect(run: Run, iteration: int) -> StageResult:
         if left:
             raise left.pop()
-        return {"say": "done"}
+        return PlainResult(text="done", numbers={"samples": 3})
 
-    assert collect(config, 0)["say"] == collect(config, 0)["say"] == "done"
+    done = {"samples": 3, "say": "done"}
+    assert collect(config, 0) == done == {key: (collect(config, 0) or {})[key] for key in done}
     assert "collect is repeated after ValueError: a bug" in capfd.readouterr().err
     assert Lake.open(config.lake).count("stages") == 1
+
+
+def test_results_store_their_set_fields_and_their_headline_and_have_their_events() -> None:
+    found = FilterResult(routes={"sft": 2, "ct": 1}, reflections=4, unanswered=1, reason="no answer in 5 s")
+    headline = "sft 2, ct 1, quarantine 0, none 0; the judge gave no answer on 1 trajectory: no answer in 5 s"
+    assert found.stored == {"routes": {"sft": 2, "ct": 1}, "reflections": 4, "unanswered": 1, "say": headline}
+    assert found.event == ("flywheel.data.accepted", {"accepted": 2, "routes": {"sft": 2, "ct": 1}})
+    kept = PromotionResult(promoted=False, champion="policy-0000")
+    headline = "nothing was trained; the champion stays"
+    assert kept.stored == {"promoted": False, "champion": "policy-0000", "say": headline}
+    assert kept.event == ("flywheel.policy.held", {"champion": "policy-0000", "say": headline})
+    trained = TrainResult(text="8 samples", numbers={"loss": 0.5}, policy="policy-0001")
+    assert trained.stored == {"loss": 0.5, "policy": "policy-0001", "say": "8 samples"} and trained.event is None
 
 
 @pytest.mark.parametrize(
@@ -98,7 +115,7 @@ def test_a_stage_that_goes_on_failing_raises_its_error(
     tries: list[int] = []
 
     @stage("collect", retry=retry)
-    def collect(run: Run, iteration: int) -> Metrics:
+    def collect(run: Run, iteration: int) -> StageResult:
         tries.append(iteration)
         raise error
 

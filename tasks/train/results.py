@@ -1,8 +1,9 @@
-"""Result of a training during collection, which the collect stage stores for the train stage."""
+"""Results of a training, and of one during collection, which the collect stage stores for the train stage."""
 
 from pydantic import BaseModel, ConfigDict
 
 from schemas.table import Metrics
+from schemas.tables.stage import PlainResult
 
 
 class Streamed(BaseModel):
@@ -19,3 +20,10 @@ class Streamed(BaseModel):
     def metrics(self) -> Metrics:
         """Return the metrics to store with the policy."""
         return self.model_dump(exclude={"checkpoint", "say"})
+
+
+class TrainResult(PlainResult):
+    """Result of a training, with the metrics of its method and its trainer."""
+
+    policy: str | None = None
+    """The registered version; None if nothing was trained."""
