@@ -1,13 +1,13 @@
 """Decide on a challenger's promotion by a sequential test on trajectories of the same held-out tasks and seeds.
 
 Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two mean differences, generalised to pairs
-that are won, drawn or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
+that are won, tied or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
 `low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
 Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
 log(beta/(1 - alpha)). Promotion uses the variance that a challenger at `low` would have, since a few pairs that are all
-drawn contain little about the shares of wins and losses. Seeds are limited; `undecided` settles a test that is
-undecided at the last seed. Within the tolerance, a challenger at the first hypothesis comes as far with probability
-1 - Phi(resolution/sqrt(v)), which a decision states.
+tied contain little about the shares of wins and losses. Seeds are limited; `undecided` settles a test that is undecided
+after all seeds. A challenger at `low` ends within the tolerance with probability 1 - Phi(resolution/sqrt(v)). The
+decision states this probability.
 """
 
 import json
@@ -35,7 +35,7 @@ class PromotionRule:
     alpha: float
     beta: float
     enough: float | None
-    """Minimum difference for a promotion where the test has not decided at the last seed; None: no promotion."""
+    """Minimum difference for a promotion where the test is undecided after all seeds; None: no promotion."""
     bounded: bool = False
     """Whether the difference must also be above `low` beyond chance: by its one-sided bound at half of `alpha`, of
     which the test itself uses the other half (as simulated: `benchmarks.learning.promotion`)."""
@@ -57,7 +57,7 @@ class PromotionRule:
         return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * spread)
 
     def risk(self, found: Paired) -> float:
-        """Return the probability in [0, 1] that a challenger at `low` comes as far at the last seed."""
+        """Return the probability in [0, 1] that a challenger at `low` is promoted after all seeds without a decision."""
         least = self.least(found)
         return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(self.variance(found))).cdf(least)
 
@@ -91,7 +91,7 @@ def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, un
         resolution: half the distance of the two hypotheses.
         alpha: as in `PromotionRule`.
         beta: as in `PromotionRule`.
-        undecided: treatment of a test that is undecided at the last seed: promote within the tolerance, promote so that
+        undecided: treatment of a test that is undecided after all seeds: promote within the tolerance, promote so that
             `alpha` bounds every promotion (on suites of many tasks: docs/promotion.md), or hold.
     """
     enough = None if undecided == "hold" else -tolerance
@@ -117,16 +117,16 @@ def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | 
     above = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2)
     llr = above / (rule.variance(found) if above > 0 else found.variance)
     if llr >= math.log((1 - rule.beta) / rule.alpha):
-        return _decision("promote", found, llr, "decided" if not last else "decided at the last seed")
+        return _decision("promote", found, llr, "test accepted")
     if llr <= math.log(rule.beta / (1 - rule.alpha)):
-        return _decision("reject", found, llr, "decided" if not last else "decided at the last seed")
+        return _decision("reject", found, llr, "test rejected")
     if not last:
         return None
     least = rule.least(found)
     if least is None or found.mean < least:
-        return _decision("hold", found, llr, "not decided at the last seed")
-    risk = f"where {rule.risk(found):.1%} of those come as far that are worse by {-rule.low:g}"
-    return _decision("promote", found, llr, f"not decided at the last seed, {risk}")
+        return _decision("hold", found, llr, "undecided")
+    risk = f"a candidate worse by {-rule.low:g} gets this far with probability {rule.risk(found):.1%}"
+    return _decision("promote", found, llr, "undecided", f"; {risk}")
 
 
 def _grown(found: Paired, mean: float) -> float:
@@ -158,11 +158,11 @@ def without_test(outcome: Outcome, reason: str) -> PromotionDecision:
 _WORDS: dict[Outcome, str] = {"promote": "good enough", "hold": "not clearly good enough", "reject": "not good enough"}
 
 
-def _decision(outcome: Outcome, found: Paired, llr: float, how: str) -> PromotionDecision:
+def _decision(outcome: Outcome, found: Paired, llr: float, test: str, risk: str = "") -> PromotionDecision:
     at = found.interval
-    pairs = counted(found.n, "paired trajectory", "paired trajectories")
+    pairs = counted(found.n, "pair")
     reason = (
-        f"{_WORDS[outcome]} against the champion, {how}: {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}) over "
-        f"{pairs}, {found.wins} won alone, {found.losses} lost alone"
+        f"{_WORDS[outcome]} against the champion: {test} after {pairs} ({found.wins} won, {found.losses} lost), "
+        f"difference {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}){risk}"
     )
     return PromotionDecision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)

@@ -213,22 +213,20 @@ class PromoteConfig(Section):
     """Evaluate a promoted policy on all of `evaluate.seeds`, even if the test decided earlier. Later candidates are
     compared with these results, the curriculum reads them, and the curves show them."""
     undecided: Literal["tolerance", "bounded", "hold"] = "tolerance"
-    """Decision on an iteration's candidate if the test is undecided at the last seed. `tolerance`: promote it if it is
-    at most `tolerance` below, so that the next training starts from it; the decision states the risk. `bounded`:
-    promote it only if it is also, beyond chance, no worse than -tolerance - resolution, so that `alpha` bounds every
-    promotion. `bounded` is for suites of about 200 pairs or more; with few pairs even an equal candidate is held. With
-    one to five tasks policies seldom differ: 0.056 to 0.093 of the candidates that are worse by that much are promoted
-    at an `alpha` of 0.05, and the share grows as `look_seeds` shrinks. `hold`: hold it; with five tasks 0.021 to 0.065
-    of those candidates are promoted."""
+    """Decision on a candidate if the test is undecided after all seeds. `tolerance`: promote it if it is at most
+    `tolerance` below the champion, so that the next training starts from it; the decision states the risk. `bounded`:
+    promote it only if it is also, beyond chance, better than -tolerance - resolution, so that `alpha` bounds every
+    promotion. Use `bounded` for suites of about 200 pairs or more; with few pairs it holds even equal candidates.
+    `hold`: hold it. `docs/promotion.md` has the simulated rates."""
     unparsable: Share = 0.5
     """A candidate is broken if more than this share of its trajectories ends in a reply without an action, and its
     share exceeds the champion's."""
     step_s: Positive | None = None
     """Maximum seconds per reply, as the mean over steps; a slower candidate is broken. No limit if not set."""
     same_screens: Literal["hold", "ignore"] = "hold"
-    """`hold`: hold a candidate that solves a held-out task on exactly the screens of a trained task, because both may
-    be the same task under two names. `ignore`: for suites where different tasks end on the same screen, such as one
-    page of thanks."""
+    """`hold`: hold a candidate whose successes on a held-out task end on the screens of a trained task: at least half
+    of their distinct last screens differ in at most 8 of 512 hash bits. Both may be the same task under two names.
+    `ignore`: for suites where different tasks end on the same screen, such as one page of thanks."""
 
     @model_validator(mode="after")
     def _differences_are_below_one(self) -> "PromoteConfig":

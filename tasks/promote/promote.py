@@ -69,7 +69,7 @@ class PromotionResult(StageResult, extra="allow"):
 
 @stage("promote")
 def promote_candidate(run: Run, iteration: int) -> PromotionResult:
-    """Promote the candidate only if it holds against the current champion on the same seeds."""
+    """Promote the candidate if it passes the test against the current champion on the same seeds."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
