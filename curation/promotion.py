@@ -57,7 +57,7 @@ class PromotionRule:
         return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * spread)
 
     def risk(self, found: Paired) -> float:
-        """Return the probability in [0, 1] that a challenger at `low` is promoted after all seeds without a decision."""
+        """Return the probability in [0, 1] that a challenger at `low` is promoted without a decision of the test."""
         least = self.least(found)
         return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(self.variance(found))).cdf(least)
 
@@ -124,9 +124,9 @@ def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | 
         return None
     least = rule.least(found)
     if least is None or found.mean < least:
-        return _decision("hold", found, llr, "undecided")
-    risk = f"a candidate worse by {-rule.low:g} gets this far with probability {rule.risk(found):.1%}"
-    return _decision("promote", found, llr, "undecided", f"; {risk}")
+        return _decision("hold", found, llr, "test undecided")
+    risk = f"a candidate worse by {-rule.low:g} would also pass with probability {100 * rule.risk(found):.1f} %"
+    return _decision("promote", found, llr, "test undecided", f"; {risk}")
 
 
 def _grown(found: Paired, mean: float) -> float:
