@@ -31,7 +31,10 @@ from apps.schedule import verbs as scheduling
 from schemas.failure import UsageError
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="A task's id or template, such as click-test.")]
-Iterations = Annotated[int | None, typer.Option(min=1, help="Number of further iterations; the config's if not given.")]
+Iterations = Annotated[
+    int | None,
+    typer.Option(min=1, help="Number of iterations, an unfinished iteration included; the config's if not given."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan, and do nothing.")]
 Name = Annotated[str, typer.Argument(metavar="POLICY|TRAJECTORY_ID", help="A version, champion, or a trajectory's id.")]
 PolicyName = Annotated[str, typer.Option("--policy", help="champion, a version, a Hugging Face folder, or explorer.")]
