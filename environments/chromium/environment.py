@@ -21,13 +21,13 @@ class ChromiumConfig(EnvironmentConfig):
     """Pages of headless browsers."""
 
     browser: str | None = None
-    """Path of a headless Chromium; if not set, the environment searches for one."""
+    """Path of a headless Chromium; if not set, the environment searches for it."""
     browsers: Count = 2
     """Number of browsers, each a separate process. If one dies, only its pages are lost."""
     pages: Count = 4
     """Pages per browser, each with one trajectory at a time."""
     spares: Whole = 0
-    """Warm spare browsers that replace one that dies; each takes about 100 MB."""
+    """Warm spare browsers that replace a dead browser; each takes about 100 MB."""
     browser_idle_s: Positive = 300.0
     """Seconds without a leased page after which a browser is ended, until it is needed again."""
 

@@ -114,7 +114,7 @@ class GamesConfig(ChromiumConfig):
     """Games in pages (docs/games.md)."""
 
     tasks: dict[str, GameTask] = {}  # noqa: RUF012  (pydantic copies it)
-    """Your own games by template, in addition to the built-in ones. A game with a built-in name replaces that game."""
+    """Your own games by template, in addition to the built-in games. A game with a built-in name replaces that game."""
 
 
 class GamesEnvironment(DocumentEnvironment[GamesConfig]):

@@ -30,7 +30,7 @@ class HybridConfig(ChromiumConfig):
     """A workspace with files, local pages, an editor and an isolated shell (docs/hybrid.md)."""
 
     command_s: Positive = 5.0
-    """Maximum seconds of a shell command; a longer one is stopped."""
+    """Maximum seconds of a shell command; a longer command is stopped."""
     memory_mib: Annotated[int, Field(ge=64)] = 256
     """Maximum memory in MiB of a shell's processes together. A shell that exceeds it ends its trajectory."""
     disk_mib: Annotated[int, Field(ge=4)] = 32

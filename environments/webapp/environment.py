@@ -41,7 +41,7 @@ class WebAppConfig(ChromiumConfig):
     """Addresses of applications on other servers, by name: `http://127.0.0.1:3000`. A page can reach these addresses
     only."""
     tasks: tuple[str, ...] = ()
-    """Files of your own tasks, added to the built-in ones."""
+    """Files of your own tasks, added to the built-in tasks."""
 
 
 class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):

@@ -48,11 +48,11 @@ class WorkerConfig(ForeignConfig):
     processes: Count = 2
     """Concurrent trajectories, each in its own process."""
     spares: Whole = 0
-    """Warm spare processes that replace one that dies."""
+    """Warm spare processes that replace a dead process."""
     process_idle_s: Positive = 300.0
     """Seconds without a lease after which a process is ended, until it is needed again."""
     variables: tuple[str, ...] = ()
-    """Names of environment variables that the process gets in addition to the usual ones."""
+    """Names of environment variables that the process gets in addition to the usual variables."""
 
     @field_validator("module")
     @classmethod

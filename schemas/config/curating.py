@@ -37,8 +37,9 @@ class FilterConfig(PartsSection):
     gate cannot know whether the steps before were useful: of a failure that its verifier rejected, all steps but the
     last would be imitated."""
     corrections: Literal["all", "verified"] = "all"
-    """People's corrections of steps that are trained on. `all`: every correction, except those that a sandbox refuted
-    and unverified ones of a verified success. `verified`: only those that succeeded in a sandbox (docs/annotate.md)."""
+    """Reviewers' corrections that training uses. `all`: every correction, except corrections that a sandbox refuted and
+    unverified corrections of a verified success. `verified`: only corrections that succeeded in a sandbox
+    (docs/annotate.md)."""
 
 
 class JudgeConfig(PartsSection):
@@ -149,14 +150,14 @@ class ThinkConfig(PartsSection):
     most: Count = 20_000
     """Maximum requests to models per iteration, all tries counted. The remaining steps go to the next thinker."""
     longest: Annotated[int, Field(ge=20)] = 800
-    """Maximum characters of a thought; a longer one is rejected."""
+    """Maximum characters of a thought; a longer thought is rejected."""
     keep_without: Share = 0.0
     """Share of the trajectories that supervised training reads without their thoughts, under the prompt that asks for
     the action alone. A policy trained this way can act either way (`policy.thoughts`)."""
 
 
 class SynthesisConfig(PartsSection):
-    """Synthesis of tasks from existing ones. Each is verified before it is trained on (docs/synthesis.md)."""
+    """Synthesis of tasks from existing tasks. Each is verified before it is trained on (docs/synthesis.md)."""
 
     parts = "curation.synthesis.makers:makers_of"
     read_if = (ReadIf("synthesis.on", refused=False),)

@@ -51,7 +51,7 @@ class MachinesConfig(Section):
     nodes: Count = 1
     """With `train.launch=command`: number of machines. With `torchrun` it is the number of hosts."""
     python: str = ""
-    """Python interpreter on those machines, with this code. If not set, this interpreter's path."""
+    """Python interpreter on these machines, with this code. If not set, this interpreter's path."""
     least: Count | None = None
     """Minimum number of machines to continue with if one is lost. If not set, training waits for all."""
     join_s: Positive = 30.0

@@ -61,10 +61,10 @@ class EnvironmentConfig(Section):
     """Skip the environment and its tasks on a machine that lacks its requirements, and report that. If false, the run
     is refused."""
     start_timeout_s: Positive = 20.0
-    """Maximum seconds that a sandbox may take to start a task; a slower one is given up."""
+    """Maximum seconds that a sandbox may take to start a task; a slower sandbox is given up."""
     step_timeout_s: Positive = 20.0
-    """Maximum seconds that a sandbox may take for an action, a screenshot or a verification; a slower one is given
-    up."""
+    """Maximum seconds that a sandbox may take for an action, a screenshot or a verification; a slower sandbox is
+    given up."""
     lease_s: Positive = 1800.0
     """Seconds without a call after which a leased sandbox is taken back. Set it longer than the policy needs for a
     reply."""
@@ -242,8 +242,8 @@ class QualityConfig(Section):
     keep_docs: Count = 3
     """Number of iterations whose Data Docs are kept."""
     drift_above: Annotated[float, Field(ge=0)] = 0.25
-    """Population stability index above which an iteration is reported as different from earlier ones. Values within
-    chance are never reported."""
+    """Population stability index above which an iteration is reported as different from earlier iterations. Values
+    within chance are never reported."""
     drift_window: Count = 5
     """Number of earlier iterations to compare with."""
 

@@ -257,7 +257,7 @@ class TrainConfig(StepSection):
 
     method: str = "sft"
     """`sft`: imitate successes. `ct`: learn from the screens and actions of failed trajectories, without imitating
-    them. `rft`: roll out groups as `grpo` does, and imitate their successes together with all earlier ones. `grpo`:
+    them. `rft`: roll out groups as `grpo` does, and imitate their successes with all earlier successes. `grpo`:
     compare the rewards of trajectories of the same task and seed. `ppo`: compare rewards with a critic's values, token
     by token. `dpo`: prefer the success over the failure at the step where two such trajectories part. Or the dotted
     path of your own method: `my_package.my_method:METHOD` (docs/extend.md)."""
@@ -281,7 +281,7 @@ class TrainConfig(StepSection):
     floor: Share = 0.05
     """Last learning rate, as a share of the full one."""
     clip: Positive = 1.0
-    """Maximum norm of a gradient; a longer one is scaled down to it."""
+    """Maximum norm of a gradient; a longer gradient is scaled down to it."""
     launch: Launch = "local"
     """How the processes start. `local`: on this machine. `torchrun`: by torchrun on each of `train.machines.hosts`.
     `command`: by `train.machines.command`, for Slurm, Ray or Kubernetes (docs/machines.md)."""

@@ -19,7 +19,7 @@ class CurriculumChoice(Row):
     relay_trajectories: Int32
     pool: Pool
     successes: Float64
-    """Successes of the policy so far; older ones count less."""
+    """Successes of the policy so far; older successes weigh less."""
     failures: Float64
     reason: Text
 
