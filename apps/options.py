@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from common import log
 from common.text import STEERING, harmless
 from schemas.failure import UsageError
-from tasks.running import log
 
 if TYPE_CHECKING:
     from schemas.config import Config

@@ -28,10 +28,10 @@ from typing import Any, ClassVar, NoReturn
 
 import psutil
 
+from common import log
 from common.process import home
 from common.text import harmless
 from schemas.failure import EXIT_ERROR, FlywheelError, of_the_disk
-from tasks.running import log
 
 DEFAULTS = {
     "DO_NOT_TRACK": "1",
@@ -228,8 +228,12 @@ def ended(do: Callable[[], object]) -> Any:
     except Exception as error:
         if isinstance(error, OSError) and (explanation := of_the_disk(error)):
             return _print_error(explanation)
-        traceback.print_exc()
-        sys.stderr.write(f"flywheel: internal error: please report the traceback above; {Interrupts.kept}.\n")
+        problem = f"internal error: please report the traceback{{}}; {Interrupts.kept}."
+        if log.as_json():
+            sys.stderr.write(log.line("error", problem.format(""), {"traceback": traceback.format_exc()}) + "\n")
+        else:
+            traceback.print_exc()
+            sys.stderr.write(f"flywheel: {problem.format(' above')}\n")
         return EXIT_ERROR
     return 0
 

@@ -2,6 +2,7 @@
 
 A lone surrogate, half of a character that JSON's `\\ud800` can name, is no text in UTF-8: Arrow and tokenizers refuse
 it. It is written out as the six characters `\\ud800`, so that nothing is lost and everything else stays as it was.
+So is a NUL, as `\\x00`: databases end a text at it.
 Output for a terminal has control characters that steer it written out, too (`harmless`). The module also writes a
 number with its noun, and a duration, for people.
 
@@ -20,8 +21,9 @@ from pydantic import AfterValidator
 
 
 def storable(text: str) -> str:
-    """Writes out the lone surrogates of a text."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    """Writes out the lone surrogates and NULs of a text."""
+    text = text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text.replace("\0", "\\x00")
 
 
 def strict_json(value: object, **options: Any) -> str:
@@ -70,11 +72,6 @@ CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")
 
 NO_TEXT = re.compile("[\\x00\ud800-\udfff]")
 """A NUL, which databases end a text at, and half of a character."""
-
-
-def written_out(text: str) -> str:
-    """Writes out what no text has: a NUL as `\\x00`, half of a character as `\\ud800`."""
-    return NO_TEXT.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def harmless(text: str) -> str:

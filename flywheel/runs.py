@@ -12,13 +12,13 @@ from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
+from common.log import VARIABLE
 from common.process import ours
 from flywheel.lake import OpenLake
 from schemas import failure
 from schemas.config import load_config
 from schemas.failure import FlywheelError
 from storage.lake import Lake as StoredLake
-from tasks.running.log import VARIABLE
 from tasks.shared.paths import lake_if_any
 from tasks.shared.status import IterationStatus
 

@@ -16,7 +16,8 @@ _AWAY_WORDS = (
     "curlCode",
 )  # fmt: skip
 _BUSY_WORDS = (
-    "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "RequestTimeout",
+    "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "internal error",
+    "RequestTimeout",
     "reduce your request rate", "Bad Gateway", "Gateway Timeout", "TooManyRequests", "Too Many Requests",
     "ConditionalRequestConflict", "OperationAborted", "conflicting conditional operation", "conflicting operation",
 )  # fmt: skip

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TypeVar
 
+from common import log
 from schemas.failure import StoreStillUnreachable, StoreUnreachable
 from storage.explained import explained
 
@@ -82,5 +83,5 @@ class StoreRetry:
 
 
 def _report(text: str) -> None:
-    sys.stderr.write(f"flywheel: {text}\n")
+    sys.stderr.write(f"{log.line('warning', text)}\n" if log.as_json() else f"flywheel: {text}\n")
     sys.stderr.flush()

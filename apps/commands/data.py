@@ -18,7 +18,6 @@ from apps.options import (
     sweep_exports,
 )
 from schemas.failure import UsageError
-from schemas.tables.stage import HEADLINE
 
 if TYPE_CHECKING:
     from curation.converters.format import Format
@@ -148,6 +147,7 @@ def import_(
     from curation.converters.files import ImportSource
     from curation.converters.format import FORMATS
     from curation.converters.units import UNITS
+    from schemas.tables.stage import HEADLINE
     from tasks.exchange.importing import Request, check_import
     from tasks.running.progress_lines import progress_lines
 

@@ -36,7 +36,7 @@ def parse(
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
     if (text is None) == (file is None):
         raise UsageError("`flywheel parse` reads one reply or a file.", "Give TEXT or --file REPLIES.jsonl.")
-    if file is not None and str(file) != "-" and not file.is_file():
+    if file is not None and str(file) != "-" and (file.is_dir() or not file.exists()):
         raise UsageError(f"`--file {file}`: there is no such file.", "Name a file of JSON lines.")
     reader, size = reader_of(family, model, template), size_of(screen)
     _require(reader, size)

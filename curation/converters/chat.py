@@ -69,6 +69,8 @@ class ChatTurn:
     """Where its record holds it."""
     given: bool = False
     """Whether it is a part of a prompt, so that it is context."""
+    calls: bool = False
+    """Whether its record holds a tool's call apart from the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,7 @@ class ChatMessage:
     masked: bool = False
     thought: str = ""
     given: bool = False
+    calls: bool = False
 
 
 MASKS = (
@@ -393,7 +396,8 @@ def turns_of(
         filled += slots
         texts = [part for part in message.parts if part is not None]
         text = "\n".join(filter(None, (one.strip() for one in texts))) if slots else "\n".join(texts)
-        turns.append(ChatTurn(message.role, text, screen, message.masked, message.thought, where, message.given))
+        own = (message.masked, message.thought, where, message.given, message.calls)
+        turns.append(ChatTurn(message.role, text, screen, *own))
     if filled < len(names):
         check_others(messages, place)
         counts = f"{counted(len(names), 'picture')} for {counted(filled, 'placeholder')}"
@@ -436,7 +440,7 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
             if screen is not None:
                 step = read_reply(turn.text, screen, unit, place, turn.field)
                 step = replace(step, thought=step.thought or turn.thought)
-                acts = step.action is not None or _ACTS.search(split_thinking(turn.text)[1]) is not None
+                acts = turn.calls or step.action is not None or _ACTS.search(split_thinking(turn.text)[1]) is not None
                 context = turn.masked or turn.given or acted or (answered and not acts)
                 steps.append(_context(step) if context else step)
                 if acts and not context:
@@ -453,11 +457,13 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
     return instruction, steps
 
 
-_NAMED = r"[\w.:-]{1,99}\("
+_NAMED = r"\w[\w./:-]{0,98}\("
 _ACTS = re.compile(
-    rf"^(?:[^\w\n]*Action[*_]*+[:：]+[^\w\n]*{_NAMED}|[ \t`]*{_NAMED}(?:\{{|[ \t]*$|.*\)[ \t;`]*$))"
-    rf"|<(?:tool_call|action)>\s*+(?:\{{|<function|{_NAMED})|<function=\w|<\|begin_of_box\|>"
-    r"|\{\s*+[\"'](?:action|function|name)[\"']\s*+:",
+    rf"^[^\w\n]*+Action[*_]*+[:：]++[^\w\n{{]*+(?:\{{|{_NAMED})|^[^\w\n]*+Action Input[:：]"
+    rf"|^[ \t`\[]*+{_NAMED}(?:\{{|[ \t]*$|.*\)[ \t;`\]]*$)"
+    rf"|<(?:tool_call|action)>\s*+(?:\{{|<function|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
+    r"|<function(?:=\w|\s+name=)|<\|begin_of_box\|>|tool▁call▁begin"
+    r"|[\"']action(?:_type)?[\"']\s*+:|\{\s*+[\"'](?:function|name)[\"']\s*+:",
     re.MULTILINE | re.IGNORECASE,
 )
 """A call in a reply, which is no mere words even where no action of ours is read: alone on its line, or behind a label

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from common.text import storable, strict_json, written_out
+from common.text import storable, strict_json
 from curation.converters.exchanged import (
     MOST_SEED,
     OWN,
@@ -21,7 +21,7 @@ from curation.converters.exchanged import (
     StepAssessment,
 )
 from curation.pictures import difference_hash
-from models.families.dialects import format_action, format_reply, storable_action
+from models.families.dialects import format_action, format_reply
 from schemas.action import from_json, point_of, to_json
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
@@ -117,14 +117,13 @@ def _exchanged(
     targets: Collection[int] | None,
 ) -> ExchangedStep:
     extra = json.loads(step.extra or "{}")
-    raw = written_out(step.raw_text)  # lakes of earlier releases may hold a NUL, which no import takes
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
     return ExchangedStep(
         screen=picture,
-        thought=written_out(step.thought),
-        action=storable_action(from_json(step.action)) if step.action else None,
-        text=raw if step.action is None else "",
-        error=written_out(step.action_error) if step.action_error else step.action_error,
+        thought=step.thought,
+        action=from_json(step.action) if step.action else None,
+        text=step.raw_text if step.action is None else "",
+        error=step.action_error,
         found=found,
         about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction, target=target),
         extra=extra,
@@ -147,7 +146,7 @@ def _sampled(step: Step) -> Sampled | None:
     if not step.token_ids:
         return None
     logprobs = None if step.logprobs is None else tuple(step.logprobs)
-    return Sampled(written_out(step.raw_text), tuple(step.token_ids), logprobs)
+    return Sampled(step.raw_text, tuple(step.token_ids), logprobs)
 
 
 def rows_of(record: Exchanged, of: Import) -> ImportedRows:

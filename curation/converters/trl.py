@@ -386,7 +386,11 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
             raise RecordRefused(place, f"{where}.type", f"{str(kind)[:80]!r} is {problem}")
     parts = [*(one for one in parts if one != ""), *calls_of(given)] or [""]
     masked = is_masked({**given, "content": message.content}, place, field)
-    return _ReadMessage(ChatMessage(message.role, parts, field, masked, thought_of(given)), tuple(own), not listed)
+    return _ReadMessage(
+        ChatMessage(message.role, parts, field, masked, thought_of(given), calls=bool(calls_of(given))),
+        tuple(own),
+        not listed,
+    )
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:

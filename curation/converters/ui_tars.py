@@ -21,6 +21,7 @@ from curation.converters.chat import (
     ChatRow,
     ChatTurn,
     Writing,
+    calls_of,
     chat_of,
     check_row,
     is_masked,
@@ -178,7 +179,7 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
     reply, given = message.role == "assistant", message.model_extra or {}
     parts = [reply_of(message.content, given)] if reply else split(message.content)
     masked = is_masked(given, place, field)
-    return ChatMessage(message.role, parts, field, off or masked, thought_of(given))
+    return ChatMessage(message.role, parts, field, off or masked, thought_of(given), calls=bool(calls_of(given)))
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:

@@ -22,6 +22,7 @@ from curation.converters.chat import (
     ChatRow,
     ChatTurn,
     Writing,
+    calls_of,
     chat_of,
     check_row,
     holds_more,
@@ -184,7 +185,7 @@ def _read(message: _VerlMessage, field: str) -> ChatMessage:
     """Parse a message of a prompt, all of which is context."""
     given = message.model_extra or {}
     parts = split(reply_of(message.content, given))
-    return ChatMessage(message.role, parts, field, thought=thought_of(given), given=True)
+    return ChatMessage(message.role, parts, field, thought=thought_of(given), given=True, calls=bool(calls_of(given)))
 
 
 def _came(record: Exchanged) -> bool:

@@ -12,7 +12,7 @@ the public parser does.
 from dataclasses import replace
 from typing import Literal, get_args
 
-from common.text import written_out
+from common.text import storable
 from models.completion import Completion
 from models.families.reading import WIDE, ParsedReply, Sides, read_text
 from models.families.thinking import between, read_reply, readable
@@ -80,26 +80,18 @@ def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Compl
 
 
 def with_reading(completion: Completion, found: ParsedReply) -> Completion:
-    """Adds the result of reading a completion to it, in which everything that no text has is written out."""
-    actions = tuple(map(storable_action, found.actions))
+    """Adds the result of reading a completion to it; its texts can be stored."""
     return replace(
         completion,
-        text=written_out(completion.text),
-        thought=written_out(found.thought),
-        action_text=written_out(found.text),
-        action=actions[0] if actions else None,
-        further=actions[1:],
-        error=written_out(found.error) if found.error else found.error,
+        text=storable(completion.text),
+        thought=storable(found.thought),
+        action_text=storable(found.text),
+        action=found.actions[0] if found.actions else None,
+        further=found.actions[1:],
+        error=storable(found.error) if found.error else found.error,
         parts=found.parts,
-        unused=tuple(map(written_out, found.unused)),
+        unused=tuple(map(storable, found.unused)),
     )
-
-
-def storable_action(action: Action) -> Action:
-    """Returns the action with everything that no text has written out in its texts (`common.text.written_out`)."""
-    texts = {key: one for key, one in action.model_dump().items() if isinstance(one, str)}
-    changed = {key: new for key, one in texts.items() if (new := written_out(one)) != one}
-    return action.model_copy(update=changed) if changed else action
 
 
 def _point(x: int, y: int, dialect: str) -> str:

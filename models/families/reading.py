@@ -45,6 +45,8 @@ _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
+_FENCE_AT = re.compile(r"^\s*+(?:[-*+>]\s*+)?```|```\w*+\s*+$")
+"""A fence at the beginning of a line, perhaps behind the mark of a list, or at its end."""
 LANGUAGES = "python|py|json|code|text|xml"
 """Words behind a fence that models write around a reply or a call, as alternatives of a pattern."""
 _MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"
@@ -465,8 +467,8 @@ def without_opening(before: str) -> str:
 
 
 def _opens_block(text: str) -> bool:
-    """Whether a text ends within a block of code; a line with two fences is a span of code."""
-    return sum(line.count("```") % 2 for line in text.split("\n")) % 2 == 1
+    """Whether a text ends within a block of code; fences within a line, and spans of code on it, are words."""
+    return sum(line.count("```") % 2 for line in text.split("\n") if _FENCE_AT.search(line)) % 2 == 1
 
 
 def _thought(text: str) -> str:

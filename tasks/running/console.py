@@ -18,9 +18,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from common import log
 from common.text import harmless, lasting
 from schemas.tables.stage import PREPARE, StageResult, label_of
-from tasks.running import log
 from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000

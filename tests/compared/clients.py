@@ -29,7 +29,7 @@ from pydantic import ValidationError
 
 from benchmarks.harness import Bar, add_options, finish
 from models.completion import Completion
-from models.families.code.program import play
+from models.families.code.program import SUCCESS, play
 from models.families.registry import FAMILIES
 from models.families.screen import ImageLimits
 from models.families.thinking import split_thinking
@@ -131,7 +131,8 @@ def performed(given: Any, side: float = 1000) -> list[Action | None]:
     if name == "system_button":
         return [action(type=f"press_{str(given['button']).lower()}")]
     if name == "terminate":
-        return [action(type="finished" if given.get("status", "success") == "success" else "call_user")]
+        status = given.get("status", "success")
+        return [action(type="finished" if status in SUCCESS else "call_user")]
     if name == "answer":
         return [action(type="finished", content=given["text"])]
     if name == "open":

@@ -23,11 +23,11 @@ from models.families.code.arguments import (
     button_of,
     count_of,
     held,
-    is_success,
     presses,
     refuse_held,
 )
-from models.families.code.calls import NoAction, is_unset
+from models.families.code.calls import NoAction, is_unset, names_no_key
+from models.families.code.program import means_success
 from models.families.reading import is_true
 from schemas.keyboard import is_modifier, names_of
 
@@ -163,7 +163,9 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in ("key", "keypress", "press_key", "hotkey"):
         return _keys(fields)
     if kind in ("key_down", "key_up"):
-        return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _names(fields))
+        if not (names := _names(fields)):
+            raise NoAction("a key without a name")
+        return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in names)
     if kind == "scroll":
         _refuse_held(kind, fields)
         return _scroll(fields)
@@ -218,7 +220,11 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 def _status(fields: Mapping[str, Any]) -> str:
     """How a task ended; success where nothing is given."""
-    return "success" if _read(is_success, fields) else "failure"
+    status = fields.get("status")
+    try:
+        return "success" if is_unset(status) or means_success(status) else "failure"
+    except ValueError as error:
+        raise NoAction(str(error)) from error
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
@@ -251,7 +257,7 @@ def _names(fields: Mapping[str, Any]) -> list[str]:
     """The keys that an action names, in a list or an expression, and in further arguments where one of both names
     modifiers alone."""
     names = list[str]()
-    for given in (fields[name] for name in ("keys", "key", "text") if not is_unset(fields.get(name))):
+    for given in (fields[name] for name in ("keys", "key", "text") if not names_no_key(fields.get(name))):
         found = [one for item in items_of(given) or [given] for one in names_of(str(item))]
         found = [KEYSYMS.get(one.lower(), one) for one in found]
         names = both(names, found) or names
@@ -262,6 +268,8 @@ def _keys(fields: Mapping[str, Any]) -> str:
     """The code of keys: a chord where all but the last are modifiers, else one after the other."""
     modifiers, times = _read(lambda given: (held(given, at_place=False), presses(given)), fields)
     names = [*modifiers, *_names(fields)]
+    if not names:
+        raise NoAction("a key without a name")
     if times > 1 and len(names) > 1:
         raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
     if times > 1:

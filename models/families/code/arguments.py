@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from common.text import counted
-from models.families.code.calls import MAX_CALLS, UNSET, is_unset
+from models.families.code.calls import MAX_CALLS, is_unset, names_no_key
 from models.families.code.program import BUTTONS, CLICKS, means_success
 from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
 from schemas.keyboard import is_modifier, names_of, together
@@ -125,8 +125,12 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
     keys = list[str]()
     for name in (*_HOLDS, *(_MAY_HOLD if at_place else ())):
         value = given.look(name)
-        named = [one for one in _names(value) if one.lower() not in UNSET]
-        if all(map(is_modifier, named)) and (named or (name in _HOLDS and isinstance(value, str | list))):
+        if is_unset(value):
+            if name in _HOLDS:
+                given.take(name)
+            continue
+        named = list(_names(value))
+        if named and all(map(is_modifier, named)):
             given.take(name)
             keys += named
         elif named and name in _HOLDS:
@@ -136,14 +140,14 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
 
 def keys_of(given: Arguments) -> Any:
     """Takes the first argument that names keys and is not unset; None where none does."""
-    return _taken(given, *_MAY_HOLD)
+    return next((given.take(name) for name in _MAY_HOLD if not names_no_key(given.look(name))), None)
 
 
 def _with_others(names: list[str], given: Arguments) -> list[str]:
     """Returns the keys with those of further arguments; these stay unread where neither are modifiers alone."""
     for name in _MAY_HOLD:
         value = given.look(name)
-        found = [] if is_unset(value) else [*_names(value if isinstance(value, list) else str(value))]
+        found = [] if names_no_key(value) else [*_names(value if isinstance(value, list) else str(value))]
         if (together_of := both(names, found)) is not None:
             names = together_of
             given.take(name)
@@ -159,9 +163,14 @@ def both(names: Sequence[str], found: Sequence[str]) -> list[str] | None:
 
 
 def is_success(given: Arguments, name: str = "status") -> bool:
-    """Returns whether a task ended in success, also where no status is written; ValueError for an unknown status."""
-    status = _taken(given, name)
-    return status is None or means_success(status)
+    """Returns whether a task ended in success, also where no status is written; an unknown status stays unread."""
+    status = given.look(name)
+    try:
+        success = is_unset(status) or means_success(status)
+    except ValueError:
+        return False
+    given.take(name)
+    return success
 
 
 def presses(given: Arguments) -> int:

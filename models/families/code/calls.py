@@ -412,6 +412,10 @@ def _is_text_or_texts(value: Any) -> bool:
     return all(map(_is_text, cast(Sequence[Any], value) if isinstance(value, list | tuple) else [value]))
 
 
+def _is_typed(value: Any) -> bool:
+    return _is_text_or_texts(value) and "\0" not in str(value)
+
+
 def _is_button(value: Any) -> bool:
     return _is_text(value) or _is_whole(value)
 
@@ -424,7 +428,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("from_coord", "to_coord"), _is_place),
     "presses": _is_whole,
     "button": _is_button,
-    "message": _is_text_or_texts,
+    "message": _is_typed,
 }
 """Check of each argument's value."""
 
@@ -439,5 +443,14 @@ def listed(keys: Any) -> list[Any]:
 
 
 def is_unset(value: object) -> bool:
-    """Return whether a value is none: null, NaN, an empty list, or a text that models and tools write for it."""
-    return value in (None, []) or value != value or (isinstance(value, str) and value.strip().lower() in UNSET)
+    """Return whether a value is none: null, NaN, or a text that models and tools write for it; also a list of those."""
+    if isinstance(value, list | tuple):
+        return all(map(is_unset, cast(Sequence[object], value)))
+    return value is None or value != value or (isinstance(value, str) and value.strip().lower() in UNSET)
+
+
+def names_no_key(value: object) -> bool:
+    """Return whether an argument for keys is unset; a blank is the key that types it."""
+    if isinstance(value, list | tuple):
+        return all(map(names_no_key, cast(Sequence[object], value)))
+    return is_unset(value) and not (isinstance(value, str) and value.isspace())

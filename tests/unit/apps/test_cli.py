@@ -196,6 +196,9 @@ def test_an_unexpected_exception_keeps_its_traceback_once_and_says_what_is_kept(
     assert (code, out) == (1, "") and err.count("Traceback") == 1
     *_, error, last = err.splitlines()
     assert error == "RuntimeError: nobody expected this" and last.startswith("flywheel: internal error")
+    monkeypatch.setenv("FLYWHEEL_LOG", "json")
+    (line,) = flywheel("status", "--config", place.file)[2].splitlines()
+    assert "RuntimeError: nobody expected this" in json.loads(line)["traceback"]
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any, tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from apps.commands.lineage import lineage_of, show_lineage
 from apps.commands.status import show_status
 from apps.options import print_json, print_line
 from apps.process import complaint
+from common import log
 from schemas.failure import UsageError
 from schemas.tables.stage import PlainResult
-from tasks.running import log
 from tasks.running.console import bar, err, log_stage, now, out
 from tests.unit.apps.conftest import Place
 

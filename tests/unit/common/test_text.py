@@ -16,9 +16,13 @@ HOSTILE = "caf\u00e9 \ud83d \udc00 \U0001f600"
 KEPT = "caf\u00e9 \\ud83d \\udc00 \U0001f600"
 
 
-@pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\U0001f600", "\x00\n", "\\ud83d"])
+@pytest.mark.parametrize("text", ["", "plain", "caf\u00e9", "\U0001f600", "\x01\n", "\\ud83d", "\\x00"])
 def test_what_can_be_stored_stays_as_it_was(text: str) -> None:
     assert storable(text) == text
+
+
+def test_a_nul_is_written_out() -> None:
+    assert storable("a\0b") == "a\\x00b" and storable("\u00e9\0") == "\u00e9\\x00"
 
 
 def test_a_reply_with_half_a_character_comes_back_from_the_lake_with_everything_else_as_it_was(tmp_path: Path) -> None:

@@ -135,6 +135,11 @@ def targets(record: Exchanged) -> list[bool]:
         ({"type": "click", "x": 25, "y": 10, "button": "None", "modifiers": "None"}, Click(x=0.5, y=0.25)),
         ({"type": "keypress", "keys": ["ctrl"], "text": "c"}, Hotkey(key="ctrl c")),
         ({"type": "keypress", "keys": ["c"], "text": "copied"}, Hotkey(key="c")),
+        ({"type": "keypress", "keys": ["c"], "text": "ctrl"}, Hotkey(key="ctrl c")),
+        ({"type": "key", "text": " "}, Hotkey(key="space")),
+        ({"type": "key", "keys": [], "text": "enter"}, Hotkey(key="enter")),
+        ({"type": "key", "keys": ["ctrl"], "text": "none"}, Hotkey(key="ctrl")),
+        ({"type": "terminate", "status": "Success"}, Finished()),
         ({"type": "click", "x": 25, "y": 10, "num_clicks": 2}, LeftDouble(x=0.5, y=0.25)),
         ({"type": "click", "x": 25, "y": 10, "click_count": "1"}, Click(x=0.5, y=0.25)),
         ({"type": "right_click", "x": 25, "y": 10, "clicks": 1}, RightSingle(x=0.5, y=0.25)),
@@ -605,3 +610,13 @@ def test_an_action_of_ours_with_a_key_that_no_keyboard_has_is_kept_as_text(
     step, read_too = record.steps
     assert step.action is None and step.error and function in step.text
     assert read_too.action is not None and read_too.action.type == function
+
+
+@pytest.mark.parametrize(
+    "given", [{"type": "keypress", "keys": "none"}, {"type": "key"}, {"type": "key_down", "keys": []}]
+)
+def test_a_key_without_a_name_is_kept_as_text_next_to_other_calls(tmp_path: Path, given: dict[str, Any]) -> None:
+    record = read(
+        tmp_path, agent(call("computer", **given), call("computer", at="d", type="click", x=25, y=10), shown=1)
+    )
+    assert "a key without a name" in str(record.steps[0].error) and record.steps[0].action is None

@@ -115,7 +115,7 @@ def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path
         Step.model_construct(**words | {"raw_text": "Action: (46\0,510)", "action_error": "no action\0 in it"}),
     ]
     screens = {step.screen.sha256: step.screen for step in steps}
-    exported = exchanged_of("lake", rows.trajectory, stored, screens, {})
+    exported = exchanged_of("lake", rows.trajectory, [Step(**one.model_dump()) for one in stored], screens, {})
     (read,) = taken(form, written(form, numbered([exported]), tmp_path / "out"))
     assert getattr(read.steps[0].action, "content", "") == "a\\x00b"
     assert [step.screen for step in read.steps] == [picture(0), picture(1)]

@@ -72,7 +72,6 @@ def file_of(folder: Path, *lines: object) -> Path:
         (line(instruction="half \ud800 a letter"), "line 1, instruction: half of a character"),
         (line(mood={"deep": ["fine", "\ud801"]}), "line 1, mood.deep.1: half of a character"),
         (line(mood={"a\0": 1}), "line 1, mood: a NUL is no text"),
-        (line(code="pyautogui.write(message='a\\x00b')"), "line 1, steps.0.action.content: a NUL is no text"),
         (line(mood=json.loads("[" * 160 + "]" * 160)), "line 1, mood"),
     ],
 )

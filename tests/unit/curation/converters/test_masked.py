@@ -1,6 +1,7 @@
 """What a record of others says must not be trained on is context here: read, kept, and no target."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -328,6 +329,10 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
             replied({"content": "", "tool_calls": [{"function": {"name": "f", "arguments": "{}"}}]}, REPLY),
             [True, False, True],
         ),
+        (
+            replied({"content": "So.", "tool_calls": [{"function": {"name": "a b", "arguments": "x\ny"}}]}, REPLY),
+            [True, False, True],
+        ),
         (replied("Only words."), [True, True]),
         *(
             (replied(words, REPLY), [False, True, True])
@@ -349,6 +354,13 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
                 "```python\nfly(1)\n```",
                 "**Action:** fly(1)",
                 "<action>fly(1)</action>",
+                "[fly(x=1)]",
+                '{"action_type": "fly", "index": 5}',
+                '{"thought": "a", "action": "fly"}',
+                'Action: {"type": "fly"}',
+                "<tool_call>fly\n<arg_key>x</arg_key>",
+                '<function name="fly">',
+                'Action: fly\nAction Input: {"x": 1}',
             )
         ),
         (replied({"content": REPLY, "weight": 0}, "You are welcome."), [False, False, True]),
@@ -382,3 +394,17 @@ def test_the_last_round_of_agentnet_is_the_last_by_its_index(tmp_path: Path) -> 
     row = {"task_id": "a", "instruction": "Open it.", "traj": traj, "loss_scale": "last_round"}
     (record,) = taken(FORMATS.class_of("agentnet")(), source(tmp_path, row), unit="fraction")
     assert targets(record) == [False, True] and record.steps[1].screen == picture(0)
+
+
+@pytest.mark.parametrize(
+    "piece", ["Action", ":", "Action:", "f(", ")", ");", "]", "```", "<tool_call>", '{"', " ", "\n"]
+)
+def test_replies_without_a_call_are_read_in_linear_time(tmp_path: Path, piece: str) -> None:
+    began = time.process_time()
+    for text in (
+        piece * (40_000 // len(piece)),
+        "Action" + piece * (40_000 // len(piece)),
+        "f()" + piece * 9_000 + "x",
+    ):
+        taken(FORMATS.class_of("trl")(), source(tmp_path, replied(text, REPLY)), unit="thousandths")
+    assert time.process_time() - began < 4

@@ -102,6 +102,7 @@ def test_a_call_is_read_with_every_argument_that_it_documents(code: str, wanted:
         ("computer.triple_click(x=500, y=300)", "no action of ours is 3 clicks of the left button"),
         ("pyautogui.click(500, 300, button=5)", "there is no button 5"),
         ("pyautogui.click('ok.png')", "'ok.png' is no x of click"),
+        (r"pyautogui.write(message='a\x00b')", r"'a\x00b' is no message of write"),
         ("pyautogui.click(True, 1)", "True is no x of click"),
         ("pyautogui.click()", "click at no known place"),
         ("pyautogui.click(500)", "y at no known place"),

@@ -203,6 +203,8 @@ CALLS = {
         "I run: ```bash\nls\n```",
         "- ```bash\nls\n```",
         "```ls``` is it.",
+        "```python\nprint(1)\n```\nThe ``` marks code.",
+        "The ``` key ends it.\n```python\nx=1\n```",
     ],
 )
 def test_blocks_spans_and_labels_within_a_thought_are_words_of_it(name: str, thought: str) -> None:
@@ -242,6 +244,13 @@ def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str)
     call = "Action: wait()" if name == "ui-tars-1.5" else CALLS[name]
     read = made(name).read(Completion(f'Thought: ```json\n{{"a": 1}}\n```\n{call}'), SCREEN)
     assert read.action is not None and read.thought.removeprefix("Thought: ") == '```json\n{"a": 1}\n```'
+
+
+def test_a_fence_around_a_call_ends_with_it_after_a_stray_fence_in_words() -> None:
+    read = made("ui-tars-1.5").read(
+        Completion("Thought: It begins with ``` and I wait.\n```\nAction: wait()\n```"), SCREEN
+    )
+    assert (read.action, read.thought) == (act.Wait(), "It begins with ``` and I wait.")
 
 
 @pytest.mark.parametrize("tag", ["box", "point", "ref"])

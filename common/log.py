@@ -13,7 +13,7 @@ from typing import Any
 VARIABLE = "FLYWHEEL_LOG"
 PREFECT = {
     "PREFECT_LOGGING_COLORS": "0",
-    "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "tasks.running.log.JsonFormatter",
+    "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "common.log.JsonFormatter",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
 }
 """Prefect's settings, which must be set before its import."""
