@@ -158,9 +158,10 @@ def in_changelog(text: str) -> Iterator[Finding]:
 
 
 def findings(root: Path) -> Iterator[tuple[str, Finding]]:
-    """Check the files that git tracks below a folder."""
+    """Check the files below a folder that git does not ignore."""
     lengths = list[int]()
-    for name in subprocess.check_output(["git", "ls-files", "-z"], cwd=root, text=True).split("\0"):
+    listing = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    for name in subprocess.check_output(listing, cwd=root, text=True).split("\0"):
         folder, path = name.partition("/")[0], root / name
         if not path.is_file():
             continue

@@ -1,8 +1,8 @@
 """A training method as one record: its data source, config section, objective and learning rates.
 
 A built-in record is in the module of its method (`learning.algorithms.grpo:METHOD`). A record of your own is named by
-its dotted path (`train.method = "my_package.my_method:METHOD"`), with its settings in `train.options`. Code that
-depends on the method asks its record, never its name.
+its dotted path (`train.method = "my_package.my_method:METHOD"`), with its settings in `train.options`. Ask a method's
+record, not its name.
 """
 
 import math

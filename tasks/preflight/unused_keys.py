@@ -20,8 +20,11 @@ from models.thinkers.thinker import THINKERS
 from schemas.config import Config
 from schemas.config.section import ReadIf, Section, changed_keys
 from schemas.config.sections import WEIGHING
-from schemas.config.training import EpochSection, GroupConfig, TrainConfig
+from schemas.config.training import EpochSection, GroupConfig, RateSection, TrainConfig
 from schemas.failure import UsageError
+
+METHOD_SECTIONS = [name for name, one in TrainConfig() if isinstance(one, RateSection)]
+"""Sections of `train` that hold the settings of one method, or of methods in groups."""
 
 
 def refuse_unused_keys(config: Config) -> str:
@@ -108,7 +111,7 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
     train = config.train
     method = method_of(train)
     read = {method.section, *(["group"] * method.in_groups), *(["ct"] * bool(train.ct_every))}
-    idle = [f"train.{name}" for name in ("ct", "group", "ppo", "preference") if sections and name not in read]
+    idle = [f"train.{name}" for name in METHOD_SECTIONS if sections and name not in read]
     idle += [f"train.group.{key}" for key in _unused_of_groups(method, train)]
     if isinstance(method.source, DataSource) and method.source is not DataSource.ACCEPTED:
         idle += [f"train.{key}" for key in IMITATED]
