@@ -18,6 +18,7 @@ from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
+from schemas.keyboard import names_of, together
 from schemas.problem import problem_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
@@ -135,10 +136,19 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
         found = CONTROL.search(text)
         if found:
             raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
+        if name == "action.key":
+            _require_keys(text)
     if draft.thought and holds_action(draft.thought):
         raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought has the reason.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
         raise UsageError("`decision`: its environment failed, so it is not used in training.")
+
+
+def _require_keys(keys: str) -> None:
+    try:
+        together(names_of(keys))
+    except ValueError as error:
+        raise UsageError(f"`action.key`: {error}.", "Name keys as pyautogui does, such as `ctrl c`.") from error
 
 
 def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:

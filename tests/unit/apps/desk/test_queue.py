@@ -176,6 +176,7 @@ def test_a_bad_decision_is_refused_by_the_name_of_its_field(desk: TestClient, fi
         ({"decision": "error_step"}, "`action`"),
         ({"thought": "x" * 30_000}, "`thought`"),
         ({"action": {"type": "press", "key": "a\x00b"}}, "`action.key`"),
+        ({"action": {"type": "hotkey", "key": "ctrl banana"}}, "`action.key`"),
         ({"trajectory_id": "\ud800"}, "`trajectory_id`"),
         ({"colour": "red"}, "`colour`"),
         ({"revision": None}, "`revision`"),
