@@ -20,6 +20,8 @@ os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 os.environ.setdefault("DO_NOT_TRACK", "1")
 
+pytest_plugins = ["pytester", "tests.fixtures.sentences"]
+
 LATER = lacks("nightly", "make test-nightly (one file: FLYWHEEL_NIGHTLY=1 .venv/bin/pytest FILE)")
 
 
