@@ -20,6 +20,7 @@ from storage.lake import Lake
 from tasks.shared.lease import iteration_lock
 from tasks.shared.policies import policy_row
 from tests.command import Call
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import make_place
 
 NO_WEIGHTS = (2).to_bytes(8, "little") + b"{}"
@@ -149,10 +150,13 @@ def test_an_unknown_option_is_a_usage_error(flywheel: Call) -> None:
     assert flywheel("status", "--no-such-option")[0] == 2
 
 
-def test_a_lake_that_is_not_there_is_an_error_with_its_hint(flywheel: Call, place: Any, tmp_path: Path) -> None:
+def test_a_lake_that_is_not_there_is_an_error_with_its_hint(
+    flywheel: Call, place: Any, tmp_path: Path, sentence: Sentences
+) -> None:
     code, out, err = flywheel("status", "--json", "--config", place.file, f"lake.uri={tmp_path / 'empty'}")
     assert (code, out) == (1, "")
-    assert "There is no lake" in err and "flywheel run" in err
+    assert "flywheel run" in err
+    sentence(err)
 
 
 def test_a_folder_of_somebody_else_is_refused_by_run(flywheel: Call, place: Any, tmp_path: Path) -> None:
@@ -201,19 +205,21 @@ def test_an_unexpected_exception_keeps_its_traceback_once_and_says_what_is_kept(
     assert "RuntimeError: nobody expected this" in json.loads(line)["traceback"]
 
 
-def test_a_dry_run_prints_the_plan_and_writes_nothing(flywheel: Call, place: Any, tmp_path: Path) -> None:
+def test_a_dry_run_prints_the_plan_and_writes_nothing(
+    flywheel: Call, place: Any, tmp_path: Path, sentence: Sentences
+) -> None:
     code, out, _ = flywheel(
         "run", "--dry-run", "--iterations", 3, "--config", place.file, f"lake.uri={tmp_path / 'new'}"
     )
     assert code == 0
-    assert "2 in the suite: click-target, two-steps" in out
-    assert "160 an iteration; 480 in all" in out
+    sentence.lines(out, "click-target", "two-steps")
+    sentence.lines(out, "480")
     assert "0 iterations finished" in out
     assert not (tmp_path / "new").exists()
 
 
 def test_a_dry_run_refuses_a_base_that_a_server_would_read_otherwise_than_the_run_does(
-    flywheel: Call, place: Any, tmp_path: Path
+    flywheel: Call, place: Any, tmp_path: Path, sentence: Sentences
 ) -> None:
     build_random("qwen3_vl", ["Click here."] * 8, 0, tmp_path / "base")
     shutil.copy(tmp_path / "base" / "model.safetensors", tmp_path / "base" / "model_ema.safetensors")
@@ -227,18 +233,23 @@ def test_a_dry_run_refuses_a_base_that_a_server_would_read_otherwise_than_the_ru
         f"policy.base={tmp_path / 'base'}",
     )
     code, _, err = flywheel(*given, "policy.server.url=http://127.0.0.1:9/v1")
-    assert code != 0 and "a server would read the weights in model_ema.safetensors, too" in err
+    assert code != 0
+    sentence.lines(err, "model_ema.safetensors")
 
 
-def test_a_dry_run_of_a_retraining_says_from_what_how_long_and_writes_nothing(flywheel: Call, place: Any) -> None:
+def test_a_dry_run_of_a_retraining_says_from_what_how_long_and_writes_nothing(
+    flywheel: Call, place: Any, sentence: Sentences
+) -> None:
     before = place.lake.versions()
     code, out, _ = flywheel("retrain", "--dry-run", "--json", "--config", place.file)
     plan = json.loads(out)
     assert code == 0 and plan["parent"] == "policy-0001" and plan["new_steps"] > 0 and plan["seconds"] > 0
     code, out, _ = flywheel("retrain", "--dry-run", "--like", "policy-0001", "--config", place.file)
-    assert code == 0 and "from          policy-0000, as policy-0001 was made" in out
+    assert code == 0
+    sentence.lines(out, "policy-0000", "policy-0001")
     code, _, err = flywheel("retrain", "--dry-run", "--like", "policy-initial", "--config", place.file)
-    assert code == 2 and "policy-initial was not trained from data (random)" in err
+    assert code == 2
+    sentence(err, "policy-initial")
     assert place.lake.versions() == before
 
 
@@ -274,7 +285,7 @@ def test_a_dry_run_ends_as_the_run_where_that_has_no_place_or_no_page(
 
 
 def test_another_base_than_the_lakes_is_named_before_the_shape_of_the_small_policy(
-    flywheel: Call, place: Any, tmp_path: Path
+    flywheel: Call, place: Any, tmp_path: Path, sentence: Sentences
 ) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen3_vl"}')
     (tmp_path / "model.safetensors").write_bytes(NO_WEIGHTS)
@@ -282,15 +293,18 @@ def test_another_base_than_the_lakes_is_named_before_the_shape_of_the_small_poli
     for verb in (["run", "--dry-run"], ["run"]):
         _, _, err = flywheel(*verb, "--config", place.file, *words)
         assert f"`policy.base={tmp_path}`" in err and "made with policy.base=tiny" in err, err
-        assert "Set a new `lake.uri`" in err and "flywheel adopt" in err
+        assert "flywheel adopt" in err
+        sentence(err, "lake.uri")
 
 
-def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any) -> None:
+def test_a_dry_run_says_where_the_lake_stands(flywheel: Call, place: Any, sentence: Sentences) -> None:
     _, out, _ = flywheel("run", "--dry-run", "--config", place.file)
-    assert "2 iterations finished; iteration 2 goes on after curriculum" in out
+    sentence.lines(out, "curriculum")
 
 
-def test_a_dry_run_takes_its_time_from_the_lake_and_counts_only_what_is_left(flywheel: Call, place: Any) -> None:
+def test_a_dry_run_takes_its_time_from_the_lake_and_counts_only_what_is_left(
+    flywheel: Call, place: Any, sentence: Sentences
+) -> None:
     _, out, _ = flywheel("run", "--dry-run", "--json", "--iterations", 2, "--config", place.file)
     found = json.loads(out)
     assert found["unfinished"] == {"iteration": 2, "after": "curriculum", "trajectories": 24}
@@ -299,7 +313,7 @@ def test_a_dry_run_takes_its_time_from_the_lake_and_counts_only_what_is_left(fly
     each = (len(STAGES) - 1) * 2.0 + 2.0 * 160 / 24 + len(STAGES) * 0.25  # collecting goes by its trajectories
     assert found["seconds"] == pytest.approx(2 * each - 2.0)
     _, out, _ = flywheel("run", "--dry-run", "--iterations", 2, "--config", place.file)
-    assert f"about {2 * each - 2.0:.0f} s, by the last iterations" in out
+    sentence.lines(out, f"{2 * each - 2.0:.0f}")
 
 
 def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
@@ -314,7 +328,7 @@ def test_a_dry_run_counts_a_checkpoint_by_the_model_that_it_begins_with(
 
 
 def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for_one_fault(
-    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     place = make_place(tmp_path)
@@ -325,10 +339,12 @@ def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for
 
     assert back("--reason", "it clicks twice") == (0, "")
     code, err = back()
-    assert code == 2 and "policy-0001 was rolled back" in err and "To go further back, name the policy" in err
+    assert code == 2
+    sentence(err, "policy-0001")
     monkeypatch.setattr("apps.commands.policies.JUST_NOW_S", 0.0)
     code, err = back()
-    assert code == 2 and "policy-initial, the champion before, was never trained" in err
+    assert code == 2
+    sentence(err, "policy-initial")
     assert policy_row(place.lake, "policy-0000").status == "champion"
     assert back("policy-initial") == (0, "")
 

@@ -10,12 +10,13 @@ from apps.commands.data import export, import_
 from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.failure import UsageError
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
 
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_every_format_is_written_from_a_lake_and_read_again(
-    place: Place, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+    place: Place, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str], sentence: Sentences
 ) -> None:
     out = tmp_path / "out"
     export(name, out, config=place.file, iterations="0:2", route="sft", as_json=True)
@@ -26,32 +27,31 @@ def test_every_format_is_written_from_a_lake_and_read_again(
     records = [one for _, one in FORMATS.class_of(name)().read(ImportSource(out))]
     assert len(records) == count > 0
     assert {one.about.lake for one in records if not isinstance(one, Exception)} == {place.lake.lake_id}
-    with pytest.raises(UsageError, match="is not an empty folder"):
+    with sentence.raises(UsageError):
         export(name, out, config=place.file)
 
 
 def test_an_export_says_of_which_routes_it_is_and_warns_where_failures_would_be_trained_on(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], sentence: Sentences
 ) -> None:
     export("trl", tmp_path / "all", config=place.file)
     said = capsys.readouterr()
     assert "none " in said.out and "sft " in said.out and "`--route sft`" in said.err
-    assert said.err.splitlines()[1:] == [
-        "flywheel: no text is known for 1 picture, exported as is; annotate.reader=rapidocr reads it."
-    ]
+    sentence("\n".join(said.err.splitlines()[1:]))
     export("trl", tmp_path / "accepted", config=place.file, route="sft")
     assert "route" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", FORMATS.names)
 def test_of_every_format_an_export_names_what_was_not_accepted(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, sentence: Sentences
 ) -> None:
     export(name, tmp_path / "kept", config=place.file, as_json=True)
     said = capsys.readouterr()
     routes = json.loads(said.out[said.out.index("{") :])["routes"]
     others = sum(routes.values()) - routes["sft"]
-    assert f"the filter did not accept {others} of" in said.err and others > 0
+    assert others > 0
+    sentence.lines(said.err, others)
 
 
 @pytest.mark.parametrize(
@@ -78,15 +78,17 @@ def test_what_an_export_cannot_do_is_refused_and_nothing_is_left(
     assert not list(tmp_path.iterdir())
 
 
-def test_an_import_of_what_is_not_there_is_refused_before_a_server_starts(place: Place, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="There is nothing at"):
+def test_an_import_of_what_is_not_there_is_refused_before_a_server_starts(
+    place: Place, tmp_path: Path, sentence: Sentences
+) -> None:
+    with sentence.raises(UsageError):
         import_(tmp_path / "none", "agentnet", config=place.file)
     with pytest.raises(UsageError, match="`--unit inches`"):
         import_(tmp_path, "agentnet", config=place.file, unit="inches")
 
 
 def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], sentence: Sentences
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     fresh = make_place(tmp_path)
@@ -99,7 +101,7 @@ def test_an_export_is_redacted_by_default_and_as_it_is_where_that_is_asked_for(
     said = capsys.readouterr()
     found = json.loads(said.out[said.out.index("{") :])["redacted"]
     assert (found["texts"], found["regions"], found["pictures"]) == ({"e-mail": 1}, 1, 1)
-    assert "taken out of texts: e-mail 1; painted over: 1 box of 1 picture" in said.err
+    sentence(said.err)
     assert "ada@" not in (tmp_path / "out/agentnet.jsonl").read_text()
     export("agentnet", tmp_path / "whole", config=fresh.file, redact=False)
     assert "ada@example.org" in (tmp_path / "whole/agentnet.jsonl").read_text()

@@ -10,6 +10,7 @@ import pytest
 from apps.commands.difference import difference_of, show_difference
 from schemas.failure import LakeError, UsageError
 from storage.lake import Lake
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
 
@@ -71,26 +72,26 @@ def test_a_moment_names_the_data_there_was_then(place: Any) -> None:
     assert found.found.rows["trajectories"][0] == 0 < found.found.rows["trajectories"][1]
 
 
-def test_what_names_nothing_is_refused_with_what_there_is(place: Any) -> None:
-    with pytest.raises(UsageError, match=r"`policy-9` is no policy.*policy-0001"):
+def test_what_names_nothing_is_refused_with_what_there_is(place: Any, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, "policy-9", hint="policy-0001"):
         difference_of(place.lake, "policy-9", "now")
 
 
-def test_a_version_whose_files_are_gone_is_named(own: Place) -> None:
+def test_a_version_whose_files_are_gone_is_named(own: Place, sentence: Sentences) -> None:
     lake = own.lake
     lake.compact("trajectories")
     policies = lake.read("policies").to_pylist()
     lake.upsert("policies", [{**row, "data_versions": json.dumps({"trajectories": 1})} for row in policies])
     for file in (Path(lake.uri) / "tables" / "trajectories").rglob("*.parquet"):
         file.unlink()
-    with pytest.raises(LakeError, match="Data of policy-0001 is not there any more: trajectories 1"):
+    with sentence.raises(LakeError, "policy-0001"):
         difference_of(lake, "policy-0001", "champion")
 
 
-def test_people_are_told_what_changed(own: Place, capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_are_told_what_changed(own: Place, capsys: pytest.CaptureFixture[str], sentence: Sentences) -> None:
     relabel(own.lake, 0)
     show_difference(difference_of(own.lake, "policy-0000", "policy-0001"))
     show_difference(difference_of(own.lake, "policy-0001", "now"))
     said = capsys.readouterr().out
     assert "trajectories          24        48  +24" in said and "success        +0.250" in said
-    assert "trajectories from sft to ct" in said
+    sentence.lines(said, "sft", "ct")

@@ -15,6 +15,7 @@ from schemas.config import Config, config_of
 from schemas.failure import FlywheelError, UsageError
 from tasks.preflight.machine import LOCK, compare_packages
 from tasks.preflight.preflight import examine, planned, probes, require
+from tests.fixtures.sentences import Sentences
 
 
 def found(config: Config, name: str) -> CheckReport:
@@ -46,9 +47,12 @@ def test_a_folder_that_is_no_lake_is_found(place: Any, tmp_path: Path) -> None:
     assert not storage.ok and "not a lake" in storage.detail and "lake.uri" in storage.hint
 
 
-def test_a_base_that_is_no_model_folder_is_named_with_what_is_expected_there(place: Any, tmp_path: Path) -> None:
+def test_a_base_that_is_no_model_folder_is_named_with_what_is_expected_there(
+    place: Any, tmp_path: Path, sentence: Sentences
+) -> None:
     policy = found(changed(place.config, policy={"base": str(tmp_path)}), "policy")
-    assert not policy.ok and policy.detail == f"`policy.base`: {tmp_path} is no model folder: it has no config.json."
+    assert not policy.ok
+    sentence(policy.detail, "policy.base", "config.json", tmp_path)
     assert "Hugging Face" in policy.hint
 
 

@@ -10,6 +10,7 @@ from apps.options import seed_range, task_names
 from schemas.failure import CheckpointError, UsageError
 from tasks.evaluate import Summary, TaskRate
 from tasks.measure import Attempt, Measured
+from tests.fixtures.sentences import Sentences
 
 
 def test_export_copies_the_checkpoint_without_the_store_s_manifest(place: Any, tmp_path: Path) -> None:
@@ -23,9 +24,9 @@ def test_export_fills_an_empty_folder(place: Any, tmp_path: Path) -> None:
     assert (tmp_path / "config.json").is_file()
 
 
-def test_export_refuses_to_overwrite(place: Any, tmp_path: Path) -> None:
+def test_export_refuses_to_overwrite(place: Any, tmp_path: Path, sentence: Sentences) -> None:
     (tmp_path / "letter.txt").write_text("mine")
-    with pytest.raises(UsageError, match="not an empty folder"):
+    with sentence.raises(UsageError):
         policies.export_policy(place.lake, "champion", tmp_path)
     assert (tmp_path / "letter.txt").read_text() == "mine"
 

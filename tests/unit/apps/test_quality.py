@@ -16,6 +16,7 @@ from storage.lake import Lake
 from tasks.quality.gate import examine, passed, verify_quality
 from tasks.quality.overrides import override_failures
 from tasks.running.run import Run
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
 
@@ -43,11 +44,11 @@ def results(lake: Lake) -> list[QualityResult]:
 
 
 def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_when_it_gets_worse(
-    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
     run = Run(own.config, own.lake, "run")
     checked = lambda: examine(run, 1, ["trajectories"], whole=False)  # noqa: E731
-    with pytest.raises(GateRefused, match=r"refuses iteration 1.*reward.*<b>bad</b>.*flywheel quality override"):
+    with sentence.raises(GateRefused, hint="flywheel quality override --reason ... 1"):
         passed(run, 1, checked())
     with pytest.raises(UsageError, match="needs a reason"):
         override_failures(own.lake, 1, "  ", "ada")
@@ -56,10 +57,11 @@ def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_
     code, out, _ = flywheel(
         capsys, monkeypatch, "quality", "override", "1", "--reason", "known [bold]bug", "--by", "ada", *config
     )
-    assert code == 0 and "ExpectColumnValuesToBeBetween(reward): overridden by ada" in out
+    assert code == 0
+    sentence(out)
     numbers = passed(run, 1, checked())
     assert numbers.overridden == 1 and "1 critical failure overridden" in str(numbers)
-    with pytest.raises(UsageError, match=r"No critical expectation of iteration 1 failed without an override"):
+    with sentence.raises(UsageError, hint="flywheel quality"):
         override_failures(own.lake, 1, "again", "ada")
 
     for verb in (("quality",), ("status",), ("report",)):
@@ -78,7 +80,7 @@ def test_a_refused_iteration_goes_on_with_a_written_reason_and_is_refused_again_
 
 
 def test_failures_name_their_trajectories(
-    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    own: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
     run = Run(own.config, own.lake, "run")
     (shot,) = own.lake.read("screenshots", where={"iteration": 0}).to_pylist()
@@ -97,7 +99,8 @@ def test_failures_name_their_trajectories(
     code, out, _ = flywheel(capsys, monkeypatch, "quality", "--iteration", "1", "--json", "--config", str(own.file))
     assert {row["iteration"] for row in json.loads(out)["results"]} == {1}
     code, _, err = flywheel(capsys, monkeypatch, "quality", "--iteration", "7", "--config", str(own.file))
-    assert code == 2 and "No gate has checked iteration 7." in err
+    assert code == 2
+    sentence(err)
 
 
 def test_the_page_is_one_file_without_scripts_that_links_trajectories_and_shows_hostile_text_as_text(
@@ -126,11 +129,13 @@ def test_a_thousand_iterations_are_shown_a_hundred_at_a_time(own: Place) -> None
     assert len(render(own.config, found)) < 200_000
 
 
-def test_a_check_looks_at_every_table_of_the_latest_iteration_or_of_the_one_that_is_named(own: Place) -> None:
+def test_a_check_looks_at_every_table_of_the_latest_iteration_or_of_the_one_that_is_named(
+    own: Place, sentence: Sentences
+) -> None:
     own.lake.delete("trajectories", "trajectory_id = '<b>bad</b>'")
     done = verify_quality.fn(own.config, None)
     assert done.iteration == 2 and str(done).startswith(f"{done.expectations} expectations, ")
     checked = own.lake.read("quality", ["table"], {"iteration": 2})["table"].to_pylist()
     assert set(checked) >= set(TABLES)
-    with pytest.raises(UsageError, match=r"no trajectory of iteration 9.*It has iteration 0, iteration 1, iteration 2"):
+    with sentence.raises(UsageError):
         verify_quality.fn(own.config, 9)

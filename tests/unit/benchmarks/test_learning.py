@@ -15,6 +15,7 @@ from benchmarks.learning.streaming import SLOW
 from environments.catalog import catalog
 from environments.registry import environments_of
 from schemas.config import load_config
+from tests.fixtures.sentences import Sentences
 
 
 def test_environment_failures_are_no_attempts() -> None:
@@ -112,9 +113,11 @@ def test_uniform_sampling_is_charged_its_first_crossing_too() -> None:
     assert needed([(ours, uniform)])["uniform"] == 20 and needed([(ours, uniform)])["share"] == 0.5
 
 
-def test_the_curriculum_is_measured_with_its_own_weights_on_training_seeds_that_no_choice_has_seen() -> None:
+def test_the_curriculum_is_measured_with_its_own_weights_on_training_seeds_that_no_choice_has_seen(
+    sentence: Sentences,
+) -> None:
     assert training_seeds(3) == [21, 22, 23] and training_seeds("30,40") == [30, 40]
-    with pytest.raises(SystemExit, match=r"chosen on training seeds \[5\]"):
+    with sentence.raises(SystemExit):
         training_seeds("5,30")
     assert not any(key.startswith("curriculum.") for overrides in SETTINGS.values() for key in overrides)
     options = _options(["curriculum", "--seeds", "30,40", "--environment", "fake"])

@@ -7,6 +7,7 @@ import pytest
 from common.text import unmarked
 from schemas.config.profiles import read_toml
 from schemas.failure import UsageError
+from tests.fixtures.sentences import Sentences
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
@@ -22,7 +23,9 @@ def test_only_the_first_line_has_a_mark() -> None:
 
 
 @pytest.mark.parametrize(("encoding", "at"), [("latin-1", 9), ("utf-16", 0)])
-def test_a_config_in_another_encoding_is_refused_with_the_place(tmp_path: Path, encoding: str, at: int) -> None:
+def test_a_config_in_another_encoding_is_refused_with_the_place(
+    tmp_path: Path, encoding: str, at: int, sentence: Sentences
+) -> None:
     (file := tmp_path / "flywheel.toml").write_bytes('name = "B\u00fcro"\n'.encode(encoding))
-    with pytest.raises(UsageError, match=rf"flywheel\.toml is not UTF-8 at byte {at}\. Save it as UTF-8"):
+    with sentence.raises(UsageError, "flywheel.toml", "UTF-8", at):
         read_toml(file)

@@ -1,6 +1,7 @@
 """What rules tell of single steps: what was redundant, what could not be done, and nothing more."""
 
 from curation.reflections import VERSION, reflections_of
+from tests.fixtures.sentences import Sentences
 from tests.unit.curation.gates.test_gates import NOON, steps, trajectory
 
 
@@ -15,10 +16,10 @@ def test_an_action_that_changed_nothing_is_redundant_and_one_that_led_on_is_not(
     assert flags("a", "b", "c") == {}
 
 
-def test_all_steps_between_two_showings_of_a_screen_are_a_detour() -> None:
+def test_all_steps_between_two_showings_of_a_screen_are_a_detour(sentence: Sentences) -> None:
     found = flags("a", "b", "c", "b", "d")
     assert set(found) == {1, 2} and all(redundant for _, redundant, _ in found.values())
-    assert "The screen of step 1 comes again at step 3" in found[2][2]
+    sentence(found[2][2])
 
 
 def test_the_last_step_is_never_redundant() -> None:

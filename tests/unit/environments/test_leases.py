@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +15,7 @@ from environments.sandbox import Sandbox
 from schemas.config.sections import EnvironmentConfig
 from schemas.failure import SandboxFailure
 from schemas.tables.task import TaskEntry
+from tests.fixtures.sentences import Sentences
 from tests.parts import FAKE
 
 TASK = FAKE.task("click-target")
@@ -186,7 +186,7 @@ def test_none_is_leased_twice_and_each_is_given_back_once_whatever_happens(steps
     asyncio.run(run())
 
 
-def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at_once() -> None:
+def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at_once(sentence: Sentences) -> None:
     async def run() -> None:
         leases, _, clock = together()
         await leases.start()
@@ -204,7 +204,7 @@ def test_a_lease_in_which_nothing_is_asked_is_reclaimed_and_its_place_is_free_at
         await asyncio.wait_for(late.begin(), 10)
         forgetful = full[0].sandbox
         assert forgetful is not None
-        with pytest.raises(SandboxFailure, match=r"reclaimed after 30 s .*environments\.fake\.lease_s"):
+        with sentence.raises(SandboxFailure, "environments.fake.lease_s"):
             await forgetful.observe()
         for one in (*full, late):
             await one.end()

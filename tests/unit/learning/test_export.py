@@ -14,6 +14,7 @@ from models.tiny.layout import TRAINING
 from models.weights import ADAPTER
 from schemas.config.training import LoraConfig
 from schemas.failure import CheckpointError
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning import chats, samples
 
 LORA = LoraConfig(rank=4, alpha=16.0, targets=("q_proj", "v_proj"))
@@ -54,11 +55,11 @@ def test_plain_transformers_loads_the_weights_that_a_training_of_as_many_steps_w
     assert named <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
-def test_adapters_of_an_unknown_scale_are_refused(tmp_path: Path) -> None:
+def test_adapters_of_an_unknown_scale_are_refused(tmp_path: Path, sentence: Sentences) -> None:
     from learning.checkpoint import Checkpoints
 
     plan = job("qwen3_vl", tmp_path, LORA)
     with Checkpoints(tmp_path / "place") as checkpoints:
         checkpoints.save({"model.x.lora_A.default.weight": torch.zeros(4, 8)}, 1)
-    with pytest.raises(CheckpointError, match="has no scale of its adapters"):
+    with sentence.raises(CheckpointError):
         export(open_store(tmp_path / "place"), plan.parent, tmp_path / "out")

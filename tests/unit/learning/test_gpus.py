@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from learning.launch import lock_gpus, take_gpus
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning.samples import job, parent
 
 HOLD = "import sys; from pathlib import Path; from learning.launch import lock_gpus\n"
@@ -22,12 +23,12 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-def test_the_second_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path) -> None:
+def test_the_second_waits_and_goes_on_when_the_first_is_killed(tmp_path: Path, sentence: Sentences) -> None:
     first = training(tmp_path, "a", "b")
     assert line(first) == "has a b"
     second, other = training(tmp_path, "b"), training(tmp_path, "c")
     try:
-        assert line(second) == f"GPU b is another training's (process {first.pid}); this one waits for it."
+        sentence(line(second), first.pid, PROCESS=first.pid)
         assert line(other) == "has c"
         first.kill()
         assert line(second) == "has b"

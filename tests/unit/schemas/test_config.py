@@ -10,6 +10,7 @@ from schemas.config.load import refuse_renamed
 from schemas.config.profiles import config_file
 from schemas.config.training import GroupConfig
 from schemas.failure import EXIT_USAGE, UsageError
+from tests.fixtures.sentences import Sentences
 
 TOML = """
 name = "small"
@@ -117,31 +118,33 @@ def test_a_wrong_word_is_refused_with_the_field_and_the_hint(path: Path, word: s
     assert refused.value.exit_code == EXIT_USAGE
 
 
-def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path) -> None:
-    with pytest.raises(UsageError, match="did you mean `uri`"):
+def test_a_wrong_variable_is_refused_as_a_wrong_word_is(path: Path, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, "`uri`"):
         load_config(path, environ={"FLYWHEEL__LAKE__URL": "x"})
 
 
-def test_a_variable_that_lacks_an_underscore_is_refused_with_the_name_that_is_read(path: Path) -> None:
-    with pytest.raises(UsageError, match=r"`FLYWHEEL_TRAIN__STEPS` is set.* Write FLYWHEEL__TRAIN__STEPS"):
+def test_a_variable_that_lacks_an_underscore_is_refused_with_the_name_that_is_read(
+    path: Path, sentence: Sentences
+) -> None:
+    with sentence.raises(UsageError, "FLYWHEEL_TRAIN__STEPS", hint="FLYWHEEL__TRAIN__STEPS"):
         load_config(path, environ={"FLYWHEEL_TRAIN__STEPS": "4"})
     load_config(path, environ={"FLYWHEEL_HOME": "x", "FLYWHEEL_DESK_TOKEN": "x", "FLYWHEEL__TRAIN__STEPS": "4"})
 
 
-def test_a_variable_that_names_a_section_is_blamed_itself(path: Path) -> None:
-    with pytest.raises(UsageError, match=r"`FLYWHEEL__TRAIN` is a section, not a value"):
+def test_a_variable_that_names_a_section_is_blamed_itself(path: Path, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, "FLYWHEEL__TRAIN", hint="train.learning_rate"):
         load_config(path, ["train.steps=5"], {"FLYWHEEL__TRAIN": "3"})
 
 
-def test_an_old_key_is_refused_with_its_new_name_or_with_what_to_write() -> None:
+def test_an_old_key_is_refused_with_its_new_name_or_with_what_to_write(sentence: Sentences) -> None:
     renamed = {"a.old": "b.new", "a.gone": "not needed any more"}
-    with pytest.raises(UsageError, match=r"`a\.old` is now `b\.new`; `a\.gone` is now not needed any more\."):
+    with sentence.raises(UsageError, "`a.old`", "`b.new`"):
         refuse_renamed({"a": {"old": 1, "gone": None}}, renamed)
     refuse_renamed({"a": {"other": 1}}, renamed)
 
 
-def test_a_missing_file_is_refused_by_its_name(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"none\.toml\. Name one with --config, or a profile \(.*laptop"):
+def test_a_missing_file_is_refused_by_its_name(tmp_path: Path, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, "none.toml", hint="--config"):
         load_config(tmp_path / "none.toml", environ={})
 
 

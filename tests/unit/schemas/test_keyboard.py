@@ -22,6 +22,7 @@ from schemas.keyboard import (
     together_in,
     usual,
 )
+from tests.fixtures.sentences import Sentences
 
 LAYOUT = json.loads((Path(__file__).parents[2] / "golden" / "keyboard.json").read_text())["codes"]
 NUMLOCK_OFF = {f"Numpad{n}" for n in range(10)} | {"NumpadDecimal"}
@@ -160,7 +161,7 @@ def test_a_list_of_keys_is_one_chord_or_is_refused(expressions: list[str], keys:
         together_in(expressions)
 
 
-def test_several_names_are_one_key() -> None:
+def test_several_names_are_one_key(sentence: Sentences) -> None:
     for name, others in {
         "enter": ("Return", "\n", "\r", "⏎", "↵", "↩"),
         "arrowleft": ("←",),
@@ -198,7 +199,7 @@ def test_several_names_are_one_key() -> None:
         "metaright": ("rwin", "winright", "Super_R", "rightcommand", "MetaRight"),
     }.items():
         assert [key_named(other).name for other in others] == [name] * len(others)
-    with pytest.raises(ValueError, match="there is no key 'hyperdrive'"):
+    with sentence.raises(ValueError, "'hyperdrive'"):
         chord("ctrl hyperdrive")
 
 

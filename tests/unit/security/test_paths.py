@@ -18,6 +18,7 @@ from storage.blobs import MANIFEST, Blobs
 from storage.lake import Lake
 from storage.objects import LocalStore, open_store
 from tasks.shared import paths
+from tests.fixtures.sentences import Sentences
 
 PIECES = st.sampled_from(["..", ".", "", "a", "%2e%2e", "..%2f", "\\..", "~", "\0", "\x1b", "C:", "x" * 300, "ü"])
 NAMES = st.one_of(st.lists(PIECES, min_size=1, max_size=6).map("/".join), st.text(max_size=40))
@@ -66,7 +67,7 @@ def test_a_store_reads_and_writes_below_its_place_alone(tmp_path: Path, name: st
 )
 @pytest.mark.parametrize("latest", [True, False])
 def test_a_log_that_names_a_file_outside_of_its_table_is_refused_and_nothing_is_read(
-    tmp_path: Path, leading: str, latest: bool
+    tmp_path: Path, leading: str, latest: bool, sentence: Sentences
 ) -> None:
     config = LakeConfig(uri=str(tmp_path / "lake"))
     lake, private = Lake.open(config), tmp_path / "private/secret.parquet"
@@ -90,7 +91,7 @@ def test_a_log_that_names_a_file_outside_of_its_table_is_refused_and_nothing_is_
             lambda one=one: one.connect(["forgotten"], pins),
             *([lambda one=one: one.compact("forgotten"), one.maintain] if latest else []),
         ):
-            with pytest.raises(LakeError, match=r"tables/forgotten names the file .*does not lie there") as refused:
+            with sentence.raises(LakeError, "tables/forgotten") as refused:
                 ask()
             assert repr(path) in refused.value.problem
     if not latest:
@@ -99,10 +100,10 @@ def test_a_log_that_names_a_file_outside_of_its_table_is_refused_and_nothing_is_
 
 
 @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/passwd", "a\0b", ".."])
-def test_what_leads_out_is_refused_by_every_kind_of_store(tmp_path: Path, name: str) -> None:
+def test_what_leads_out_is_refused_by_every_kind_of_store(tmp_path: Path, name: str, sentence: Sentences) -> None:
     for store in (open_store(tmp_path / "here"), open_store("memory://here")):
         for ask in (store.get, store.exists, store.delete, store.sizes, lambda one, store=store: store.put(one, b"")):
-            with pytest.raises(FlywheelError, match="leads out of its folder"):
+            with sentence.raises(FlywheelError):
                 ask(name)
 
 

@@ -11,6 +11,7 @@ from schemas.failure import CheckpointError
 from storage.address import resolve
 from storage.blobs import MANIFEST, Blobs
 from storage.objects import ObjectStore
+from tests.fixtures.sentences import Sentences
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -113,8 +114,8 @@ def test_a_missing_file_is_named(blobs: Blobs, checkpoint: Path, tmp_path: Path)
         blobs.get_directory(name, tmp_path / "cache")
 
 
-def test_an_empty_directory_is_refused(blobs: Blobs, tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="no directory with files"):
+def test_an_empty_directory_is_refused(blobs: Blobs, tmp_path: Path, sentence: Sentences) -> None:
+    with sentence.raises(CheckpointError):
         blobs.put_directory(tmp_path / "nothing", "p")
 
 
@@ -153,7 +154,9 @@ def test_a_local_directory_is_handed_out_without_a_copy(checkpoint: Path, tmp_pa
     assert "files" in json.loads((here / MANIFEST).read_text())
 
 
-def test_a_load_hashes_only_what_was_changed_since_it_was_stored(blobs: Blobs, tmp_path: Path) -> None:
+def test_a_load_hashes_only_what_was_changed_since_it_was_stored(
+    blobs: Blobs, tmp_path: Path, sentence: Sentences
+) -> None:
     folder, size = tmp_path / "big", 20_000_000
     folder.mkdir()
     (folder / "model.safetensors").write_bytes(bytes(size))
@@ -167,7 +170,7 @@ def test_a_load_hashes_only_what_was_changed_since_it_was_stored(blobs: Blobs, t
     assert read_so_far() - before < 0.1 * size, "handed out again"
     with (here / "model.safetensors").open("r+b") as file:
         file.write(b"!")
-    with pytest.raises(CheckpointError, match=r"model\.safetensors differs from the stored file"):
+    with sentence.raises(CheckpointError, "model.safetensors"):
         blobs.get_directory(name, tmp_path / "cache")
 
 

@@ -21,6 +21,7 @@ from storage.lake import Lake
 from tasks.shared.material import write_pictures
 from tasks.train.mixture import MixturePart, drawn, write_mixture
 from tasks.train.preferences import preferences_of
+from tests.fixtures.sentences import Sentences
 from tests.unit.storage.plain_samples import continual_samples, questions_of, samples_of, weigh
 
 POSITIONS, SEED = 2_000, 3
@@ -346,17 +347,17 @@ def test_a_stored_success_of_a_graded_task_is_worth_its_own_reward(
 
 
 def test_pictures_come_as_they_rest_in_the_lake_and_one_that_is_missing_is_named(
-    lake: Lake, row, tmp_path: Path
+    lake: Lake, row, tmp_path: Path, sentence: Sentences
 ) -> None:
     pngs = {hashlib.sha256(png).hexdigest(): png for png in (f"picture {number}".encode() for number in range(300))}
     names = list(pngs)
     lake.append("screenshots", [row("screenshots", sha256=name, png=png) for name, png in pngs.items()])
     write_pictures(tmp_path / "pictures", lake, names[10:], lake.version("screenshots"))
     assert read_screenshots(tmp_path / "pictures") == {name: pngs[name] for name in names[10:]}
-    with pytest.raises(LakeError, match=f"1 of 2 screenshots are not in the lake, {'f' * 64}"):
+    with sentence.raises(LakeError, "f" * 64, hint="screenshots"):
         write_pictures(tmp_path / "pictures", lake, [names[0], "f" * 64], None)
     lake.upsert("screenshots", [row("screenshots", sha256=names[7], png=pngs[names[8]])])
-    with pytest.raises(LakeError, match=f"The screenshot {names[7]} does not match its name"):
+    with sentence.raises(LakeError, names[7], hint="screenshots"):
         write_pictures(tmp_path / "pictures", lake, names, None)
 
 

@@ -8,6 +8,7 @@ import torch
 
 from learning.checkpoint import Checkpoints
 from tests.command import Call
+from tests.fixtures.sentences import Sentences
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def test_inspect_shows_the_last_step_or_the_one_asked_for(flywheel: Call, place:
     assert code == 0 and "step 10" in out and "4 x 3" in out
 
 
-def test_verify_fails_with_the_damaged_files_name(flywheel: Call, place: Path):
+def test_verify_fails_with_the_damaged_files_name(flywheel: Call, place: Path, sentence: Sentences):
     code, out, _ = flywheel("checkpoint", "verify", place)
     assert code == 0 and "all as saved" in out
     (shard,) = (place / "step-00000020").glob("*.distcp")
@@ -35,19 +36,21 @@ def test_verify_fails_with_the_damaged_files_name(flywheel: Call, place: Path):
     code, out, _ = flywheel("checkpoint", "verify", place, "--json")
     assert code == 1 and json.loads(out)["damaged"] == {shard.name: ["adam.step", "model.w"]}
     code, out, _ = flywheel("checkpoint", "verify", place)
-    assert code == 1 and f"{shard.name} differs from the saved data" in out
+    assert code == 1
+    sentence.lines(out, shard.name)
     shard.unlink()
     code, _, err = flywheel("checkpoint", "verify", place)
     assert code == 1 and f"{shard} is missing" in err and err.count("\n") == 1
 
 
-def test_verify_names_a_few_of_many_and_json_names_all(flywheel: Call, tmp_path: Path):
+def test_verify_names_a_few_of_many_and_json_names_all(flywheel: Call, tmp_path: Path, sentence: Sentences):
     with Checkpoints(tmp_path / "run") as checkpoints:
         checkpoints.save({f"layer.{number}.w": torch.ones(2) for number in range(170)}, 1, {})
     (shard,) = (tmp_path / "run/step-00000001").glob("*.distcp")
     shard.write_bytes(shard.read_bytes()[:-1] + b"!")
     _, out, _ = flywheel("checkpoint", "verify", tmp_path / "run")
-    assert out.count("layer.") == 3 and "170 tensors in it" in out and "167 more (--json has all)" in out
+    assert out.count("layer.") == 3 and "170 tensors in it" in out
+    sentence.lines(out, "--json")
     found = json.loads(flywheel("checkpoint", "verify", tmp_path / "run", "--json")[1])
     assert [len(names) for names in found["damaged"].values()] == [170]
 
@@ -61,10 +64,12 @@ def test_reshard_writes_a_new_place_once(flywheel: Call, place: Path, tmp_path: 
     assert code == 2 and "`--ranks` is 0" in err
 
 
-def test_errors_are_one_line_with_the_address(flywheel: Call, place: Path, tmp_path: Path):
+def test_errors_are_one_line_with_the_address(flywheel: Call, place: Path, tmp_path: Path, sentence: Sentences):
     code, _, err = flywheel("checkpoint", "inspect", tmp_path / "nothing")
-    assert code == 1 and f"no committed checkpoint at {tmp_path / 'nothing'}" in err and err.count("\n") == 1
+    assert code == 1 and err.count("\n") == 1
+    sentence(err, tmp_path / "nothing")
     code, _, err = flywheel("checkpoint", "inspect", place, "--step", 15)
-    assert code == 1 and "no checkpoint of step 15" in err and "10, 20" in err
+    assert code == 1 and "10, 20" in err
+    sentence(err)
     code, _, err = flywheel("checkpoint", "export", place, "--to", tmp_path / "out", "--parent", tmp_path)
     assert code == 2 and "has no config.json" in err

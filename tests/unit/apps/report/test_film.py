@@ -13,6 +13,7 @@ from apps.report.film import END_MS, MOST_BYTES, STEPS, film, main, save
 from schemas.config.sections import LakeConfig
 from schemas.failure import UsageError
 from storage.lake import Lake
+from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS
 
 TASK = DEFAULTS["trajectories"]["task_id"]
@@ -56,8 +57,8 @@ def test_a_film_is_a_gif_that_rests_at_its_end(place: Path, tmp_path: Path) -> N
     assert (tmp_path / "film.gif").stat().st_size < MOST_BYTES
 
 
-def test_a_task_that_was_never_played_is_refused_by_name(place: Path) -> None:
-    with pytest.raises(UsageError, match="no trajectories of 'miniwob/none'"):
+def test_a_task_that_was_never_played_is_refused_by_name(place: Path, sentence: Sentences) -> None:
+    with sentence.raises(UsageError, "'miniwob/none'", hint="flywheel tasks"):
         film(flywheel.open(str(place)), "miniwob/none")
 
 

@@ -19,6 +19,7 @@ from schemas.config.section import Section
 from schemas.world import FieldCheck, World, score
 from tasks.synthesize.synthesize import task_of
 from tests.fixtures import made_tasks
+from tests.fixtures.sentences import Sentences
 from tests.unit.curation.synthesis.parts import MATERIAL, NAMES, NOTHING, SITE, WORLD, proposed
 from tests.unit.curation.synthesis.searching import steps_in
 
@@ -62,19 +63,23 @@ def test_what_a_maker_writes_is_rewarded_when_it_is_played_in_the_order_of_the_w
         assert decision.accepted, (one.instruction, decision.detail)
 
 
-def test_a_page_that_is_to_be_open_comes_after_what_opens_another_one() -> None:
+def test_a_page_that_is_to_be_open_comes_after_what_opens_another_one(sentence: Sentences) -> None:
     note, page = 'Write "thanks" as the note.', f'Open the page of "{FIRST.title}".'
     cart = f'Have 2 of "{OTHER.title}" in the cart and nothing else.'
     for last in (note, cart):
-        assert "played as they are written" in asked(f"{page} {last}").problem
+        sentence(asked(f"{page} {last}").problem)
         assert asked(f"{last} {page}").problem == ""
     joined = [one for one in proposed("compose", 60) if any(goal.verb == "open" for goal in one.goals)]
     assert joined and all(one.goals[-1].verb == "open" for one in joined)
 
 
-def test_a_task_whose_search_is_longer_than_the_highest_limit_is_turned_away_and_names_the_steps() -> None:
+def test_a_task_whose_search_is_longer_than_the_highest_limit_is_turned_away_and_names_the_steps(
+    sentence: Sentences,
+) -> None:
     long = next(one for one in proposed("obfuscate", 60) if measured(one, 1000).max_steps > 60)
-    assert (decision := measured(long, 40)).reason == "search" and "takes more than 24 steps" in decision.detail
+    decision = measured(long, 40)
+    assert decision.reason == "search"
+    sentence(decision.detail)
     assert measured(long, 1000).accepted
 
 

@@ -14,6 +14,7 @@ import pytest
 from environments.openenv.client import WireClient
 from environments.openenv.verl import compute_score, schema, verl_tool
 from schemas.action import TYPES
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.sandboxes.served import WAIT, served, serving
 from tests.unit.environments.openenv.test_faces import _button
 from tests.unit.environments.openenv.wire import answering, half_clear, observed
@@ -152,7 +153,7 @@ def test_a_trajectory_that_gets_no_sandbox_tries_again_at_its_next_call() -> Non
 
 
 @pytest.mark.parametrize("asked", [{"task_id": "dies", "seed": 3}, {"task_id": "nothing"}, {}])
-def test_an_outage_is_no_reward_of_0(asked: dict[str, Any]) -> None:
+def test_an_outage_is_no_reward_of_0(asked: dict[str, Any], sentence: Sentences) -> None:
     async def play() -> None:
         async with served(serving(sandboxes=1)) as url:
             one = Trajectory(tool_of(url), **asked)
@@ -160,14 +161,14 @@ def test_an_outage_is_no_reward_of_0(asked: dict[str, Any]) -> None:
                 (away,) = await one.turn(WAIT)
                 assert away.text.startswith("The sandbox is away: ") and away.image is None
             assert len(one.tool_rewards) == 2 and all(map(math.isnan, one.tool_rewards))
-            with pytest.raises(RuntimeError, match="sandbox was away: it has no reward"):
+            with sentence.raises(RuntimeError):
                 _ = one.score
             assert compute_score("", "", None, one.output(), outage=-1.0) == -1.0
 
     asyncio.run(play())
 
 
-def test_a_server_that_hangs_up_within_an_episode_is_not_asked_for_another() -> None:
+def test_a_server_that_hangs_up_within_an_episode_is_not_asked_for_another(sentence: Sentences) -> None:
     resets: list[int] = []
 
     def answers(message: dict[str, Any]) -> Any:
@@ -181,7 +182,7 @@ def test_a_server_that_hangs_up_within_an_episode_is_not_asked_for_another() -> 
             one = Trajectory(tool_of(url), seed=5)
             for _ in range(3):
                 (away,) = await one.turn(WAIT)
-                assert "ended the session at step" in away.text
+                sentence(away.text)
             assert len(resets) == 1 and all(map(math.isnan, one.tool_rewards))
 
     asyncio.run(play())

@@ -21,6 +21,7 @@ from environments.osworld.tasks import read_tasks
 from environments.pool import SandboxPool
 from schemas import action as act
 from schemas.failure import SandboxFailure, TrajectoryFailure, UsageError
+from tests.fixtures.sentences import Sentences
 
 
 def picture() -> bytes:
@@ -363,7 +364,7 @@ def test_commands_that_are_executed_name_the_machine_s_password_and_screen_and_n
 
 @pytest.mark.parametrize("parameters", [{}, {"command": 5}, {"command": ["a", 5]}])
 def test_a_command_that_is_none_is_the_task_s_failure_and_is_not_sent(
-    tmp_path: Path, parameters: dict[str, Any]
+    tmp_path: Path, parameters: dict[str, Any], sentence: Sentences
 ) -> None:
     step = {"type": "execute", "parameters": parameters}
     written(tmp_path, one={**task(func="infeasible"), "config": [step]})
@@ -374,7 +375,7 @@ def test_a_command_that_is_none_is_the_task_s_failure_and_is_not_sent(
             pass
 
     with machine(well) as (url, asked):
-        with pytest.raises(SandboxFailure, match="step execute of the task cannot be read"):
+        with sentence.raises(SandboxFailure):
             asyncio.run(run(url))
         assert "/execute" not in asked
 
@@ -390,7 +391,9 @@ def test_of_several_files_those_that_are_given_keep_the_order_of_the_paths() -> 
         assert asyncio.run(found(url)) == b"c"
 
 
-def test_a_machine_is_brought_back_by_the_command_of_the_config_or_the_lease_fails(tmp_path: Path) -> None:
+def test_a_machine_is_brought_back_by_the_command_of_the_config_or_the_lease_fails(
+    tmp_path: Path, sentence: Sentences
+) -> None:
     written(tmp_path, one=task(func="infeasible"))
     mark = tmp_path / "mark"
 
@@ -402,7 +405,7 @@ def test_a_machine_is_brought_back_by_the_command_of_the_config_or_the_lease_fai
     with machine(well) as (url, _):
         asyncio.run(run(url, "sh", "-c", f"echo {{url}} > {mark}"))
         assert mark.read_text().strip() == url
-        with pytest.raises(SandboxFailure, match="ended with 3: no snapshot"):
+        with sentence.raises(SandboxFailure):
             asyncio.run(run(url, "sh", "-c", "echo no snapshot >&2; exit 3"))
         with pytest.raises(SandboxFailure, match="nowhere"):
             asyncio.run(run(url, "/nowhere"))

@@ -1,5 +1,6 @@
 """The tasks of web applications: every verifier from both sides, on states that are ours."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from environments.webapp.tasks import OURS, WebInstance, instance, read_tasks
 from schemas.config import config_of
 from schemas.failure import FlywheelError, UsageError
 from schemas.world import State
+from tests.fixtures.sentences import Sentences
 
 FILES = [*sorted(OURS.glob("*.toml")), Path(__file__).parents[3] / "webapps" / "notes.toml"]
 TASKS = [(path, name) for path in FILES for name in read_tasks(path).tasks]
@@ -164,12 +166,14 @@ def test_a_brace_that_stands_for_nothing_in_any_of_the_draws_is_refused_with_its
     assert str(caught.value).startswith(f"{file}: ") and answer in str(caught.value)
 
 
-def test_code_keeps_its_own_braces_and_has_those_of_drawn_names_filled(tmp_path: Path):
+def test_code_keeps_its_own_braces_and_has_those_of_drawn_names_filled(tmp_path: Path, sentence: Sentences):
     code = "(() => { const {size} = document; return size === '{what.to1}' ? 1 : null })()"
     text = FILLED[: FILLED.index("wants =")] + f'reward = "{code}"\n'
     one = instance(read_tasks(written(tmp_path, text)), "notes-write", 1)
     assert one.task.reward == code.replace("{what.to1}", one.instruction.split('"')[1])
-    with pytest.raises(UsageError, match=r"tasks\.notes-write\.reward: nothing is drawn for \{what\.to4\}"):
+    with sentence.raises(
+        UsageError, "tasks.notes-write.reward", "what.to4", hint="webapps.md", NAME=re.compile(r"-?\d+(?=\.toml)")
+    ):
         read_tasks(written(tmp_path, text.replace("{what.to1}' ?", "{what.to4}' ?")))
 
 
@@ -200,9 +204,9 @@ def test_an_origin_that_is_none_is_refused_by_its_key(url: str):
         environment.probes()[0].examine()
 
 
-def test_an_address_at_which_nothing_answers_is_named_before_anything_is_rolled_out():
+def test_an_address_at_which_nothing_answers_is_named_before_anything_is_rolled_out(sentence: Sentences):
     config = WebAppConfig(kind="webapp", origins={"notes": "http://127.0.0.1:9"}, tasks=(str(FILES[-1]),))
     named = {one.name: one for one in WebAppEnvironment("web", config).probes()}
     assert named["origins answer"].required
-    with pytest.raises(FlywheelError, match=r"`environments\.web\.origins\.notes`: http://127.0.0.1:9 does not answer"):
+    with sentence.raises(FlywheelError, "environments.web.origins.notes"):
         named["origins answer"].examine()

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from environments.workers.process import PREFIX
 from schemas import action as act
 from schemas.failure import ActionFailure, EnvironmentDown, FlywheelError, SandboxFailure
 from schemas.observation import Outcome
+from tests.fixtures.sentences import Sentences
 from tests.processes import left
 
 SCRIPT = Path(__file__).with_name("foreign_worker.py")
@@ -299,15 +301,15 @@ def test_what_is_missing_is_said_before_anything_is_spent(keys: dict[str, Any], 
     assert problem in refused.value.problem
 
 
-def test_a_module_that_there_is_not_is_refused_with_those_that_there_are() -> None:
-    with pytest.raises(ValidationError, match=r"there is no 'gym': there are browsergym, gymnasium, cube, and scripts"):
+def test_a_module_that_there_is_not_is_refused_with_those_that_there_are(sentence: Sentences) -> None:
+    with sentence.raises(ValidationError, "'gym'", VERSION=re.compile(r"(?<=pydantic.dev/)[\d.]+")):
         environment(module="gym")
 
 
-def test_doctor_starts_each_task_twice() -> None:
+def test_doctor_starts_each_task_twice(sentence: Sentences) -> None:
     looks, starts = environment().probes()
     assert str(SCRIPT) in looks.examine()
     assert starts.examine() == "1 task started"
     odd = environment(tasks={"play": {"instruction": "Play."}})
-    with pytest.raises(FlywheelError, match=r"`environments\.theirs\.tasks\.play`, train seed 0: .* KeyError: 'task'"):
+    with sentence.raises(FlywheelError, "environments.theirs.tasks.play", "'task'"):
         odd.probes()[1].examine()

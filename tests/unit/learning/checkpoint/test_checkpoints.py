@@ -15,6 +15,7 @@ import torch.distributed.checkpoint as dcp
 from learning.checkpoint import Checkpoints, State, Stretch, open_store, stretches, verify
 from schemas.failure import CheckpointError
 from storage.objects import LocalStore
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning.checkpoint.states import files, numbers, same, saved, zeros
 
 
@@ -27,10 +28,10 @@ def test_what_was_saved_comes_back_with_its_extra(tmp_path: Path):
     assert checkpoints.load(found, 1) == {"seed": 1} and same(found, numbers(1))
 
 
-def test_a_place_without_checkpoints_has_no_latest_and_loads_nothing(tmp_path: Path):
+def test_a_place_without_checkpoints_has_no_latest_and_loads_nothing(tmp_path: Path, sentence: Sentences):
     checkpoints = Checkpoints(tmp_path / "none")
     assert checkpoints.latest() is None
-    with pytest.raises(CheckpointError, match=r"no committed checkpoint at .*none"):
+    with sentence.raises(CheckpointError):
         checkpoints.load(numbers())
 
 
@@ -73,12 +74,12 @@ def test_leftovers_of_dead_saves_are_not_seen_and_swept_by_the_next_commit(tmp_p
     assert not list(tmp_path.glob("*/xyz*"))
 
 
-def test_a_committed_step_is_not_saved_again(tmp_path: Path):
+def test_a_committed_step_is_not_saved_again(tmp_path: Path, sentence: Sentences):
     saved(tmp_path)
     before = files(tmp_path)
     for checkpoints in (saved(tmp_path / "other"), Checkpoints(tmp_path)):
         place = Path(checkpoints.store.place)
-        with pytest.raises(CheckpointError, match=f"{place}/step-00000001 is already there"):
+        with sentence.raises(CheckpointError, "step-00000001", place):
             checkpoints.save(numbers(7), 1)
     assert {name: data for name, data in files(tmp_path).items() if not name.startswith("other")} == before
 
@@ -119,23 +120,23 @@ def test_a_buffer_of_many_tensors_is_cut_into_stretches_of_each():
     }
 
 
-def test_stretches_that_leave_something_out_are_refused(tmp_path: Path):
-    with pytest.raises(CheckpointError, match=r"hold 6 of the 10 elements of `t`"):
+def test_stretches_that_leave_something_out_are_refused(tmp_path: Path, sentence: Sentences):
+    with sentence.raises(CheckpointError, "`t`"):
         Checkpoints(tmp_path).save({"t": Stretch(torch.zeros(6), (5, 2), 0)}, 1)
     assert not files(tmp_path)
     with pytest.raises(CheckpointError, match=r"\[8, 14\) is not inside \(5, 2\)"):
         Stretch(torch.zeros(6), (5, 2), 8)
 
 
-def test_another_architecture_is_named_by_its_tensor_and_nothing_is_changed(tmp_path: Path):
+def test_another_architecture_is_named_by_its_tensor_and_nothing_is_changed(tmp_path: Path, sentence: Sentences):
     checkpoints = saved(tmp_path)
     found = zeros(numbers())
     renamed = {("model.v" if name == "model.w" else name): tensor for name, tensor in found.items()}
-    with pytest.raises(CheckpointError, match=r"no tensor `model\.v`\. The nearest is `model\.[wb]`"):
+    with sentence.raises(CheckpointError, "model.v"):
         checkpoints.load(renamed)
-    with pytest.raises(CheckpointError, match=r"`model\.b` is bfloat16 \(17,\) in .*-00000001 and bfloat16 \(18,"):
+    with sentence.raises(CheckpointError, "model.b"):
         checkpoints.load({**found, "model.b": torch.zeros(18).bfloat16()})
-    with pytest.raises(CheckpointError, match=r"`model\.b` is bfloat16 \(17,\) in .* and float32"):
+    with sentence.raises(CheckpointError, "model.b"):
         checkpoints.load({**found, "model.b": torch.zeros(17)})
     less = {name: tensor for name, tensor in found.items() if name != "optimizer.step"}
     with pytest.raises(CheckpointError, match=r"also has `optimizer\.step`"):
@@ -145,7 +146,7 @@ def test_another_architecture_is_named_by_its_tensor_and_nothing_is_changed(tmp_
     assert torch.equal(less["model.w"], numbers(1)["model.w"])
 
 
-def test_a_damaged_or_missing_file_is_named_and_nothing_is_changed(tmp_path: Path):
+def test_a_damaged_or_missing_file_is_named_and_nothing_is_changed(tmp_path: Path, sentence: Sentences):
     checkpoints = saved(tmp_path)
     (shard,) = (tmp_path / "step-00000001").glob("*.distcp")
     whole = shard.read_bytes()
@@ -153,10 +154,10 @@ def test_a_damaged_or_missing_file_is_named_and_nothing_is_changed(tmp_path: Pat
     at = next(piece["start"] for piece in entry if piece["tensor"] == "optimizer.step")
     found = zeros(numbers())
     shard.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-    with pytest.raises(CheckpointError, match=rf"{shard}: `optimizer\.step` differs from the saved data"):
+    with sentence.raises(CheckpointError, "optimizer.step", shard):
         checkpoints.load(found)
     shard.write_bytes(whole[:-1])
-    with pytest.raises(CheckpointError, match=rf"{shard} has \d+ bytes in place of \d+"):
+    with sentence.raises(CheckpointError, shard):
         checkpoints.load(found)
     shard.unlink()
     with pytest.raises(CheckpointError, match=f"{shard} is missing"):
@@ -164,7 +165,9 @@ def test_a_damaged_or_missing_file_is_named_and_nothing_is_changed(tmp_path: Pat
     assert same(found, zeros(found))
 
 
-def test_a_failed_save_is_raised_by_the_next_call_and_leaves_no_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_failed_save_is_raised_by_the_next_call_and_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
+):
     checkpoints = saved(tmp_path)
     before = files(tmp_path)
 
@@ -173,7 +176,7 @@ def test_a_failed_save_is_raised_by_the_next_call_and_leaves_no_files(tmp_path: 
 
     monkeypatch.setattr(os, "posix_fallocate", full)
     checkpoints.save(numbers(2), 2)
-    with pytest.raises(CheckpointError, match=f"No space is left at {tmp_path}"):
+    with sentence.raises(CheckpointError, tmp_path):
         checkpoints.latest()
     assert files(tmp_path) == before
     monkeypatch.undo()
@@ -181,13 +184,13 @@ def test_a_failed_save_is_raised_by_the_next_call_and_leaves_no_files(tmp_path: 
     assert checkpoints.latest() == 2
 
 
-def test_a_state_or_extra_that_cannot_be_kept_is_refused_by_name(tmp_path: Path):
+def test_a_state_or_extra_that_cannot_be_kept_is_refused_by_name(tmp_path: Path, sentence: Sentences):
     checkpoints = Checkpoints(tmp_path)
-    with pytest.raises(CheckpointError, match=r"`lr` of the state is a float"):
+    with sentence.raises(CheckpointError, "`lr`", hint="extra"):
         checkpoints.save({"lr": 0.1}, 1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(CheckpointError, match="The step is -1"):
         checkpoints.save(numbers(), -1)
-    with pytest.raises(CheckpointError, match="`extra` is not JSON"):
+    with sentence.raises(CheckpointError, "`extra`"):
         checkpoints.save(numbers(), 1, {"seed": torch.ones(1)})
     assert not files(tmp_path)
 
@@ -208,7 +211,7 @@ def test_views_and_parameters_are_saved_and_filled_in_place(tmp_path: Path):
     assert float(flat[:12].abs().sum()) == 0
 
 
-def test_any_place_that_fsspec_reaches_will_do():
+def test_any_place_that_fsspec_reaches_will_do(sentence: Sentences):
     files = fsspec.filesystem("memory")
     with Checkpoints("memory://training/run", keep=1, filesystem=files) as checkpoints:
         for step in (1, 2):
@@ -220,9 +223,7 @@ def test_any_place_that_fsspec_reaches_will_do():
         (shard,) = (name for name in names if name.endswith(".distcp"))
         content = files.cat_file(shard)
         files.pipe_file(shard, content[:500_000] + b"!" + content[500_001:])
-        with pytest.raises(
-            CheckpointError, match=r"memory://training/.*distcp: `model\.w` differs from the saved data"
-        ):
+        with sentence.raises(CheckpointError, "model.w"):
             checkpoints.load(found)
         files.rm_file(shard)
         with pytest.raises(CheckpointError, match=r"memory://training/run/.*distcp is missing"):

@@ -10,6 +10,7 @@ import torch
 
 from learning.checkpoint import Checkpoints
 from schemas.failure import CheckpointError, DamagedError
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning.checkpoint.states import files, numbers, same, saved, zeros
 
 
@@ -49,11 +50,11 @@ def test_a_manifest_that_lost_an_entry_is_refused_by_name(
     assert same(found, zeros(found))
 
 
-def test_a_changed_byte_of_the_manifest_is_found(tmp_path: Path):
+def test_a_changed_byte_of_the_manifest_is_found(tmp_path: Path, sentence: Sentences):
     checkpoints = saved(tmp_path)
     path = tmp_path / "step-00000001" / "manifest.json"
     path.write_bytes(path.read_bytes().replace(b'"seed":1', b'"seed":2'))
-    with pytest.raises(DamagedError, match=rf"{path} differs from the saved file \(sha256\)"):
+    with sentence.raises(DamagedError, path):
         checkpoints.load(zeros(numbers()))
 
 
@@ -104,12 +105,14 @@ def test_a_restart_passes_over_a_checkpoint_of_an_earlier_version_whose_manifest
     assert [one.step for one in restored.damaged] == [3] and problem in restored.damaged[0].problem
 
 
-def test_checkpoints_of_an_earlier_version_that_none_fits_are_of_another_architecture_and_stay(tmp_path: Path):
+def test_checkpoints_of_an_earlier_version_that_none_fits_are_of_another_architecture_and_stay(
+    tmp_path: Path, sentence: Sentences
+):
     saved(tmp_path, 2).close()
     edited(tmp_path, lambda content: None, 1)
     edited(tmp_path, lambda content: None, 2)
     before = files(tmp_path)
-    with Checkpoints(tmp_path) as checkpoints, pytest.raises(CheckpointError, match=r"00002 has no tensor `model\.v`"):
+    with Checkpoints(tmp_path) as checkpoints, sentence.raises(CheckpointError, "model.v"):
         checkpoints.restore({"model.v": torch.zeros(3)})
     assert files(tmp_path) == before
 

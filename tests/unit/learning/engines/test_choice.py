@@ -11,6 +11,7 @@ from learning.engines.choice import SMALL_ONLY, check_options, check_training, w
 from models.random_vlm import build_random
 from schemas.config.training import StepSection, TrainConfig
 from schemas.failure import CheckpointError, UsageError
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning import samples
 
 RATES = {
@@ -66,12 +67,14 @@ def test_a_configured_rate_is_taken_as_it_is_from_the_methods_own_section(fields
 
 
 @pytest.mark.parametrize(
-    ("record", "key"), [("BARE", r"train\.options\.learning_rate"), ("SECTION", r"train\.group\.learning_rate")]
+    ("record", "key"), [("BARE", "train.options.learning_rate"), ("SECTION", "train.group.learning_rate")]
 )
-def test_a_rate_that_was_tuned_for_one_optimiser_is_never_handed_to_another(record: str, key: str) -> None:
+def test_a_rate_that_was_tuned_for_one_optimiser_is_never_handed_to_another(
+    record: str, key: str, sentence: Sentences
+) -> None:
     config = train(method=f"{__name__}:{record}")
     assert method_of(config).rate(config, "muon") == 1e-3
-    with pytest.raises(UsageError, match=rf"{key}.*no rate for adamw"):
+    with sentence.raises(UsageError, key):
         method_of(config).rate(config, "adamw")
 
 

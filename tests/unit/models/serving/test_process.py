@@ -1,6 +1,7 @@
 """A server that the flywheel starts: waited for, watched, started anew, and ended with all that it started."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from models.serving.process import ServerProcess, require_program
 from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
+from tests.fixtures.sentences import Sentences
 from tests.processes import left
 
 SERVER = """
@@ -94,9 +96,9 @@ def test_one_that_ends_is_noticed(config: ServerConfig, tmp_path: Path) -> None:
     assert not server.alive and left(children(tmp_path)) == []
 
 
-def test_one_that_does_not_start_is_an_error_that_quotes_its_log(tmp_path: Path) -> None:
+def test_one_that_does_not_start_is_an_error_that_quotes_its_log(tmp_path: Path, sentence: Sentences) -> None:
     config = ServerConfig(command=f"{sys.executable} -c \"raise SystemExit('no memory {{port}}')\"")
-    with pytest.raises(FlywheelError, match=r"(?s)policy\.server\.command.*it ended.*no memory \d+"):
+    with sentence.raises(FlywheelError, "policy.server.command", PROCESS=re.compile(r"(?<=memory )\d+")):
         ServerProcess(config, tmp_path / "log").start(tmp_path)
 
 

@@ -9,6 +9,7 @@ import pytest
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError
 from storage.address import Address, require_bucket, resolve
+from tests.fixtures.sentences import Sentences
 
 NAMED = '<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>b</Name></ListBucketResult>'
 ERROR = '<?xml version="1.0"?><Error><Code>{}</Code><Message>m</Message></Error>'
@@ -65,12 +66,13 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Iterator[Answering]:
     ],
 )
 def test_what_does_not_speak_s3_is_called_no_s3_server_with_its_address(
-    answering: Answering, status: int, kind: str, body: str
+    answering: Answering, status: int, kind: str, body: str, sentence: Sentences
 ) -> None:
     address = answering(status, kind, body)
     with pytest.raises(LakeError) as caught:
         require_bucket(address)
-    assert caught.value.problem.startswith("http://127.0.0.1:") and "this is no S3 server" in caught.value.problem
+    assert caught.value.problem.startswith("http://127.0.0.1:")
+    sentence(caught.value.problem)
     assert "8333" in caught.value.hint
 
 

@@ -19,6 +19,7 @@ from tasks.exchange.importing import Request, _import_records  # pyright: ignore
 from tasks.filter import decide
 from tasks.running.run import Run
 from tasks.shared.reviews import Draft, submit
+from tests.fixtures.sentences import Sentences
 from tests.tiers import NIGHTLY
 from tests.unit.apps.conftest import Place, make_place
 
@@ -68,7 +69,7 @@ KEPT = sorted(FORMATS.names) if NIGHTLY else ["agentnet", "trl"]
 
 @pytest.mark.parametrize("form", KEPT)
 def test_what_was_held_back_is_held_back_where_it_is_imported_with_the_reason(
-    place: Place, tmp_path: Path, form: str
+    place: Place, tmp_path: Path, form: str, sentence: Sentences
 ) -> None:
     fine, hacked, doubtful, empty, looped, rejected = successes(place.lake)[:6]
     held(place.lake, hacked, "quarantine", "shortcut: it wrote the answer's file")
@@ -84,13 +85,13 @@ def test_what_was_held_back_is_held_back_where_it_is_imported_with_the_reason(
     for route, those in routes.items():
         assert {found[one.trajectory_id].route for one in those} == {route}
     why = found[hacked.trajectory_id].reason
-    assert why == "verifier: not accepted where it is from (quarantine): shortcut: it wrote the answer's file"
+    sentence(why)
     answer = found[rejected.trajectory_id].reason
     assert "(ct): person: rejected by ada: It saved nothing" in answer
     assert ("eve@example.org" in answer) == kind.comes_home
     assert all(found[one.trajectory_id].valid_steps is None for one in (looped, rejected))
     failed = next(one for one in place.lake.rows(Trajectory, {"iteration": 0, "success": False}))
-    assert "imported as not done" in found[failed.trajectory_id].reason
+    sentence(found[failed.trajectory_id].reason)
 
 
 def test_what_was_accepted_since_is_imported_anew_and_accepted(place: Place, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
     _unfit,
     check_import,
 )
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import make_place
 from tests.unit.curation.converters.records import picture, written
 
@@ -101,18 +102,18 @@ def test_a_file_of_another_format_is_named(
     assert _formats_of(Request(format=format_name, path=file)) == others
 
 
-def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     refused = [RecordRefused(RecordPlace("theirs.jsonl", 1), "image", "it is missing")]
-    assert "This looks like agentnet: give `--format agentnet`." in str(_all_of(refused, ["agentnet"]))
+    sentence(_all_of(refused, ["agentnet"]), "--format agentnet", hint="refused.jsonl")
 
 
 def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences
 ) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     step = ExchangedStep(picture(0), action=Click(x=0.5, y=0.5))
     folder = written(FORMATS.class_of("trl")(), [Exchanged("t", "Go.", (step,), True)], tmp_path / "out")
     config = make_place(tmp_path).config
-    with pytest.raises(UsageError, match=r"no file of the form \*\.jsonl.* looks like trl: give `--format trl`"):
+    with sentence.raises(UsageError, "--format trl"):
         check_import.fn(config, Request(format="agentnet", path=folder))

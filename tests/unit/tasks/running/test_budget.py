@@ -12,6 +12,7 @@ from schemas.tables.stage import PlainResult, StageResult
 from tasks.running.budget import account, exhausted, require_budget, sentence, spent
 from tasks.running.run import Run, open_run
 from tasks.running.stage import result_of, stage
+from tests.fixtures.sentences import Sentences
 from tests.unit.apps.conftest import Place, make_place
 
 STEPS = 3 * 24 + 4 * 24
@@ -36,9 +37,9 @@ def test_without_a_budget_nothing_is_ever_used_up_nor_counted(place: Place) -> N
     assert account(place.lake, BudgetConfig()) == []
 
 
-def test_a_part_that_is_used_up_is_named_with_its_numbers_and_its_key(place: Place) -> None:
+def test_a_part_that_is_used_up_is_named_with_its_numbers_and_its_key(place: Place, sentence: Sentences) -> None:
     require_budget(place.lake, BudgetConfig(steps=STEPS + 1, hours=1000))
-    with pytest.raises(Paused, match=rf"{STEPS} of {STEPS} steps \(`budget.steps`\)") as refused:
+    with sentence.raises(Paused, "budget.steps", STEPS, hint="budget.steps") as refused:
         require_budget(place.lake, BudgetConfig(steps=STEPS, hours=1000))
     assert refused.value.exit_code == Paused.exit_code
 

@@ -10,6 +10,7 @@ from tasks.running import progress_lines as lines
 from tasks.running.console import bar
 from tasks.running.progress_lines import Pace, progress_lines
 from tasks.running.run_status import CURRENT, RunStatus
+from tests.fixtures.sentences import Sentences
 
 Printed = pytest.CaptureFixture[str]
 
@@ -22,7 +23,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     CURRENT.leave()
 
 
-def test_a_run_without_a_terminal_says_what_begins_and_how_far_it_is(capsys: Printed) -> None:
+def test_a_run_without_a_terminal_says_what_begins_and_how_far_it_is(capsys: Printed, sentence: Sentences) -> None:
     with progress_lines("Resuming iteration 2 after curriculum"):
         CURRENT.enter("run", 2, "collect")
         with bar() as progress:
@@ -31,7 +32,7 @@ def test_a_run_without_a_terminal_says_what_begins_and_how_far_it_is(capsys: Pri
             time.sleep(0.3)
     written = capsys.readouterr()
     printed = written.err.splitlines()
-    assert printed[0] == "Resuming iteration 2 after curriculum"
+    sentence(printed[0])
     assert printed[1].startswith("iteration 2  collect: 216 of 996")
     assert written.out == ""
 
@@ -57,13 +58,13 @@ def test_a_block_within_another_adds_no_lines_of_its_own(capsys: Printed) -> Non
     assert capsys.readouterr().err.splitlines() == ["Starting"]
 
 
-def test_the_time_left_is_that_of_the_pace_since_it_was_seen() -> None:
+def test_the_time_left_is_that_of_the_pace_since_it_was_seen(sentence: Sentences) -> None:
     """A resumed stage begins with what an earlier process has done, which says nothing about the pace."""
     pace = Pace()
     now = RunStatus(iteration=0, stage="collect", label="collect", since=90.0, heard=100.0, done=216, total=996)
-    assert pace.line(now) == "iteration 0  collect: 216 of 996, running for 10 s"
+    sentence(pace.line(now))
     later = now.model_copy(update={"heard": 160.0, "done": 296})
-    assert pace.line(later) == "iteration 0  collect: 296 of 996, about 9 min left"
+    sentence(pace.line(later))
     trained = RunStatus(iteration=0, stage="train", since=100.0, heard=220.0)
-    assert pace.line(trained) == "iteration 0  train: running for 2 min"
+    sentence(pace.line(trained))
     assert pace.line(RunStatus(iteration=0, heard=230.0)) == ""

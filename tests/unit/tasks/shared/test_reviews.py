@@ -16,6 +16,7 @@ from schemas.tables.review import Review
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.shared.reviews import Conflict, Draft, reviews_of, settle, submit
+from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS, NOON
 
 CLICK, OTHER = (f'{{"type":"click","x":{x},"y":0.5}}' for x in (0.25, 0.75))
@@ -288,13 +289,15 @@ def test_a_review_is_kept_as_it_was_written(lake: Lake) -> None:
     assert (row.thought, row.action) == (thought, OTHER)
 
 
-def test_a_thought_of_nothing_but_space_is_none_and_control_characters_and_empty_notes_are_refused(lake: Lake) -> None:
+def test_a_thought_of_nothing_but_space_is_none_and_control_characters_and_empty_notes_are_refused(
+    lake: Lake, sentence: Sentences
+) -> None:
     submit(lake, replace(CORRECT, thought="\n" * 5000))
     (pair,) = lake.read("pairs", ["chosen"]).to_pylist()
     assert pair["chosen"].startswith("Thought: ") and "\n\n" not in pair["chosen"]
-    with pytest.raises(UsageError, match=r"`thought`: the control character '\\x00'"):
+    with sentence.raises(UsageError, "thought", "'\\x00'"):
         submit(lake, replace(CORRECT, revision=1, thought="a\x00b"))
-    with pytest.raises(UsageError, match="`note`: it is empty"):
+    with sentence.raises(UsageError, "`note`"):
         submit(lake, replace(ACCEPT, revision=1, decision="note", note=" "))
-    with pytest.raises(UsageError, match="`undoes`: undo needs the `review_id`"):
+    with sentence.raises(UsageError, "undoes", "review_id"):
         submit(lake, replace(ACCEPT, revision=1, decision="undo"))

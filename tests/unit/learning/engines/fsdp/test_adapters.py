@@ -23,6 +23,7 @@ from models.weights import adapter_of, fingerprint
 from schemas.config.training import LoraConfig, MemoryConfig
 from schemas.failure import FlywheelError, UsageError
 from schemas.observation import Observation
+from tests.fixtures.sentences import Sentences
 from tests.unit.learning import samples
 from tests.unit.learning.chats import POLICY
 from tests.unit.learning.chats import job as supervised_job
@@ -209,7 +210,7 @@ def test_adapters_that_would_be_trained_and_then_not_written_are_refused_by_name
         ("act_fn", "GELUTanh"),
     ],
 )
-def test_adapters_are_for_linear_layers_alone(target: str, kind: str, tmp_path: Path) -> None:
+def test_adapters_are_for_linear_layers_alone(target: str, kind: str, tmp_path: Path, sentence: Sentences) -> None:
     lora = LoraConfig(rank=4, targets=("q_proj", target), vision=True)
-    with pytest.raises(UsageError, match=f"is a {kind}; adapters are for linear layers"):
+    with sentence.raises(UsageError, kind, hint="train.lora.targets"):
         FsdpEngine(supervised_job(tmp_path, "qwen3_vl", lora=lora), 0, 1)
