@@ -340,7 +340,7 @@ def test_a_rollback_without_a_name_goes_to_no_untrained_policy_and_not_twice_for
     assert back("--reason", "it clicks twice") == (0, "")
     code, err = back()
     assert code == 2
-    sentence(err, "policy-0001")
+    sentence(err, "policy-0001", SECONDS=re.compile(r"\d+(?= s ago)"))
     monkeypatch.setattr("apps.commands.policies.JUST_NOW_S", 0.0)
     code, err = back()
     assert code == 2
