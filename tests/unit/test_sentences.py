@@ -23,7 +23,7 @@ def test_lines(sentence, name):
     sentence.lines(f"the first\\\\n{name}: the second\\\\nthe third", name)
 
 def test_left_out(sentence):
-    pytest.skip("no browser: install it")
+    pytest.skip(reason="no browser: install it")
 """
 ENTRIES = {
     "test_error": "a.key is wrong in PATH/file by process 17.\nGive --flag.",
