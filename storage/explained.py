@@ -16,8 +16,7 @@ _AWAY_WORDS = (
     "curlCode",
 )  # fmt: skip
 _BUSY_WORDS = (
-    "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "internal error",
-    "RequestTimeout",
+    "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "RequestTimeout",
     "reduce your request rate", "Bad Gateway", "Gateway Timeout", "TooManyRequests", "Too Many Requests",
     "ConditionalRequestConflict", "OperationAborted", "conflicting conditional operation", "conflicting operation",
 )  # fmt: skip
@@ -45,6 +44,7 @@ def _explain(place: str, error: Exception) -> LakeError | None:
     if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_WORDS):
         return LakeError(f"No space is left at {place}.", "Free some space and continue; committed data is safe.")
     if place.startswith("s3://"):
+        text = f"{text} {error.__cause__ or ''}"  # s3fs keeps the code of S3's answer there
         if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
             return LakeError(
                 f"{place} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights."

@@ -15,7 +15,8 @@ from storage.patience import StoreRetry
     [
         ("InternalError", "We encountered an internal error. Please try again."),
         ("SlowDown", "Please reduce your request rate."),
-        ("ServiceUnavailable", "Service is unable to handle request. Service Unavailable"),
+        ("ServiceUnavailable", "Service is unable to handle request."),
+        ("ConditionalRequestConflict", "The conditional request cannot succeed."),
     ],
 )
 def test_an_error_of_a_busy_s3_server_is_waited_for(code: str, message: str) -> None:
