@@ -26,6 +26,16 @@ def storable(text: str) -> str:
     return text.replace("\0", "\\x00")
 
 
+def storable_json(value: Any) -> Any:
+    """Writes out the lone surrogates and NULs of all texts and keys of a JSON value."""
+    if isinstance(value, Mapping):
+        fields = cast(Mapping[str, Any], value)
+        return {storable(key): storable_json(one) for key, one in fields.items()}
+    if isinstance(value, list | tuple):
+        return [storable_json(one) for one in cast(list[Any] | tuple[Any, ...], value)]
+    return storable(value) if isinstance(value, str) else value
+
+
 def strict_json(value: object, **options: Any) -> str:
     """Writes JSON; numbers that JSON does not have (NaN, infinities) are null.
 

@@ -3,10 +3,10 @@
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 
-from common.text import storable, strict_json
+from common.text import storable, storable_json, strict_json
 from curation.converters.exchanged import (
     MOST_SEED,
     OWN,
@@ -77,6 +77,8 @@ def exchanged_of(
 ) -> Exchanged:
     """Convert a stored trajectory to the exchanged form.
 
+    Texts of lakes of earlier releases may hold a NUL, which no import takes; it is written out.
+
     Args:
         lake_id: the lake it comes from.
         trajectory, steps: the rows; a step's thought is the one to write.
@@ -88,9 +90,15 @@ def exchanged_of(
         decided: its route by the filter or a person, and the reason; None where none has seen it.
         better: thoughts that people replaced while the action stayed, by step.
     """
-    extra = json.loads(trajectory.extra or "{}")
+    trajectory = Trajectory.model_validate(trajectory.model_dump())
+    steps = [Step.model_validate(step.model_dump()) for step in steps]
+    corrections = {
+        at: Correction.model_validate(storable_json(one.model_dump())) for at, one in (corrections or {}).items()
+    }
+    found = {at: StepAssessment(**storable_json(asdict(one))) for at, one in found.items()}
+    extra = storable_json(json.loads(trajectory.extra or "{}"))
     known = trajectory.model_dump(include=set(About.model_fields) - {"extra"})
-    after, given = steps[-1].next_screenshot if steps else None, corrections or {}
+    after, given = steps[-1].next_screenshot if steps else None, corrections
     rethought = better or {}
     return Exchanged(
         name=extra.pop(NAME, "") or trajectory.trajectory_id,
@@ -98,13 +106,13 @@ def exchanged_of(
         steps=tuple(
             replace(
                 _exchanged(step, pictures[step.screenshot], found.get(step.step), given.get(step.step), targets),
-                better=rethought.get(step.step, ""),
+                better=storable(rethought.get(step.step, "")),
             )
             for step in steps
         ),
         success=trajectory.success,
         after=pictures.get(after) if after else None,
-        about=About(lake=lake_id, withheld=withheld, route=decided[0], reason=decided[1], **known),
+        about=About(lake=lake_id, withheld=withheld, route=decided[0], reason=storable(decided[1]), **known),
         extra=extra,
     )
 
@@ -116,7 +124,7 @@ def _exchanged(
     correction: Correction | None,
     targets: Collection[int] | None,
 ) -> ExchangedStep:
-    extra = json.loads(step.extra or "{}")
+    extra = storable_json(json.loads(step.extra or "{}"))
     target = _target(step.step, extra.get(OWN, {}).get("target"), correction, targets)
     return ExchangedStep(
         screen=picture,

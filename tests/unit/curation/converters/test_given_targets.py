@@ -11,11 +11,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep
+from curation.converters.exchanged import About, Correction, Exchanged, ExchangedStep, StepAssessment
 from curation.converters.format import FORMATS
 from curation.converters.rows import Import, exchanged_of, rows_of
 from schemas.action import Type, Wait, to_json
 from schemas.tables.step import Step
+from schemas.tables.trajectory import Trajectory
 from tests.unit.curation.converters.records import numbered, picture, taken, written
 from tests.unit.curation.converters.test_atif import agent, call, document, saved
 from tests.unit.curation.converters.test_masked import source, turns
@@ -111,11 +112,24 @@ def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path
     rows = rows_of(Exchanged("t", "Go.", steps, True), OF)
     acted, words = (step.model_dump() for step in rows.steps)
     stored = [
-        Step.model_construct(**acted | {"thought": "s\0o", "action": to_json(Type(content="a\0b"))}),
-        Step.model_construct(**words | {"raw_text": "Action: (46\0,510)", "action_error": "no action\0 in it"}),
+        Step.model_construct(**acted | {"thought": "s\0o", "action": '{"content":"a\\u0000b","type":"type"}'}),
+        Step.model_construct(
+            **words
+            | {
+                "raw_text": "Action: (46\0,510)",
+                "action_error": "no action\0 in it",
+                "extra": '{"x": {"a\\u0000": ["\\u0000"]}}',
+            }
+        ),
     ]
     screens = {step.screen.sha256: step.screen for step in steps}
-    exported = exchanged_of("lake", rows.trajectory, [Step(**one.model_dump()) for one in stored], screens, {})
+    trajectory = Trajectory.model_construct(**rows.trajectory.model_dump() | {"instruction": "G\0o."})
+    correction = Correction.model_construct(action=to_json(Wait()), thought="N\0o.", state="unverified", replaces=False)
+    found = {1: StepAssessment(False, None, "It\0 is wrong.")}
+    decided = ("sft", "ok\0ay")
+    exported = exchanged_of(
+        "lake", trajectory, stored, screens, found, {1: correction}, decided=decided, better={0: "b\0etter"}
+    )
     (read,) = taken(form, written(form, numbered([exported]), tmp_path / "out"))
     assert getattr(read.steps[0].action, "content", "") == "a\\x00b"
     assert [step.screen for step in read.steps] == [picture(0), picture(1)]
