@@ -253,7 +253,7 @@ def calls_of(message: Mapping[str, Any]) -> list[str]:
     """The tool calls of a reply, as OpenAI's chats hold them, each as a text."""
     held = [fields_of(one) for one in items_of(message.get("tool_calls")) or []]
     calls = [fields_of(one.get("function")) or one for one in held]
-    return [storable(f"{one.get('name')}({_written(one.get('arguments'))})") for one in calls]
+    return [storable(f"{one['name']}({_written(one.get('arguments'))})") for one in calls if one.get("name")]
 
 
 def _written(arguments: object) -> str:

@@ -22,7 +22,7 @@ from curation.converters.exchanged import (
 )
 from curation.pictures import difference_hash
 from models.families.dialects import format_action, format_reply
-from schemas.action import from_json, point_of, to_json
+from schemas.action import action_of, point_of, to_json
 from schemas.tables.reflection import Reflection
 from schemas.tables.screenshot import Screenshot
 from schemas.tables.step import Step
@@ -129,7 +129,7 @@ def _exchanged(
     return ExchangedStep(
         screen=picture,
         thought=step.thought,
-        action=from_json(step.action) if step.action else None,
+        action=action_of(storable_json(json.loads(step.action))) if step.action else None,
         text=step.raw_text if step.action is None else "",
         error=step.action_error,
         found=found,

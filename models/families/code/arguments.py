@@ -129,7 +129,7 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
             if name in _HOLDS:
                 given.take(name)
             continue
-        named = list(_names(value))
+        named = [one for one in _names(value) if not is_unset(one)]
         if named and all(map(is_modifier, named)):
             given.take(name)
             keys += named
@@ -140,7 +140,10 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
 
 def keys_of(given: Arguments) -> Any:
     """Takes the first argument that names keys and is not unset; None where none does."""
-    return next((given.take(name) for name in _MAY_HOLD if not names_no_key(given.look(name))), None)
+    for none in (is_unset, names_no_key):  # a blank is a key only where nothing else names one
+        if name := next((name for name in _MAY_HOLD if not none(given.look(name))), None):
+            return given.take(name)
+    return None
 
 
 def _with_others(names: list[str], given: Arguments) -> list[str]:

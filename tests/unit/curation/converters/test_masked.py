@@ -340,6 +340,7 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
             [True, False, True],
         ),
         (replied("Only words."), [True, True]),
+        (replied({"content": "Words.", "tool_calls": [None, {}]}, REPLY), [False, True, True]),
         *(
             (replied(words, REPLY), [False, True, True])
             for words in (

@@ -624,6 +624,8 @@ def test_a_reply_of_holo_without_a_place_is_an_error_that_names_what_is_missing(
         ({"keys": "ctrl", "text": " "}, "ctrl space", ()),
         ({"keys": ["none"], "text": "enter"}, "enter", ()),
         ({"keys": ["c"], "modifiers": " "}, "c", ()),
+        ({"keys": ["c"], "modifiers": ["ctrl", "none"]}, "ctrl c", ()),
+        ({"keys": " ", "key": "enter"}, "enter", ("keys= ",)),
     ],
 )
 def test_keys_in_two_arguments_are_pressed_together_if_one_of_them_is_modifiers(
@@ -665,3 +667,9 @@ def test_an_unknown_status_ends_a_task_and_is_reported_or_is_refused_in_code() -
 def test_a_nul_in_a_reply_is_written_out() -> None:
     read = made("qwen3-vl").read(Completion(called(action="type", text="a\0b") + "\0"), SCREEN)
     assert "\0" not in read.text and "\\x00" in read.text
+
+
+@pytest.mark.parametrize("held", [{"keys": ["null", "ctrl"]}, {"text": "ctrl none"}, {"key": ["shift", ["null"]]}])
+def test_a_click_while_a_key_is_held_is_refused_whatever_else_the_list_names(held: dict[str, Any]) -> None:
+    read = made("qwen3-vl").read(Completion(called(action="left_click", coordinate=[9, 5], **held)), SCREEN)
+    assert read.action is None and "is held" in str(read.error)
