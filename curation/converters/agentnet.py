@@ -11,7 +11,6 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from common.text import Storable
-from curation.converters.chat import is_masked, masks_of, number_of
 from curation.converters.code import pointer_after, read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -27,6 +26,7 @@ from curation.converters.exchanged import (
 )
 from curation.converters.files import ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
+from curation.converters.masks import is_masked, masks_of, number_of
 from curation.converters.tokens import for_trainers, from_export, plain_value
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction, is_unset

@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from common.text import Storable, counted
-from curation.converters.chat import MARKS, ChatRow, joined, key_of, masks_of, record_of
+from curation.converters.chat import MARKS, ChatRow, joined, key_of, record_of
 from curation.converters.code import read_code, write_code
 from curation.converters.exchanged import (
     OWN,
@@ -32,6 +32,7 @@ from curation.converters.exchanged import (
 from curation.converters.files import CONTEXT, ImportSource, Target, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import lessons_of, whole
+from curation.converters.masks import masks_of
 from curation.converters.tokens import for_trainers, plain, plain_between
 from curation.converters.units import fraction_of
 from models.families.code.calls import NoAction

@@ -30,8 +30,6 @@ from curation.converters.chat import (
     check_others,
     check_row,
     holds_more,
-    is_masked,
-    masks_of,
     record_of,
     split,
     steps_of,
@@ -42,6 +40,7 @@ from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Rec
 from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, items_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import Lesson, Wholes, lessons_of, whole
+from curation.converters.masks import is_masked, masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from curation.converters.tokens import for_trainers, plain
 

@@ -24,10 +24,8 @@ from curation.converters.chat import (
     calls_of,
     chat_of,
     check_row,
-    is_masked,
     joined,
     key_of,
-    masks_of,
     record_of,
     reply_of,
     split,
@@ -39,6 +37,7 @@ from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Rec
 from curation.converters.files import ImportSource, Target, items_of, line_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected
+from curation.converters.masks import is_masked, masks_of
 from curation.converters.tokens import for_trainers, plain, plain_between
 from models.families.thinking import REASONING
 

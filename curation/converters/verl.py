@@ -28,7 +28,6 @@ from curation.converters.chat import (
     holds_more,
     joined,
     key_of,
-    masks_of,
     record_of,
     reply_of,
     split,
@@ -40,6 +39,7 @@ from curation.converters.exchanged import OWN, Exchanged, Metadata, Picture, Rec
 from curation.converters.files import CONTEXT, ImportSource, Target, fields_of, model_of
 from curation.converters.format import Format, Read
 from curation.converters.lessons import corrected, lessons_of, whole
+from curation.converters.masks import masks_of
 from curation.converters.parquet import IMAGE, RowFile, image_of, json_of, name_of, picture_in, rows_of_any
 from curation.converters.tokens import for_trainers, plain, plain_between
 

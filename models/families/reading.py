@@ -45,8 +45,8 @@ _LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]
 _THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
-_FENCE_AT = re.compile(r"^\s*+(?:[-*+>]\s*+)?```|```\w*+\s*+$")
-"""A fence at the beginning of a line, perhaps behind the mark of a list, or at its end."""
+_FENCE_AT = re.compile(r"^\s*+(?:(?:[-*+>]|\d{1,9}[.)])\s*+)*+```|```(?:\w[^`]*+)?+\s*+$")
+"""A fence at the beginning of a line, perhaps behind marks of lists, or at its end, with its language and options."""
 LANGUAGES = "python|py|json|code|text|xml"
 """Words behind a fence that models write around a reply or a call, as alternatives of a pattern."""
 _MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"

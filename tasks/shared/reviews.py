@@ -18,7 +18,7 @@ from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
 from schemas.action import from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
-from schemas.keyboard import names_of, together
+from schemas.keyboard import names_of, single, together
 from schemas.problem import problem_of
 from schemas.table import utc_now
 from schemas.tables.annotation import Annotation
@@ -137,18 +137,20 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
         if found:
             raise UsageError(f"`{name}`: the control character {found[0]!r} is no text.", "Leave it out.")
         if name == "action.key":
-            _require_keys(text)
+            _require_keys(str(json.loads(draft.action or "{}").get("type")), text)
     if draft.thought and holds_action(draft.thought):
         raise UsageError("`thought`: an action is written in it.", "Write it as the action; a thought has the reason.")
     if draft.decision in ("accept", "error_step") and is_environment_failure(boundary):
         raise UsageError("`decision`: its environment failed, so it is not used in training.")
 
 
-def _require_keys(keys: str) -> None:
+def _require_keys(kind: str, keys: str) -> None:
+    """Raise UsageError for keys that an action of this kind does not press: several at once are a hotkey's alone."""
     try:
-        together(names_of(keys))
+        _ = together(names_of(keys)) if kind == "hotkey" else single(keys)
     except ValueError as error:
-        raise UsageError(f"`action.key`: {error}.", "Name keys as pyautogui does, such as `ctrl c`.") from error
+        example = "`ctrl c`" if kind == "hotkey" else "`ctrl`; several together are a hotkey"
+        raise UsageError(f"`action.key`: {error}.", f"Name keys as pyautogui does, such as {example}.") from error
 
 
 def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:

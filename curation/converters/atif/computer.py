@@ -9,7 +9,7 @@ Source: harbor 0.26.0, `harbor/agents/computer_1`; cua-bench 0.3.1, `cua_bench/r
 import ast
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 from common.text import counted
@@ -29,7 +29,7 @@ from models.families.code.arguments import (
 from models.families.code.calls import NoAction, is_unset, names_no_key
 from models.families.code.program import means_success
 from models.families.reading import is_true
-from schemas.keyboard import is_modifier, names_of
+from schemas.keyboard import is_key, is_modifier, names_of
 
 TOOLS = (
     *("computer", "computer_action", "computer_call"),
@@ -56,6 +56,8 @@ CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3
 """Number of clicks of those that name it."""
 CLEAR = "clear_before_typing"
 """The argument of Gemini's tool that empties a field."""
+KEYS = ("keys", "key", "text")
+"""Arguments for keys."""
 KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
 """Names of X11 that pyautogui does not have."""
 NATIVE = frozenset(
@@ -163,9 +165,9 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
     if kind in ("key", "keypress", "press_key", "hotkey"):
         return _keys(fields)
     if kind in ("key_down", "key_up"):
-        if not (names := _names(fields)):
-            raise NoAction("a key without a name")
-        return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in names)
+        if _read(presses, fields) > 1:
+            raise NoAction(f"no action of ours is several times a {kind}")
+        return "\n".join(_call("keyDown" if kind == "key_down" else "keyUp", key=one) for one in _named(fields))
     if kind == "scroll":
         _refuse_held(kind, fields)
         return _scroll(fields)
@@ -254,22 +256,39 @@ def _refuse_held(kind: str, fields: Mapping[str, Any], at_place: bool = True) ->
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names, in a list or an expression, and in further arguments where one of both names
-    modifiers alone."""
+    """The keys that an action names: those that are held, and those of arguments for keys, in lists or expressions.
+
+    Two arguments name one chord where one of both has modifiers alone. Otherwise the second is a text that is no key,
+    or a blank; raises NoAction for another key.
+    """
     names = list[str]()
-    for given in (fields[name] for name in ("keys", "key", "text") if not names_no_key(fields.get(name))):
-        found = [one for item in items_of(given) or [given] for one in names_of(str(item))]
-        found = [KEYSYMS.get(one.lower(), one) for one in found]
-        names = both(names, found) or names
+    for given in sorted((fields[name] for name in KEYS if not names_no_key(fields.get(name))), key=is_unset):
+        found = [KEYSYMS.get(one.lower(), one) for item in _flat(given) for one in names_of(item)]
+        merged = both(names, found)
+        if merged is None and not is_unset(given) and all(map(is_key, found)):
+            raise NoAction(f"no action of ours is keys in two arguments: {' '.join([*names, *found])[:80]}")
+        names = merged or names
+    return both(_read(lambda given: held(given, at_place=False), fields), names) or names
+
+
+def _flat(keys: object) -> Iterator[str]:
+    """Yields the texts of keys in lists within each other; what is unset is none."""
+    for one in items_of(keys) or []:
+        yield from _flat(one)
+    if items_of(keys) is None and not names_no_key(keys):
+        yield str(keys)
+
+
+def _named(fields: Mapping[str, Any]) -> list[str]:
+    """The keys that an action names; raises NoAction where it names none."""
+    if not (names := _names(fields)):
+        raise NoAction("a key without a name")
     return names
 
 
 def _keys(fields: Mapping[str, Any]) -> str:
     """The code of keys: a chord where all but the last are modifiers, else one after the other."""
-    modifiers, times = _read(lambda given: (held(given, at_place=False), presses(given)), fields)
-    names = [*modifiers, *_names(fields)]
-    if not names:
-        raise NoAction("a key without a name")
+    names, times = _named(fields), _read(presses, fields)
     if times > 1 and len(names) > 1:
         raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
     if times > 1:

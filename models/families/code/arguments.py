@@ -13,7 +13,7 @@ from common.text import counted
 from models.families.code.calls import MAX_CALLS, is_unset, names_no_key
 from models.families.code.program import BUTTONS, CLICKS, means_success
 from schemas.action import Action, Click, Drag, Hotkey, LeftDouble, LongPress, RightSingle, Type, point_of
-from schemas.keyboard import is_modifier, names_of, together
+from schemas.keyboard import is_modifier, names_of, together, usual
 
 ENTERS = ("press_enter", "enter")
 """Arguments of typing that press enter after it."""
@@ -83,8 +83,8 @@ def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[A
         ValueError: no action of ours is that.
     """
     if isinstance(action, Hotkey):
-        names = [*held(given, at_place=False), *names_of(action.key)]
-        return [Hotkey(key=together(_with_others(names, given)))] * presses(given)
+        names = both(held(given, at_place=False), names_of(action.key))
+        return [Hotkey(key=together(_with_others(names or [], given)))] * presses(given)
     if (point := point_of(action)) is None:
         if isinstance(action, Type):
             refuse_held("type", given, at_place=False)
@@ -159,21 +159,17 @@ def _with_others(names: list[str], given: Arguments) -> list[str]:
 
 def both(names: Sequence[str], found: Sequence[str]) -> list[str] | None:
     """Returns the keys that two arguments name, modifiers first; None where neither names modifiers alone."""
-    new = [one for one in found if one.lower() not in {name.lower() for name in names}]
+    known = {usual(one).lower() for one in names}
+    new = [one for one in found if usual(one).lower() not in known]
     if not new or all(map(is_modifier, names)):
         return [*names, *new]
     return [*new, *names] if all(map(is_modifier, new)) else None
 
 
 def is_success(given: Arguments, name: str = "status") -> bool:
-    """Returns whether a task ended in success, also where no status is written; an unknown status stays unread."""
-    status = given.look(name)
-    try:
-        success = is_unset(status) or means_success(status)
-    except ValueError:
-        return False
-    given.take(name)
-    return success
+    """Returns whether a task ended in success, also where no status is written; ValueError for an unknown status."""
+    status = given.take(name)
+    return is_unset(status) or means_success(status)
 
 
 def presses(given: Arguments) -> int:

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from schemas.keyboard import BLANKS
+
 MAX_TEXT = 100_000
 """Maximum characters of code that are read."""
 MAX_CALLS = 100
@@ -412,10 +414,6 @@ def _is_text_or_texts(value: Any) -> bool:
     return all(map(_is_text, cast(Sequence[Any], value) if isinstance(value, list | tuple) else [value]))
 
 
-def _is_typed(value: Any) -> bool:
-    return _is_text_or_texts(value) and "\0" not in str(value)
-
-
 def _is_button(value: Any) -> bool:
     return _is_text(value) or _is_whole(value)
 
@@ -428,7 +426,7 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("from_coord", "to_coord"), _is_place),
     "presses": _is_whole,
     "button": _is_button,
-    "message": _is_typed,
+    "message": _is_text_or_texts,
 }
 """Check of each argument's value."""
 
@@ -450,7 +448,7 @@ def is_unset(value: object) -> bool:
 
 
 def names_no_key(value: object) -> bool:
-    """Return whether an argument for keys is unset; a blank is the key that types it."""
+    """Return whether an argument for keys is unset; one blank is the key that types it."""
     if isinstance(value, list | tuple):
         return all(map(names_no_key, cast(Sequence[object], value)))
-    return is_unset(value) and not (isinstance(value, str) and value.isspace())
+    return is_unset(value) and not (isinstance(value, str) and value in BLANKS)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curation.converters.atif.computer import shrunk
+from curation.converters.atif.computer import codes_of, shrunk
 from curation.converters.exchanged import About, Exchanged, ExchangedStep, Picture, Sampled
 from curation.converters.format import FORMATS
 from curation.redaction import Redactor
@@ -140,6 +140,15 @@ def targets(record: Exchanged) -> list[bool]:
         ({"type": "key", "text": " "}, Hotkey(key="space")),
         ({"type": "key", "keys": [], "text": "enter"}, Hotkey(key="enter")),
         ({"type": "key", "keys": ["ctrl"], "text": "none"}, Hotkey(key="ctrl")),
+        ({"type": "key", "keys": ["ctrl", None], "text": "none"}, Hotkey(key="ctrl")),
+        ({"type": "key", "keys": ["ctrl", None, "c"]}, Hotkey(key="ctrl c")),
+        ({"type": "key", "keys": [["ctrl"], ["", ["c"]]]}, Hotkey(key="ctrl c")),
+        ({"type": "key", "keys": " ", "text": "enter"}, Hotkey(key="enter")),
+        ({"type": "key", "keys": "  ", "text": "enter"}, Hotkey(key="enter")),
+        ({"type": "key", "keys": "ctrl", "text": " "}, Hotkey(key="ctrl space")),
+        ({"type": "key", "keys": [" "]}, Hotkey(key="space")),
+        ({"type": "key", "keys": ["c"], "key": "C"}, Hotkey(key="c")),
+        ({"type": "key", "keys": ["ctrl", "c"], "modifiers": ["Control"], "text": "ctrl+c"}, Hotkey(key="control c")),
         ({"type": "terminate", "status": "Success"}, Finished()),
         ({"type": "click", "x": 25, "y": 10, "num_clicks": 2}, LeftDouble(x=0.5, y=0.25)),
         ({"type": "click", "x": 25, "y": 10, "click_count": "1"}, Click(x=0.5, y=0.25)),
@@ -205,6 +214,11 @@ def test_a_call_of_computer_1_is_the_action_that_its_runtime_performs(
         {"type": "drag", "path": [[0, 0], [5, 5]], "modifiers": ["shift"]},
         {"type": "type", "text": "a", "modifiers": ["ctrl"]},
         {"type": "key", "key": "down", "repeat": 3},
+        {"type": "key", "keys": ["a"], "text": "b"},
+        {"type": "key", "keys": ["enter"], "key": "tab"},
+        {"type": "key", "keys": [None, []]},
+        {"type": "key_down", "keys": ["a"], "text": "b"},
+        {"type": "key_down", "key": "a", "repeat": 2},
         {"type": "mouse_down", "x": 25, "y": 10},
         {"type": "mouse_move", "x": 25, "y": 10},
         {"type": "scroll", "x": 25, "y": 10, "scroll_x": 5, "scroll_y": 5},
@@ -231,6 +245,22 @@ def test_a_call_that_is_no_action_of_ours_is_kept_as_text_and_never_run(
     (step,) = read(tmp_path, agent(call("computer", **arguments), shown=1)).steps
     assert step.action is None and step.error and "computer(" in step.text
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments", "keys"),
+    [
+        ("key_down", {"key": "shift"}, ["shift"]),
+        ("key_up", {"keys": ["shift", None]}, ["shift"]),
+        ("key_down", {"key": "a", "modifiers": ["ctrl"]}, ["ctrl", "a"]),
+        ("key_up", {"keys": [["ctrl"], "a"], "text": "none"}, ["ctrl", "a"]),
+    ],
+)
+def test_keys_that_go_down_or_up_are_all_that_the_call_names(
+    kind: str, arguments: dict[str, Any], keys: list[str]
+) -> None:
+    function = "keyDown" if kind == "key_down" else "keyUp"
+    assert codes_of(kind, arguments) == ["\n".join(f"pyautogui.{function}(key={one!r})" for one in keys)]
 
 
 PLACE, ALL = Click(x=0.5, y=0.25), Hotkey(key="ctrl a")

@@ -622,9 +622,14 @@ def test_a_reply_of_holo_without_a_place_is_an_error_that_names_what_is_missing(
         ({"keys": " "}, "space", ()),
         ({"text": "\n"}, "enter", ()),
         ({"keys": "ctrl", "text": " "}, "ctrl space", ()),
+        ({"keys": "  ", "text": "enter"}, "enter", ()),
+        ({"keys": "\u00a0", "key": "enter"}, "enter", ()),
+        ({"keys": ["c"], "key": "\t\t"}, "c", ()),
         ({"keys": ["none"], "text": "enter"}, "enter", ()),
         ({"keys": ["c"], "modifiers": " "}, "c", ()),
         ({"keys": ["c"], "modifiers": ["ctrl", "none"]}, "ctrl c", ()),
+        ({"keys": ["ctrl", "c"], "modifiers": ["ctrl"]}, "ctrl c", ()),
+        ({"keys": ["ctrl", "c"], "text": "Control+C"}, "ctrl c", ()),
         ({"keys": " ", "key": "enter"}, "enter", ("keys= ",)),
     ],
 )
@@ -657,11 +662,16 @@ def test_a_status_is_one_word_in_every_family(status: str | None, kind: str) -> 
         assert (read.action.type if read.action else None) == kind, (family, read.error)
 
 
-def test_an_unknown_status_ends_a_task_and_is_reported_or_is_refused_in_code() -> None:
-    read = made("qwen3-vl").read(Completion(called(action="terminate", status="partial")), SCREEN)
-    assert (read.action, read.unused) == (act.CallUser(), ("status=partial",))
-    read = made("opencua").read(Completion("```python\ncomputer.terminate(status='partial')\n```"), SCREEN)
-    assert read.action is None and "an end with the status 'partial'" in str(read.error)
+def test_an_unknown_status_is_no_action_in_any_family() -> None:
+    replies = {
+        ("qwen3-vl", ""): called(action="terminate", status="partial"),
+        ("opencua", ""): "```python\ncomputer.terminate(status='partial')\n```",
+        ("scalecua", ""): "<action>terminate(status='partial')</action>",
+        ("glm", "mobile"): phone(action_type="status", goal_status="partial"),
+    }
+    for (family, template), reply in replies.items():
+        read = made(family, template).read(Completion(reply), SCREEN)
+        assert read.action is None and "an end with the status 'partial'" in str(read.error), family
 
 
 def test_a_nul_in_a_reply_is_written_out() -> None:

@@ -246,6 +246,22 @@ def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str)
     assert read.action is not None and read.thought.removeprefix("Thought: ") == '```json\n{"a": 1}\n```'
 
 
+@pytest.mark.parametrize("name", ["ui-tars-1.5", "qwen3-vl"])
+@pytest.mark.parametrize(
+    "opening",
+    [
+        *("```", "```python", 'Run ```python title="a"', "1. ```bash -x", "2) ```", "**Code:** ```bash -x", "- > ```"),
+        *("Run ```c++ {1,3}", "> 1. ```js", "As ```x``` says: ```sh", "  ```python3 -m a"),
+    ],
+)
+def test_a_block_of_code_in_a_thought_keeps_both_its_fences(name: str, opening: str) -> None:
+    call, thought = "Action: wait()" if name == "ui-tars-1.5" else CALLS[name], f"So.\n{opening}\nx = 1\n```"
+    read = made(name).read(Completion(f"{thought}\n{call}"), SCREEN)
+    assert read.action is not None and read.thought == thought
+    read = made(name).read(Completion(f"{thought}\n```\n{call}\n```"), SCREEN)
+    assert read.action is not None and read.thought == thought
+
+
 def test_a_fence_around_a_call_ends_with_it_after_a_stray_fence_in_words() -> None:
     read = made("ui-tars-1.5").read(
         Completion("Thought: It begins with ``` and I wait.\n```\nAction: wait()\n```"), SCREEN
