@@ -43,9 +43,10 @@ test-gpu: .venv/ready
 test-nightly: .venv/ready
 	@FLYWHEEL_NIGHTLY=1 .venv/bin/python -m pytest $(SIDE_BY_SIDE)
 
-# AUDIT=--complete fails unless every package was looked up for known vulnerabilities.
+# Every check, also after one that fails. AUDIT=--complete fails unless every package was looked up for vulnerabilities.
+CHECKS = "ruff check ." "ruff format --check ." pyright lint-imports "python scripts/words.py" "python scripts/audit.py $(AUDIT)"
 check: .venv/ready
-	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/pyright && .venv/bin/lint-imports && .venv/bin/python scripts/words.py && .venv/bin/python scripts/audit.py $(AUDIT)
+	@failed=0; for one in $(CHECKS); do .venv/bin/$$one || failed=1; done; exit $$failed
 
 # The documents as a site that opens from the disk: site/index.html.
 docs: .venv/ready

@@ -1,11 +1,19 @@
 """Write the reference pages from the code: `python -m apps.reference` rewrites docs/tables.md and docs/config.md."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
 from apps.commented import about
+from curation.gates.registry import GATES
+from curation.synthesis.maker import MAKERS
+from curation.synthesis.reward import REWARDS
 from environments.registry import ENVIRONMENTS
+from learning.tracking.tracker import TRACKERS
+from models.judges.registry import JUDGES
+from models.proposers.proposer import PROPOSERS
+from models.thinkers.thinker import THINKERS
 from schemas.config.sections import Config
 from schemas.table import SCHEMA_VERSION, Table
 from schemas.tables import TABLES
@@ -20,10 +28,25 @@ def tables_page() -> str:
 
 
 def config_page() -> str:
-    """Every config key with its default; of the environments, the built-in ones'."""
-    head = "# Configuration keys\n\nWritten from `schemas/config/` by `python -m apps.reference`.\n"
-    parts = [(f"environments.{name}.", ENVIRONMENTS.class_of(name).section) for name in ENVIRONMENTS.names]
-    return "\n".join([head, *_section("", Config), *(line for part in parts for line in _section(*part))])
+    """Every config key with its default; of environments, gates and other parts, the built-in ones'."""
+    lines = ["# Configuration keys\n\nWritten from `schemas/config/` by `python -m apps.reference`.\n"]
+    lines += _section("", Config)
+    for name in ENVIRONMENTS.names:
+        lines += _section(f"environments.{name}.", ENVIRONMENTS.class_of(name).section)
+    for registry in (GATES, MAKERS, PROPOSERS, THINKERS, TRACKERS):
+        key = f"{registry.key.partition('.')[0]}.options."
+        for name in registry.names:
+            lines += _options(f"{key}{name}.", registry.class_of(name), f"`{name}` of `{registry.key}`")
+    for registry, key in ((REWARDS, "synthesis.options.reward."), (JUDGES, "judge.options.")):
+        for name in registry.names:
+            lines += _options(key, registry.class_of(name), f"`{registry.key}={name}`")
+    return "\n".join(lines)
+
+
+def _options(prefix: str, part: Any, named: str) -> list[str]:
+    """The options of a part that the config names; none where it has none."""
+    title = f"{prefix.rstrip('.')}, {named}"
+    return _section(prefix, part.section, title, part.__doc__ or "") if part.section.model_fields else []
 
 
 def _table(table: Table) -> str:
@@ -46,10 +69,10 @@ def _table(table: Table) -> str:
     return "\n".join([*lines, ""])
 
 
-def _section(prefix: str, section: type[BaseModel]) -> list[str]:
+def _section(prefix: str, section: type[BaseModel], title: str = "", doc: str = "") -> list[str]:
     lines = [
-        f"## {prefix.rstrip('.') or 'top level'}\n",
-        (section.__doc__ or "").strip() + "\n",
+        f"## {title or prefix.rstrip('.') or 'top level'}\n",
+        (doc or section.__doc__ or "").partition("\n\n")[0].strip() + "\n",
         "| key | default | |",
         "|---|---|---|",
     ]

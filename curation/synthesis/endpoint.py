@@ -52,7 +52,9 @@ class MakerEndpointOptions(Section):
     retries: Whole = 2
     """Number of retries of a request that may still succeed."""
     temperature: Positive = 1.0
+    """Sampling temperature of the answers."""
     max_tokens: Count = 1024
+    """Maximum tokens of an answer."""
 
 
 class _EndpointTask(BaseModel):

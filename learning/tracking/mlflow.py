@@ -24,10 +24,11 @@ class MLflowOptions(Section):
     """A server (`http://HOST:5000`) or a file (`sqlite:///PATH`); if not set MLFLOW_TRACKING_URI, else `mlflow.db` in
     the work folder."""
     experiment: str = "flywheel"
+    """Name of the experiment that the runs belong to."""
 
 
 class MLflow(Tracker[MLflowOptions]):
-    """The run is found again by a tag, so a start that goes on goes on in it."""
+    """Writes to MLflow; a resumed start finds its run by a tag and continues it."""
 
     section = MLflowOptions
     packages = {"mlflow": "flywheel[mlflow]"}  # noqa: RUF012

@@ -21,6 +21,7 @@ class WandBOptions(Section):
     WANDB_BASE_URL."""
 
     project: str = "flywheel"
+    """Name of the project that the runs belong to."""
     entity: str | None = None
     """User or team; the key's own if not set."""
     mode: Literal["online", "offline"] = "online"
@@ -30,7 +31,7 @@ class WandBOptions(Section):
 
 
 class WandB(Tracker[WandBOptions]):
-    """A start that goes on has the same run id, so it goes on in the same run."""
+    """Writes to Weights & Biases; a resumed start has the same run id and continues its run."""
 
     section = WandBOptions
     packages = {"wandb": "flywheel[wandb]"}  # noqa: RUF012

@@ -34,7 +34,9 @@ class ProposerEndpointOptions(Section):
     concurrency: Count = 8
     """Maximum concurrent requests."""
     temperature: Positive = 0.7
+    """Sampling temperature of the answers."""
     max_tokens: Count = 256
+    """Maximum tokens of an answer."""
 
 
 class EndpointProposer(Proposer[ProposerEndpointOptions]):
