@@ -100,14 +100,14 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     there = read_gpus(gpus)
     train = config.train
     _refuse_small(model)
-    from learning.algorithms.method import DataSource, method_of
+    from learning.algorithms.method import method_of
     from learning.engines.fsdp.census import sizes_at
     from learning.planning.memory import MemoryRecipe
 
-    alone = train.method == "ppo" and train.ppo.critic == "alone"
+    method = method_of(train)
     asked = MemoryRecipe.of(
         train, ranks=there.ranks, tokens=0, targets=0, patches=0, compute=4 if train.precision == "float32" else 2,
-        networks=2 if alone else 1,
+        networks=method.networks(train),
     )  # fmt: skip
     network, shape = sizes_at(model, train.lora)
     if asked.four_bits and network.language.experts:
@@ -123,9 +123,7 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
         adapted, _ = sizes_at(model, train.lora.model_copy(update={"rank": train.lora.rank or RANK}))
         found = suggestions(network, adapted, there, asked, train.token_cap, RANK)
         others = {one.change: one.peak / GIB for one in found}
-    source = method_of(train).source
-    compares = source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.PAIRS) and train.method != "rft"
-    speed = _pace(shape, network, there, tried.recipe, int(compares))
+    speed = _pace(shape, network, there, tried.recipe, int(method.compares))
     trained = network.adapters if train.lora.rank else network.weights
     trained -= network.tower if train.memory.freeze_vision and not train.lora.rank else 0
     prediction = tried.prediction

@@ -79,6 +79,13 @@ class Method:
 
     streams: bool = False
     """Whether other samples may come while the method trains."""
+    networks: Callable[[TrainConfig], int] = lambda train: 1
+    """Counts the networks that are trained; `flywheel plan` calculates their memory."""
+
+    @property
+    def compares(self) -> bool:
+        """Whether each step compares log-probs with those of the start, which takes a forward pass more."""
+        return self.source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.PAIRS)
 
     @property
     def corrects(self) -> bool:

@@ -320,4 +320,5 @@ METHOD = Method(
     rates={"muon": 5e-4, "adamw": 1e-6},
     in_groups=True,
     streams=True,
+    networks=lambda train: 2 if train.ppo.critic == "alone" else 1,
 )

@@ -57,6 +57,14 @@ def test_4_bits_fit_where_bf16_does_not_and_8_bit_moments_take_a_quarter(flywhee
     assert eight["parts_gib"]["moments"] / full["parts_gib"]["moments"] == pytest.approx(0.254, abs=0.001)
 
 
+def test_a_separate_critic_is_a_second_network(flywheel: Call, model: str) -> None:
+    shared, alone = (
+        found(flywheel, model, "--gpus", "8x80", "--method", "ppo", f"train.ppo.critic={critic}")["parts_gib"]
+        for critic in ("shared", "alone")
+    )
+    assert alone["moments"] == pytest.approx(2 * shared["moments"], rel=0.01)
+
+
 def test_what_does_not_fit_says_what_would_and_writes_nothing(
     flywheel: Call, model: str, tmp_path: Path, sentence: Sentences
 ) -> None:
