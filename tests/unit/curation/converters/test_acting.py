@@ -25,6 +25,7 @@ CALLS = [
     "I open it.\n\nclick(x=1, y=2); wait()",
     "Action 1: click(x=1)",
     "Step 3: fly(now=True)",
+    "Step 4: click(1)",
     "Grounded Operation: CLICK(box=[[1, 2, 3, 4]], element_type='Button')",
     "Well. Action: fly(1) and so on",
     "Action:\n```python\nfly(\n    1,\n)\n```",
@@ -65,7 +66,34 @@ CALLS = [
     "<|begin_of_box|>fly(1)<|end_of_box|>",
     "[TOOL_CALLS]fly[ARGS]{}",
     "<think>Words.</think>\nfly(1)",
-    '{"x": 3, "y": 2}',
+    '{"thinking": "x", "action": [{"click": {"index": 1}}]}',
+    '{"name": "left_click", "coordinate": [1, 2]}',
+    '{"name": "computer", "coordinate": [1, 2]}',
+    '{"Action": "click", "Point": [1, 2]}',
+    '{"Next Action": "click", "Box ID": 3}',
+    '{"action": left_click, "coordinate": [1, 2]}',
+    '{"text": "a\nb", "type": "click"}',
+    'Action: "click(1)"',
+    "Action: - click(1)",
+    "ACTION: fly(far",
+    "Action: ```python\nfly(far",
+    "```tool_code\nprint(default_api.click(x=1))\n```",
+    "fly(1) fly(2)",
+    "type('it's', enter=True)",
+    '<function=fly{"x": 1}></function>',
+    '<｜DSML｜invoke name="fly">',
+    "tap(1, 2)<|im_end|>",
+    "tap(1, 2)</s>",
+    "click [164]",
+    "type [164] [shoes] [1]",
+    "click[Buy Now]",
+    "CLICK <point>[[511, 422]]</point>",
+    "### Action ###\nTap (511, 422)",
+    "await page.click('a')",
+    "import pyautogui; pyautogui.click(1, 2)",
+    "click(start_box=<point>1 2</point>)",
+    "press(Keys.ENTER)",
+    "动作：fly(1)",
 ]  # fmt: skip
 WORDS = [
     "",
@@ -101,6 +129,30 @@ WORDS = [
     "the set {1, 2}, {\"a\"}",
     "I run ```python title=\"a\"",
     "42",
+    "1,234",
+    "10 000",
+    "48.8566, 2.3522",
+    "2024-05-01 12",
+    "Color: rgb(255, 0, 0)",
+    "Error: TypeError('x')",
+    "Answer: f(3)",
+    "Function name: compute_total()",
+    "- Avatar(2009)\n- Titanic(1997)",
+    '1. search("cheap shoes")\n2. open the first result',
+    'The points: [{"x": 1, "y": 2}, {"x": 3, "y": 4}]',
+    '{"x": 1, "y": 2} and {"x": 3, "y": 4}',
+    '{"city": "Paris", "function": "capital"}',
+    '{"product": "Drill", "tool": "power"}',
+    '{"type": "key", "value": "abc"}',
+    '{"action": "N/A"}',
+    '{"action": "no action needed"}',
+    '{"action": {}}',
+    '{"history": [{"action": "fly"}], "answer": "42"}',
+    "<|begin_of_box|>Paris<|end_of_box|>",
+    '<|begin_of_box|>{"price": 3}<|end_of_box|>',
+    "My last action: click(1) did not work.",
+    "Save (5)",
+    "As in the source [1]",
     "(a)",
     "[12]",
     "<think>f(1)\n{\"action\": \"fly\"}</think> Well.",
@@ -113,7 +165,15 @@ def test_a_call_is_found_in_every_notation(reply: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "reply", ["(480,520)", "[1, 2, 3, 4]", "<point>1 2</point>", "<ref>OK</ref><box>[[1, 2, 3, 4]]</box>"]
+    "reply",
+    [
+        '{"x": 3, "y": 2}',
+        '```json\n[{"x": 3, "y": 2}]\n```',
+        "(480,520)",
+        "[1, 2, 3, 4]",
+        "<point>1 2</point>",
+        "<ref>OK</ref><box>[[1, 2, 3, 4]]</box>",
+    ],
 )
 def test_a_place_alone_is_a_call_and_one_in_words_is_none(reply: str) -> None:
     assert holds_call(reply) and not holds_call(f"It is at {reply}.")
@@ -143,6 +203,12 @@ def test_every_action_that_a_family_writes_is_a_call(name: str, template: str) -
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_action_of_a_dialect_is_a_call(dialect: str) -> None:
     assert all(holds_call(format_action(action, dialect)) for action in SAMPLES)
+
+
+@pytest.mark.parametrize("inside", ["-" * 6000 + "1", "+".join("1" * 6000), "[" * 300 + "]" * 300, "9" * 5000])
+def test_what_python_cannot_parse_is_no_call(inside: str) -> None:
+    assert not holds_call(f"{inside}\nfly(x) {inside}")
+    holds_call(f"fly({inside})")
 
 
 def test_any_text_is_looked_through_without_an_error() -> None:
