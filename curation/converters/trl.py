@@ -143,6 +143,7 @@ class Trl(Format):
                 yield place, missing
 
     def _record(self, row: _TrlRow, source: ImportSource, place: RecordPlace) -> Exchanged:
+        _check_whole(row, place)
         unit = self.unit_of(row.flywheel, source, place)
 
         def picture(cell: _Cell) -> Picture:
@@ -171,6 +172,14 @@ class Trl(Format):
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
         return record_of(self.name, instruction, steps, row.flywheel, kept, place)
+
+
+def _check_whole(row: _TrlRow, place: RecordPlace) -> None:
+    """Raise RecordRefused for a row of one step: this project writes them in `ui-tars`, and here only as targets."""
+    known = row.flywheel
+    if known is not None and known.step is not None and not (known.copied and row.messages is None):
+        problem = "the row is one step of a trajectory, as `ui-tars` has it, and a row of `trl` is a whole trajectory"
+        raise RecordRefused(place, f"{OWN}.step", problem)
 
 
 def _card(completions: bool) -> str:

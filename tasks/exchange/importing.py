@@ -144,7 +144,8 @@ def check_import(config: Config, request: Request) -> str:
     if refused:
         raise _all_of(refused, _formats_of(request) if empty else ())
     if empty:
-        raise UsageError(f"{request.path} holds no record.", "Name a file of this format, or its folder.")
+        problem = f"{request.path} holds no record.{_format_of(_formats_of(request))}"
+        raise UsageError(problem, "Name a file of this format, or its folder.")
     return f"import:{form.name}:{whole.hexdigest()[:16]}"
 
 

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from curation.converters.exchanged import About, Exchanged, ExchangedStep, ImportedReview, RecordPlace, RecordRefused
+from curation.converters.exchanged import (
+    About,
+    Exchanged,
+    ExchangedStep,
+    ImportedReview,
+    RecordPlace,
+    RecordRefused,
+    StepAbout,
+)
+from curation.converters.files import ImportSource
 from curation.converters.format import FORMATS
 from schemas.action import Click
 from schemas.failure import UsageError
@@ -117,3 +126,44 @@ def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
     config = make_place(tmp_path).config
     with sentence.raises(UsageError, "--format trl"):
         check_import.fn(config, Request(format="agentnet", path=folder))
+
+
+def lengths(form: str, path: Path) -> list[int]:
+    return [
+        len(one.steps) for _, one in FORMATS.class_of(form)().read(ImportSource(path)) if isinstance(one, Exchanged)
+    ]
+
+
+@pytest.mark.parametrize("name", FORMATS.names)
+@pytest.mark.parametrize("targets", [(None, None), (True, True), (False, True)])
+def test_an_export_in_any_other_format_is_refused_by_its_name_or_read_with_the_same_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, targets: tuple[bool | None, bool | None]
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
+    config = make_place(tmp_path).config
+    records = [
+        Exchanged(f"t{at}", "Go.", steps(length, target), True, about=About(lake="theirs", trajectory_id=f"t{at}"))
+        for at, (length, target) in enumerate(zip((2, 3), targets, strict=True))
+    ]
+    folder = written(FORMATS.class_of(name)(), records, tmp_path / "out")
+    assert lengths(name, folder) == [2, 3]
+    for other in set(FORMATS.names) - {name}:
+        try:
+            check_import.fn(config, Request(format=other, path=folder))
+        except UsageError as refused:
+            assert f"looks like {name}: give `--format {name}`" in str(refused), other
+        else:
+            assert lengths(other, folder) == [2, 3], other
+
+
+def steps(length: int, target: bool | None) -> tuple[ExchangedStep, ...]:
+    about, action = StepAbout(target=target), Click(x=0.5, y=0.5)
+    return tuple(ExchangedStep(picture(at), "So.", action, about=about) for at in range(length))
+
+
+def test_a_row_of_one_step_is_none_of_trl_and_its_refusal_names_the_step(tmp_path: Path, sentence: Sentences) -> None:
+    record = Exchanged("t", "Go.", steps(2, None), True, about=About(lake="theirs", trajectory_id="t"))
+    folder = written(FORMATS.class_of("ui-tars")(), [record], tmp_path)
+    found = [str(one) for _, one in FORMATS.class_of("trl")().read(ImportSource(folder))]
+    assert len(found) == 2
+    sentence(found[1], "flywheel.step", "ui-tars")
