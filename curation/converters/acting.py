@@ -225,4 +225,4 @@ def _names(value: object) -> bool:
     """Checks whether a value names an action: a text that does not say none, or an object or a list with something."""
     if isinstance(value, str):
         return not _NONE.match(value)
-    return isinstance(value, dict | list) and bool(value)
+    return isinstance(value, dict | list) and bool(cast(object, value))

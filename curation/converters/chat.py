@@ -32,7 +32,7 @@ from curation.converters.units import extent_of, scale_of
 from models.families.dialects import DIALECTS, format_action, format_reply, parse_reply
 from models.families.prompt import SAMPLES, system_text
 from models.families.thinking import REASONING
-from schemas.action import Action
+from schemas.action import Action, Hotkey, Type
 
 SHOWN = 5
 """Screens that a row of a step shows, as in all of UI-TARS's experiments."""
@@ -40,6 +40,7 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """Placeholder of a screen in a text."""
+_ENTER = Hotkey(key="enter")
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
 """A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
@@ -201,9 +202,12 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
                 place, field, f"{read.error}: outside of {extent_of(unit, screen.width, screen.height)}"
             )
         return ExchangedStep(screen, text=text, error=read.error)
-    if read.further:  # the screen that follows is the last one's, so the first alone would be another step
+    action, about = read.action, StepAbout(unused=", ".join(read.unused))
+    if isinstance(action, Type) and read.further == (_ENTER,):
+        action = Type(content=action.content.removesuffix("\n") + "\n")
+    elif read.further:  # the screen that follows is the last one's, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
-    return ExchangedStep(screen, thought=read.thought, action=read.action)
+    return ExchangedStep(screen, thought=read.thought, action=action, about=about)
 
 
 def turns_of(
@@ -302,7 +306,7 @@ def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[
 
 
 def _context(step: ExchangedStep) -> ExchangedStep:
-    return replace(step, about=StepAbout(target=False))
+    return replace(step, about=step.about.model_copy(update={"target": False}))
 
 
 def _field(turns: Sequence[ChatTurn]) -> str:

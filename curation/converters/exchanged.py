@@ -156,6 +156,8 @@ class StepAbout(_Known):
     (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
     """The recorded thought, where a person's replaces it."""
+    unused: Storable = ""
+    """Arguments of its call for which our actions have no field, as in `steps.unused_arguments`."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -411,10 +413,7 @@ def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace)
         raise RecordRefused(place, f"{OWN}.steps", problem)
     about = known.trajectory.model_copy(update={"extra": {}})
     success = known.trajectory.success if record.success is None else record.success
-    steps = [
-        _with_step(step, known.steps[number] if known.steps else StepAbout())
-        for number, step in enumerate(record.steps)
-    ]
+    steps = [*map(_with_step, record.steps, known.steps)] if known.steps else record.steps
     extra = {**known.trajectory.extra, **record.extra}
     return replace(record, steps=tuple(steps), success=success, about=about, extra=extra)
 

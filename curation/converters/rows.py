@@ -133,7 +133,13 @@ def _exchanged(
         text=step.raw_text if step.action is None else "",
         error=step.action_error,
         found=found,
-        about=StepAbout(actor=step.actor, policy_version=step.policy_version, correction=correction, target=target),
+        about=StepAbout(
+            actor=step.actor,
+            policy_version=step.policy_version,
+            correction=correction,
+            target=target,
+            unused=step.unused_arguments or "",
+        ),
         extra=extra,
         sampled=_sampled(step),
     )
@@ -245,6 +251,7 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
         dialect="box_v1",
         raw_text=format_reply(step.thought, format_action(action)) if action else step.text,
         action_error=step.error,
+        unused_arguments=step.about.unused or None,
         actor=IMPORT,
         policy_version=trajectory.policy_version,
         token_ids=None,

@@ -20,8 +20,10 @@ from typing import cast
 from pydantic import ValidationError
 
 from models.families.code.arguments import CLEARS, ENTERS, Arguments, meant
+from models.families.code.calls import is_unset
+from models.families.code.program import means_success
 from schemas.action import TYPES, Action, Click, Hotkey, action_of
-from schemas.keyboard import names_of, single, together
+from schemas.keyboard import names_of, single, together, together_in
 from schemas.problem import named_problem
 
 Sides = tuple[float, float]
@@ -34,8 +36,9 @@ MOST_LABELS = 16
 _UNESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n"}
 _QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
 _PLACE = r"[(\[][-\d.,\s]*[)\]]|<point>[-\d.,\s]*</point>"
+_LISTED = rf"\[\s*+(?:{_QUOTED})(?:\s*+,\s*+(?:{_QUOTED}))*+\s*+,?\s*+\]"
 _BARE = r"-?\d+(?:\.\d+)?|[Tt]rue|[Ff]alse|None|null"
-_VALUE = rf"(?:{_QUOTED}|{_PLACE}|{_BARE})"
+_VALUE = rf"(?:{_QUOTED}|{_PLACE}|{_LISTED}|{_BARE})"
 _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_VALUE})\s*(?:,\s*|(?=\))|\Z)", re.DOTALL)
 _CALL = re.compile(rf"\s*(\w+)\(\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
 _LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DOTALL)
@@ -74,6 +77,7 @@ _MOST_TAGS = 24
 _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
+_ACTING = re.compile(r"[\[\s]*+\{\s*+[\"'](?:next_)?action(?:_type)?[\"']\s*+:", re.IGNORECASE)
 _BEFORE = 100
 """Characters before a call in which its block may open."""
 _SEED = re.compile(r"</?seed:\w+>")
@@ -125,13 +129,26 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
     if pointing and _BARE_POINT.match(block):
         return _read(thought, block.strip(), [_Call("click", {"point": block})], sides)
     if not calls and (answer := _ANSWER.search(text)):
-        thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
-        done = _Call("finished", {"content": answer[1].strip()}, closed=closed)
-        return replace(_read(thought, answer[0].strip(), [done], sides, text[answer.end() :]), tagged=True)
+        return replace(_read_answer(text, answer, sides), tagged=True)
     shown = block.strip()
     if calls and calls[0].end:
         shown = block[: calls[0].end].strip()
     return _read(thought, shown, calls, sides, block[calls[-1].end :] if calls and calls[-1].end else "")
+
+
+def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
+    """Reads an answer in tags as a finish, except one that is calls or an object with an action, as others write."""
+    thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
+    inner, after = answer[1].strip(), text[answer.end() :]
+    calls = list(_calls(inner))
+    if calls and not inner[calls[-1].end :].strip() and any(call.arguments or call.name in TYPES for call in calls):
+        return _read(thought, inner, calls, sides, after)
+    if _ACTING.match(inner):
+        return ParsedReply(
+            thought, inner, error=f"an object in place of an answer or a call: {inner[:80]!r}", after=after
+        )
+    done = _Call("finished", {"content": inner}, closed=closed)
+    return _read(thought, answer[0].strip(), [done], sides, after)
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
@@ -337,8 +354,14 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
             fields["type"] = "drag"  # mobile: a finger that moves from one place to another
         elif "x" not in fields:
             fields |= {"x": 0.5, "y": 0.5}  # wherever the pointer is, for which our action has no word
-    if name in ("hotkey", "press", "release") and isinstance(key := fields.get("key"), str):
+    if name == "hotkey" and isinstance(key := fields.get("key"), list):
+        fields["key"] = together_in(cast(list[str], key))
+    elif name in ("hotkey", "press", "release") and isinstance(key := fields.get("key"), str):
         fields["key"] = together(names_of(key)) if name == "hotkey" else single(key)
+    if name == "finished" and "status" in fields:
+        status = fields.pop("status")
+        fields["type"] = "finished" if is_unset(status) or means_success(status) else "call_user"
+        named.pop("status", None)
     before, after = list[Action](), {"x", "y"}
     if name == "type":
         place = (fields.pop("x"), fields.pop("y")) if {"x", "y"} <= fields.keys() else None
@@ -482,6 +505,8 @@ def _literal(text: str) -> object:
     """Evaluates an argument: a text, a number, true, false or none; a place stays as it was written."""
     if text[0] in "'\"":
         return _unescaped(text[1:-1])
+    if text[0] == "[" and (items := re.findall(_QUOTED, text, re.DOTALL)):
+        return [_unescaped(one[1:-1]) for one in items]
     bare = {"true": True, "false": False, "none": None, "null": None}
     if text.lower() in bare:
         return bare[text.lower()]

@@ -2,7 +2,8 @@
 -- each with its weight: how often it is drawn, of 1 in all.
 --
 -- What is imitated of an accepted (`sft`) trajectory is the shortest way through its screens: where a later screen is
--- the same, everything in between was a detour. So the way begins at the last showing of the first screen and goes on,
+-- the same, everything in between was a detour, unless the later step is context by its import's record. So the way
+-- begins at the last showing of the first screen and goes on,
 -- each time, at the last showing of the screen after it; `place` is a step's place on it. The replayed steps of a
 -- correction are all on its way, as the context of what follows, and have no weight: some of them are errors. Nor have
 -- those after the corrected one, the first on the way that was not replayed; but those that follow what a person said
@@ -41,8 +42,14 @@ walked AS (
 last_shown AS (
     SELECT
         trajectory_id, step,
-        if(replayed, step, max(step) OVER (PARTITION BY trajectory_id, screenshot, replayed)) AS again
-    FROM walked WHERE usable AND acted
+        if(
+            replayed OR context, step,
+            max(step) FILTER (NOT context) OVER (PARTITION BY trajectory_id, screenshot, replayed)
+        ) AS again
+    FROM (
+        SELECT *, (trajectory_id, step) IN (SELECT (trajectory_id, step) FROM given_targets WHERE NOT target) AS context
+        FROM walked WHERE usable AND acted
+    )
 ),
 ways AS (
     SELECT

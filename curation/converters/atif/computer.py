@@ -266,7 +266,8 @@ def _names(fields: Mapping[str, Any]) -> list[str]:
         found = [KEYSYMS.get(one.lower(), one) for item in _flat(given) for one in names_of(item)]
         merged = both(names, found)
         if merged is None and not is_unset(given) and all(map(is_key, found)):
-            raise NoAction(f"no action of ours is keys in two arguments: {' '.join([*names, *found])[:80]}")
+            ours = f"{' '.join(names)} and {' '.join(found)}"
+            raise NoAction(f"two of {', '.join(map('`{}`'.format, KEYS))} name different keys: {ours[:80]}")
         names = merged or names
     return both(_read(lambda given: held(given, at_place=False), fields), names) or names
 

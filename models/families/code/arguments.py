@@ -133,7 +133,7 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
         if named and all(map(is_modifier, named)):
             given.take(name)
             keys += named
-        elif named and name in _HOLDS:
+        elif (isinstance(value, list) and any(map(is_modifier, named))) or (named and name in _HOLDS):
             raise ValueError(f"no action of ours holds `{name}`: {' '.join(named)[:40]}")
     return keys
 

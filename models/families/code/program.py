@@ -8,6 +8,7 @@ Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
 """
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, cast
@@ -44,8 +45,14 @@ _PLAIN = {
     "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "home": "press_home",
     "navigate_back": "press_back", "back": "press_back", "go_backward": "navigate_back",
 }  # fmt: skip
-SUCCESS = ("success", "succeeded", "complete", "completed", "done")
-FAILURE = ("failure", "fail", "failed", "infeasible", "impossible", "error")
+SUCCESS = (
+    *("success", "successful", "succeeded", "complete", "completed", "done", "finish", "finished"),
+    *("ok", "true", "yes", "task_complete", "task_completed"),
+)
+FAILURE = (
+    *("failure", "fail", "failed", "infeasible", "impossible", "error", "incomplete", "unfinished"),
+    *("cancelled", "canceled", "aborted", "false", "no", "task_impossible", "task_infeasible", "task_failed"),
+)
 """Statuses with which models end a task, in any case."""
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
@@ -474,9 +481,9 @@ class _Player:
 
 def means_success(status: object) -> bool:
     """Return whether a status means success; raise ValueError for a word that is no status."""
-    word = str(status).strip().lower()
+    word = re.sub(r"[\s-]+", "_", str(status).strip(" \t\r\n.!").lower())
     if word not in (*SUCCESS, *FAILURE):
-        raise ValueError(f"an end with the status {str(status)[:80]!r}, and it has success and failure")
+        raise ValueError(f"an end with the status {str(status)[:80]!r}, which is none of {SUCCESS[0]} and {FAILURE[0]}")
     return word in SUCCESS
 
 

@@ -161,6 +161,33 @@ def test_a_call_of_a_reply_without_loss_makes_the_reply_context(tmp_path: Path, 
     assert targets(record) == [False, True]
 
 
+@pytest.mark.parametrize("known", [{"unit": "thousandths"}, {"trajectory": {"task_id": "a"}}])
+@pytest.mark.parametrize(
+    ("name", "given", "wanted"),
+    [
+        *((name, {"loss_mask": 0}, [False, False]) for name in ("trl", "ui-tars")),
+        *((name, {"label": False}, [False, False]) for name in ("trl", "ui-tars")),
+        *((name, {"loss_scale": "last_round"}, [False, True]) for name in ("trl", "ui-tars")),
+        ("verl", {"loss_mask": 0}, [False, False]),
+        ("agentnet", {"step_loss_mask": [0, 1]}, [False, True]),
+        ("agentnet", {"train": False}, [False, False]),
+    ],
+)
+def test_what_a_record_holds_of_ours_changes_no_mask(
+    tmp_path: Path, name: str, given: dict[str, Any], wanted: list[bool], known: dict[str, Any]
+) -> None:
+    if name == "agentnet":
+        traj = [{"image": f"{at}.png", "value": {"code": "pyautogui.click(x=0.5, y=0.5)"}} for at in range(2)]
+        row: dict[str, Any] = {"task_id": "a", "instruction": "Buy it.", "traj": traj}
+    else:
+        row = chat(name)
+    row |= {**given, "flywheel": json.dumps(known) if name == "verl" else known}
+    (record,) = taken(
+        FORMATS.class_of(name)(), source(tmp_path, row), unit="fraction" if name == "agentnet" else "thousandths"
+    )
+    assert targets(record) == wanted
+
+
 NO_MASKS: list[Any] = [
     "banana",
     -1,

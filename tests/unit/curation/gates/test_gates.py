@@ -58,7 +58,16 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
     rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
     assert [verdict.gate for verdict in found] == ["environment", *rules, "verifier", "route"]
     assert {verdict.route for verdict in found} == {"sft"}
-    raised = {"thoughts": 3, "loops": 2, "redundant": 2, "transient": 3, "evidence": 3, "shortcut": 2, "duplicates": 5}
+    raised = {
+        "actions": 2,
+        "thoughts": 3,
+        "loops": 2,
+        "redundant": 2,
+        "transient": 3,
+        "evidence": 3,
+        "shortcut": 2,
+        "duplicates": 5,
+    }
     versions = " ".join(f"{gate}@{raised.get(gate, 1)}" for gate in rules)
     assert found[-1].gate_version == f"environment@1 {versions} verifier@3 judge@1 people@1"
 

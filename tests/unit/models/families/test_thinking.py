@@ -251,6 +251,7 @@ def test_a_block_that_opens_behind_the_label_of_a_thought_stays_whole(name: str)
     "opening",
     [
         *("```", "```python", 'Run ```python title="a"', "1. ```bash -x", "2) ```", "**Code:** ```bash -x", "- > ```"),
+        *("- ``` title", "3. ``` a title", "* > ``` title"),
         *("Run ```c++ {1,3}", "> 1. ```js", "As ```x``` says: ```sh", "  ```python3 -m a"),
     ],
 )

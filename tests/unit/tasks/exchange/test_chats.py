@@ -1,0 +1,95 @@
+"""Chats of others with words and further replies between screens: how they are filtered, and what they teach."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from curation.converters.format import FORMATS
+from schemas.config import config_of
+from schemas.tables.trajectory import Trajectory
+from storage.catalog import ask
+from storage.lake import Lake
+from tasks.exchange.export import export_trajectories
+from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
+from tasks.filter import decide
+from tasks.running.run import Run
+from tests.unit.curation.converters.records import picture, taken
+
+ASKED, SCREEN = {"role": "user", "content": "Buy it."}, {"role": "user", "content": "<image>"}
+FIRST, SECOND, THIRD = (
+    {"role": "assistant", "content": f"Action: click(start_box='({at},{at})')"} for at in (100, 300, 500)
+)
+PLAN = {"role": "assistant", "content": "I open the menu first."}
+RESULT = {"role": "tool", "content": "price: 5"}
+ITERATION = -2
+ASKS = {"history_images": 2, "measured": "", "balance": 0.5, "floor": 0.1, "grounding_share": 0.1}
+
+
+def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
+    """A lake with this row, as a demonstration, filtered by the gates that look at actions."""
+    folder = tmp_path / "theirs"
+    folder.mkdir()
+    for number in range(3):
+        (folder / f"{number}.png").write_bytes(picture(number).png)
+    (folder / "theirs.jsonl").write_text(json.dumps(row) + "\n")
+    lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
+    gates = {"gates": ["environment", "actions", "thoughts", "loops", "verifier"]}
+    suite = {"tasks": ["click-one"]}
+    config = config_of({"lake": lake, "environments": {"fake": {}}, "suite": suite, "filter": gates})
+    run = Run(config, Lake.open(config.lake), "run")
+    asked = Request(format=name, path=folder, unit="thousandths", demonstrations=True)
+    _import_records(run, ITERATION, asked, f"import:{name}:0123456789abcdef")
+    decided, _ = decide(run.config, run.lake, ITERATION)
+    run.lake.append("verdicts", decided)
+    return run
+
+
+def taught(run: Run) -> tuple[str, list[int]]:
+    """The route of the trajectory, and the steps that a training draws."""
+    decision = run.lake.read("verdicts").to_pylist()[-1]
+    rows = ask(
+        run.lake, "training_weights", **ASKS, practice=[], practice_share=0.0, prefixes="none", corrections="all"
+    ).to_pylist()
+    return decision["route"], [row["step"] for row in rows if row["weight"] is not None]
+
+
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+@pytest.mark.parametrize(
+    ("chat", "steps"),
+    [
+        ([SCREEN, PLAN, FIRST, SCREEN, SECOND], [1, 2]),
+        ([SCREEN, PLAN, RESULT, FIRST, SCREEN, SECOND], [1, 2]),
+        ([SCREEN, PLAN, PLAN, FIRST, SCREEN, SECOND, RESULT, PLAN], [2, 3]),
+        ([SCREEN, FIRST, {"role": "user", "content": "No."}, SECOND, SCREEN, THIRD], [0, 2]),
+        ([SCREEN, FIRST, SECOND], [0]),
+        ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
+        ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
+    ],
+)
+def test_words_and_further_replies_of_a_chat_are_context_of_what_it_teaches(
+    tmp_path: Path, name: str, chat: list[dict[str, Any]], steps: list[int]
+) -> None:
+    images = [f"{number}.png" for number in range(sum(one == SCREEN for one in chat))]
+    run = imported(tmp_path, name, {"messages": [ASKED, *chat], "images": images})
+    assert taught(run) == ("sft", steps)
+    export_trajectories(run.config, run.lake, FORMATS.class_of("agentnet")(), tmp_path / "out", (ITERATION, -1), "sft")
+    (again,) = taken(FORMATS.class_of("agentnet")(), tmp_path / "out")
+    assert [at for at in range(len(again.steps)) if again.is_target(at)] == steps
+
+
+def test_a_step_without_an_action_that_no_record_takes_out_is_turned_away(tmp_path: Path) -> None:
+    run = imported(tmp_path, "trl", {"messages": [ASKED, SCREEN, PLAN, SCREEN, FIRST], "images": ["0.png", "1.png"]})
+    assert taught(run) == ("ct", [])
+    assert "step 0 holds no action" in run.lake.read("verdicts").to_pylist()[-1]["reason"]
+
+
+@pytest.mark.parametrize("known", [None, {"unit": "thousandths"}, {"unit": "thousandths", "trajectory": {}}])
+def test_arguments_that_no_action_has_are_kept_with_the_step(tmp_path: Path, known: dict[str, Any] | None) -> None:
+    reply = {"role": "assistant", "content": "Action: wait(time=5)"}
+    row = {"messages": [ASKED, SCREEN, reply], "images": ["0.png"]} | ({"flywheel": known} if known else {})
+    run = imported(tmp_path, "ui-tars", row)
+    (trajectory,) = run.lake.rows(Trajectory, {"iteration": ITERATION})
+    (step,) = run.lake.read("steps", where={"iteration": ITERATION}).to_pylist()
+    assert (step["unused_arguments"], trajectory.n_steps) == ("time=5", 1)
