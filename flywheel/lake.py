@@ -157,7 +157,7 @@ class OpenLake:
         *,
         person: str,
         step: int | None = None,
-        action: "Action | None" = None,
+        action: "Action | Mapping[str, object] | None" = None,
         thought: str | None = None,
         note: str = "",
         undoes: str | None = None,
@@ -167,10 +167,11 @@ class OpenLake:
         Args:
             trajectory_id: the trajectory.
             decision: `accept` or `reject` the whole trajectory, `correct` a step, mark an `error_step`, add a `note`,
-                or `undo` an earlier decision.
+                or `undo` an earlier decision. `override` is a decision in a live session, and refused here.
             person: the reviewer's name.
             step: the step, counted from 0, for `correct`, `error_step` and `note`.
-            action: the right action of the step, for `correct`.
+            action: the right action of the step, for `correct`: its fields, such as
+                `{"type": "hotkey", "key": "ctrl c"}`, or an instance of a class of `schemas.action`.
             thought: the thought that belongs to the right action.
             note: free text.
             undoes: the `review_id` of the decision to take back, for `undo`.
@@ -182,10 +183,9 @@ class OpenLake:
             UsageError: no such trajectory or step, or arguments that the decision does not take; nothing is written.
             Conflict: another reviewer decided at the same time; nothing is written.
         """
-        from schemas.action import to_json
-        from tasks.shared.reviews import Draft, reviews_of, submit
+        from tasks.shared.reviews import Draft, action_text, reviews_of, submit
 
-        text = None if action is None else to_json(action)
+        text = None if action is None else action_text(action)
         revision = len(reviews_of(self.stored, trajectory_id))
         draft = Draft(trajectory_id, revision, person, decision, step, text, thought, note, undoes=undoes)
         return submit(self.stored, draft)

@@ -7,12 +7,14 @@ form, which the lake stores.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
 
 from common.text import Storable
+from schemas.keyboard import MAX_KEYS, names_of, single, together
 
 
 def numeric(value: Any) -> Any:
@@ -20,6 +22,24 @@ def numeric(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is no number")
     return value
+
+
+def _chord(key: str) -> str:
+    """Normalises a hotkey; one with a key that no keyboard has stays as it is."""
+    try:
+        return together(names_of(key))
+    except ValueError as error:
+        if re.fullmatch(rf"\S+( \S+){{0,{MAX_KEYS - 1}}}", key):
+            return key
+        raise ValueError(f"{error}: write at most {MAX_KEYS} keys, such as `ctrl c`") from error
+
+
+def _key(key: str) -> str:
+    """Normalises the name of one key; what is no key stays as it is."""
+    try:
+        return single(key)
+    except ValueError:
+        return key
 
 
 Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
@@ -84,24 +104,24 @@ class Type(_Action):
 
 
 class Hotkey(_Action):
-    """One to three keys pressed together, lower case, separated by spaces: `ctrl c`."""
+    """One to three keys pressed together, lower case, separated by spaces: `ctrl c`; `Ctrl+C` becomes it."""
 
     type: Literal["hotkey"] = "hotkey"
-    key: Annotated[str, Field(pattern=r"^\S+( \S+){0,2}$")]
+    key: Annotated[Storable, AfterValidator(_chord)]
 
 
 class Press(_Action):
     """A key pressed and held."""
 
     type: Literal["press"] = "press"
-    key: Storable
+    key: Annotated[Storable, AfterValidator(_key)]
 
 
 class Release(_Action):
     """A held key released."""
 
     type: Literal["release"] = "release"
-    key: Storable
+    key: Annotated[Storable, AfterValidator(_key)]
 
 
 class OpenApp(_Action):

@@ -6,9 +6,10 @@ The review is written first, by key; a second writer of the same revision writes
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import cast
 
 from pydantic import ValidationError
 
@@ -16,7 +17,7 @@ from common.text import CONTROL
 from curation.converters.exchanged import ImportedReview
 from curation.gates.thoughts import holds_action
 from curation.reviews import Effect, effects_of, standing, version_of
-from schemas.action import from_json, to_json
+from schemas.action import TYPES, Action, action_of, from_json, to_json
 from schemas.failure import FlywheelError, UsageError, is_environment_failure
 from schemas.keyboard import names_of, single, together
 from schemas.problem import problem_of
@@ -33,6 +34,7 @@ from tasks.shared.trajectories import trajectory_of
 NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
 """Maximum length of a person's texts, in characters."""
+ACTION_HINT = 'Give the fields of an action, such as {"type": "hotkey", "key": "ctrl c"}.'
 _ON_STEPS = ("correct", "override", "error_step")
 _WORDS = ("accept", "reject")
 _SAME = ("step", "person", "decision", "action", "thought", "note", "undoes")
@@ -83,6 +85,7 @@ def submit(lake: Lake, draft: Draft) -> Review:
             the field.
         Conflict: there is another decision of this revision.
     """
+    _require_types(draft)
     draft, there = _canonical(draft), reviews_of(lake, draft.trajectory_id)
     seen, since = there[: max(0, draft.revision)], there[max(0, draft.revision) :]
     trajectory = trajectory_of(lake, draft.trajectory_id)
@@ -94,6 +97,16 @@ def submit(lake: Lake, draft: Draft) -> Review:
     if not any(one.undoes == review.review_id for one in since):  # sent again after it was undone
         take_effect(lake, trajectory, [*seen, review])
     return review
+
+
+def _require_types(draft: Draft) -> None:
+    """Raise UsageError, with the field, for a value of another type, which Python's callers may give."""
+    kinds = {"trajectory_id": str, "person": str, "step": int | None, "thought": str | None, "note": str}
+    for name, kind in {**kinds, "undoes": str | None}.items():
+        value: object = getattr(draft, name)
+        if not isinstance(value, kind):
+            fix = "Give a number, counted from 0." if name == "step" else "Give a text."
+            raise UsageError(f"`{name}`: {str(value)[:80]!r} is a {type(value).__name__}.", fix)
 
 
 def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review]) -> None:
@@ -273,5 +286,25 @@ def _canonical(draft: Draft) -> Draft:
     try:
         return replace(draft, action=to_json(from_json(draft.action)))
     except ValidationError as error:
-        where, problem = problem_of(error)
-        raise UsageError(f"`{'.'.join(['action', where]).rstrip('.')}`: {problem}.") from error
+        raise _no_action(error) from error
+
+
+def action_text(action: object) -> str:
+    """Return the canonical JSON of an action or of its fields.
+
+    Raises:
+        UsageError: it is neither, or a field is invalid; names the field.
+    """
+    if type(action) in TYPES.values():
+        return to_json(cast(Action, action))
+    if not isinstance(action, Mapping):
+        raise UsageError(f"`action`: {str(action)[:80]!r} is no action.", ACTION_HINT)
+    try:
+        return to_json(action_of(dict(cast(Mapping[str, object], action))))
+    except ValidationError as error:
+        raise _no_action(error) from error
+
+
+def _no_action(error: ValidationError) -> UsageError:
+    where, problem = problem_of(error)
+    return UsageError(f"`{'.'.join(['action', where]).rstrip('.')}`: {problem}.", ACTION_HINT)

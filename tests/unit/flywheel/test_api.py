@@ -15,13 +15,14 @@ from PIL import Image
 from polars.testing import assert_frame_equal
 
 import flywheel
-from schemas.action import Click
+from schemas.action import Click, Hotkey
 from schemas.config.profiles import config_file
 from schemas.config.sections import LakeConfig
 from schemas.failure import LakeError, UsageError
 from schemas.tables import TABLES
 from schemas.tables.policy import MEASURES
 from storage.lake import Lake as StoredLake
+from tests.fixtures.sentences import Sentences
 from tests.unit.storage.conftest import DEFAULTS, NOON
 
 Rows = Callable[..., dict[str, Any]]
@@ -196,6 +197,11 @@ def test_a_reviewer_accepts_corrects_and_takes_back_and_a_second_reading_knows(p
         ({"decision": "correct", "person": "Ada", "action": Click(x=0.5, y=0.5), "step": 7}, "step"),
         ({"decision": "accept", "person": "Ada", "step": 0}, "step"),
         ({"decision": "acept", "person": "Ada"}, "`decision`: there is no 'acept'"),
+        ({"decision": "accept", "person": None}, "`person`"),
+        ({"decision": "note", "person": "Ada", "note": None}, "`note`"),
+        ({"decision": "note", "person": "Ada", "note": "So.", "thought": 5}, "`thought`"),
+        ({"decision": "error_step", "person": "Ada", "step": "0"}, "`step`"),
+        ({"decision": "override", "person": "Ada", "step": 0, "action": {"type": "wait"}}, "`decision`: override"),
     ],
 )
 def test_a_decision_that_makes_no_sense_writes_nothing(place: Path, given: dict[str, Any], named: str):
@@ -203,3 +209,45 @@ def test_a_decision_that_makes_no_sense_writes_nothing(place: Path, given: dict[
     with pytest.raises(UsageError, match=named):
         lake.annotate("t0", **given)
     assert lake.table("reviews").collect().is_empty()
+
+
+@pytest.mark.parametrize(
+    "action",
+    [
+        "hotkey",
+        '{"type":"click","x":0.5,"y":0.5}',
+        7,
+        [],
+        {},
+        {"type": "clik"},
+        {"type": "click", "x": 0.5},
+        {"type": "click", "x": 0.5, "y": 5},
+        {"type": "hotkey", "key": ""},
+        {"type": "press", "key": "ctrl c"},
+        {"type": "press", "key": 7},
+        {7: "click"},
+    ],
+)
+def test_what_is_no_action_is_refused_with_its_field_and_an_example(
+    place: Path, action: Any, sentence: Sentences
+) -> None:
+    lake = flywheel.open(str(place))
+    with sentence.raises(UsageError, "`action"):
+        lake.annotate("t0", "correct", person="Ada", step=0, action=action)
+    assert lake.table("reviews").collect().is_empty()
+
+
+@pytest.mark.parametrize(
+    ("action", "stored"),
+    [
+        ({"type": "click", "x": 0.5, "y": 0.25}, {"type": "click", "x": 0.5, "y": 0.25}),
+        ({"type": "hotkey", "key": "ctrl+c"}, {"type": "hotkey", "key": "ctrl c"}),
+        (Hotkey(key="Ctrl + Shift + T"), {"type": "hotkey", "key": "ctrl shift t"}),
+        ({"type": "press", "key": "Shift"}, {"type": "press", "key": "shift"}),
+    ],
+)
+def test_an_action_is_given_as_its_fields_or_as_itself_and_stored_as_readers_write_it(
+    place: Path, action: Any, stored: dict[str, Any]
+) -> None:
+    review = flywheel.open(str(place)).annotate("t0", "correct", person="Ada", step=0, action=action)
+    assert json.loads(review.action or "") == stored

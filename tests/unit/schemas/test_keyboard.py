@@ -7,8 +7,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 from Xlib import XK
 
+from schemas.action import Hotkey, Press, Release
 from schemas.keyboard import (
     KEYS,
     PYAUTOGUI,
@@ -22,6 +24,7 @@ from schemas.keyboard import (
     together_in,
     usual,
 )
+from schemas.problem import named_problem
 from tests.fixtures.sentences import Sentences
 
 LAYOUT = json.loads((Path(__file__).parents[2] / "golden" / "keyboard.json").read_text())["codes"]
@@ -216,3 +219,34 @@ def test_a_key_is_written_with_pyautoguis_name_unless_it_has_one_already() -> No
     assert {name: pyautogui_name(name) for name in written} == written
     assert usual("Return ctrl+ArrowLeft fire") == "enter ctrl arrowleft fire"
     assert single(" Shift ") == "shift" and single("A") == "A"
+
+
+@pytest.mark.parametrize(
+    ("written", "stored"),
+    [
+        ("ctrl+c", "ctrl c"),
+        ("Ctrl + Shift + T", "ctrl shift t"),
+        ("ctrl-shift-t", "ctrl shift t"),
+        ("Enter", "enter"),
+        ("A", "shift a"),
+        ("ctrl F", "ctrl f"),
+        ("ctrl +", "ctrl +"),
+        (" ctrl c ", "ctrl c"),
+        ("no+key", "no+key"),
+    ],
+)
+def test_a_hotkey_is_stored_in_one_form_however_it_is_written(written: str, stored: str) -> None:
+    assert Hotkey(key=written).key == stored
+    assert Hotkey(key=stored).key == stored
+
+
+@pytest.mark.parametrize("key", ["", "\u3000", "a b c d", "ctrl + alt + shift + t"])
+def test_a_hotkey_of_no_key_or_too_many_is_refused_with_an_example(key: str, sentence: Sentences) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Hotkey(key=key)
+    sentence(named_problem(refused.value), "key: ", "`ctrl c`")
+
+
+@pytest.mark.parametrize("kind", [Press, Release])
+def test_a_held_key_is_stored_in_one_form_too(kind: type[Press | Release]) -> None:
+    assert [kind(key=key).key for key in ("Ctrl", "page down", "A", "no key")] == ["ctrl", "pagedown", "A", "no key"]

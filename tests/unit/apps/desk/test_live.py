@@ -112,10 +112,11 @@ def test_an_override_may_say_what_a_correction_may_and_half_a_character_is_writt
         ):
             refused = client.post(page, json={**good, "action": MISS, **changes})
             assert refused.status_code == 422 and named in refused.json()["error"], refused.text
-        sent = {**good, "action": MISS, "thought": "a\ud800b"}
+        sent = {**good, "action": {"type": "hotkey", "key": "Ctrl+C"}, "thought": "a\ud800b"}
         headers = {"content-type": "application/json"}
         assert client.post(page, content=json.dumps(sent), headers=headers).status_code == 202
-        assert client.get(page, params={"seen": shown["number"]}).json()["done"][0]["thought"] == "a\\ud800b"
+        done = client.get(page, params={"seen": shown["number"]}).json()["done"][0]
+        assert (done["thought"], done["action"]["key"]) == ("a\\ud800b", "ctrl c")
 
 
 @pytest.mark.parametrize(

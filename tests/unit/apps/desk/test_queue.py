@@ -182,6 +182,7 @@ def test_a_bad_decision_is_refused_by_the_name_of_its_field(desk: TestClient, fi
         ({"thought": "x" * 30_000}, "`thought`"),
         ({"action": {"type": "press", "key": "a\x00b"}}, "`action.key`"),
         ({"action": {"type": "hotkey", "key": "ctrl banana"}}, "`action.key`"),
+        ({"action": {"type": "hotkey", "key": ""}}, "`action.hotkey.key`"),
         ({"action": {"type": "press", "key": "ctrl c"}}, "`action.key`"),
         ({"action": {"type": "release", "key": "ctrl c"}}, "`action.key`"),
         ({"action": {"type": "press", "key": "banana"}}, "`action.key`"),
@@ -191,8 +192,9 @@ def test_a_bad_decision_is_refused_by_the_name_of_its_field(desk: TestClient, fi
     ):
         refused = sent({**good, **changes})
         assert refused.status_code == 422 and named in refused.json()["error"], refused.text
-    half = {**good, "thought": "a\ud800b", "note": "\ud800"}
+    half = {**good, "thought": "a\ud800b", "note": "\ud800", "action": {"type": "hotkey", "key": "ctrl+C"}}
     assert [sent(half).status_code for _ in range(2)] == [201, 201]  # sent again it is the same one
+    assert '"key":"ctrl c"' in sent(half).json()["reviews"][0]["action"]
 
 
 def test_a_bad_decision_on_a_state_that_is_no_more_is_still_refused_by_the_name_of_its_field(
