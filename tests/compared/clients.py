@@ -429,7 +429,9 @@ class Pair:
             return THINKING if again in (AGREE, NEITHER, ONLY_HERE, NO_ACTION) else again
         if ours and (placeless(ours[0], first) or (len(ours) > 1 and same(ours[1], first) and first.type == "type")):
             return DROPPED
-        if " is no coordinate" in (read.error or "") or "there is no tool " in (read.error or ""):
+        if any(
+            one in (read.error or "") for one in (" is no coordinate", "there is no tool ", "an end with the status ")
+        ):
             return NO_ACTION
         if self._client.grammar and not self._written(text, read.action_text):
             return PIECES
