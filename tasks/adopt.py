@@ -8,7 +8,7 @@ from models.soundness import require_sound
 from models.tiny.layout import CRITIC, is_tiny, read_config
 from models.vlm import VlmPolicy
 from schemas.config import Config
-from schemas.failure import CheckpointError, UsageError
+from schemas.failure import UsageError
 from schemas.tables.policy import PolicyVersion
 from storage.lake import Lake
 from tasks.running.boundary import boundary
@@ -53,9 +53,14 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
 
 
 def files_of(source: Path) -> list[Path]:
-    """Return a model directory's files to copy; raise CheckpointError if it is none, or its weights are pickled."""
+    """Return a model directory's files to copy.
+
+    Raises:
+        UsageError: it is no directory.
+        CheckpointError: it has no weights, or pickled ones.
+    """
     if not source.is_dir():
-        raise CheckpointError(f"{source} is no directory.", "Name a Hugging Face model directory.")
+        raise UsageError(f"{source} is no directory.", "Name a Hugging Face model directory.")
     weights_of(source)
     spare = left_over(source, {CRITIC})
     files = (file for file in sorted(source.iterdir()) if file.is_file() and file.name not in spare)

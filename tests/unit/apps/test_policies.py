@@ -52,8 +52,11 @@ def test_what_is_no_model_is_refused_before_anything_starts(
     place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(policies, "call", lambda *_: pytest.fail("started"))
-    for folder, said in ((tmp_path / "none", "is no directory"), (tmp_path, "no weights")):
-        with pytest.raises(CheckpointError, match=said):
+    for folder, kind, said in (
+        (tmp_path / "none", UsageError, "is no directory"),
+        (tmp_path, CheckpointError, "no weights"),
+    ):
+        with pytest.raises(kind, match=said):
             policies.adopt_policy(place.config, folder, None)
 
 
