@@ -6,6 +6,8 @@ built-in modules at first, and each verb imports its own when it is called.
 
 import os
 import signal
+import sys
+import time
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -59,12 +61,41 @@ def main() -> None:
     code = ended(load)  # no exception may reach libraries that are being loaded: they abort
     if loaded:
         with heeded():
-            code = ended(loaded[0])
+            code = ended(lambda: _call(loaded[0]))
     leave(code)
 
 
+def _call(app: "typer.Typer") -> None:
+    """Runs the command; where messages are JSON, Typer's errors are raised as this project's."""
+    from common import log
+    from schemas.failure import EXIT_USAGE, FlywheelError, UsageError
+
+    if not _is_json():
+        app()
+        return
+    from typer import TyperException
+
+    log.switch_on()  # a usage error may come before Typer reads the option
+    try:
+        status = app(standalone_mode=False)
+    except TyperException as error:
+        context: typer.Context | None = getattr(error, "ctx", None)
+        hint = f"See `{context.command_path if context else 'flywheel'} --help`."
+        kind = UsageError if error.exit_code == EXIT_USAGE else FlywheelError
+        raise kind(error.format_message(), hint) from error
+    sys.exit(status)
+
+
+def _is_json() -> bool:
+    """Whether messages on standard error are JSON (`common.log`); the option is read before Typer reads it."""
+    return os.environ.get("FLYWHEEL_LOG") == "json" or "--log-json" in sys.argv[1:]
+
+
 def _end(number: int, _: FrameType | None) -> NoReturn:
-    os.write(2, f"flywheel: ended by {signal.Signals(number).name}; nothing was begun.\n".encode())
+    text = f"ended by {signal.Signals(number).name}; nothing was begun"
+    now = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime())
+    line = f'{{"time": "{now}", "level": "warning", "message": "{text}"}}' if _is_json() else f"flywheel: {text}."
+    os.write(2, f"{line}\n".encode())
     os._exit(128 + number)
 
 

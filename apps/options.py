@@ -87,9 +87,14 @@ def print_json_line(value: Any) -> None:
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
 
-def print_line(text: str, err: bool = False) -> None:
+def print_line(text: str) -> None:
     """Prints one line without terminal control characters."""
-    typer.echo(harmless(text), err=err)
+    typer.echo(harmless(text))
+
+
+def print_note(text: str) -> None:
+    """Prints a note on stderr, without terminal control characters; JSON with `--log-json`."""
+    log.write("info", harmless(text))
 
 
 def sweep_exports(to: Path) -> None:
@@ -97,7 +102,7 @@ def sweep_exports(to: Path) -> None:
     from common.atomic_folder import swept
 
     for one in swept(to):
-        print_line(f"flywheel: removed {one}, which an export left that was killed.", err=True)
+        print_note(f"removed {one}, which an export left that was killed.")
 
 
 def task_names(text: str | None) -> list[str] | None:

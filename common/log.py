@@ -6,6 +6,7 @@ The switch is a variable, so that child processes and Prefect's workers inherit 
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -41,6 +42,12 @@ def line(level: str, message: str, fields: Mapping[str, Any] | None = None) -> s
     """Return one line: `time` (UTC), `level` (info, warning, error, ...), `message`, and further fields."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "level": level, "message": message, **(fields or {})}, default=str)
+
+
+def write(level: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
+    """Write a message on standard error: as such a line if the switch is on, else as text after the program's name."""
+    sys.stderr.write(f"{line(level, message, fields)}\n" if as_json() else f"flywheel: {message}\n")
+    sys.stderr.flush()
 
 
 class JsonFormatter(logging.Formatter):

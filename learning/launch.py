@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 from filelock import FileLock, Timeout
 
+from common import log
 from common.process import ours
 from common.supervisor import end_with_parent
 from learning.job import PARENT, Job
@@ -184,7 +185,7 @@ def _expect(started: Sequence[subprocess.Popen[bytes]], joined: threading.Event)
     while not joined.wait(0.2):
         for rank, process in enumerate(started, 1):
             if (status := process.poll()) is not None:
-                print(f"rank {rank} ended with {status} before it joined", file=sys.stderr, flush=True)
+                log.write("error", f"rank {rank} ended with {status} before it joined")
                 for other in started:
                     other.kill()
                 os._exit(RankLostError.exit_code)

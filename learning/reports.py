@@ -4,9 +4,9 @@ A thread writes them, so that no step waits for a store. A training that was sta
 """
 
 import json
-import sys
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from common import log
 from learning.status_folder import StatusFolder
 
 
@@ -35,7 +35,7 @@ class Reports:
         sent, self._sent = self._sent, []
         for one in sent:
             if (error := one.exception()) is not None:
-                print(f"A message could not be written: {error}", file=sys.stderr, flush=True)
+                log.write("error", f"A message could not be written: {error}")
 
 
 REPORTS = Reports()

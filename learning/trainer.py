@@ -37,6 +37,7 @@ import torch.distributed as dist
 from filelock import FileLock
 from torch.profiler import ProfilerActivity, profile, schedule
 
+from common import log
 from learning.algorithms.method import method_of
 from learning.checkpoint import Checkpoints, Restored
 from learning.checkpoint.ranks import Ranks
@@ -320,7 +321,7 @@ def main() -> int:
         join(job, ranks)
         train(job, pulse)
     except RankLostError as error:
-        print(error, file=sys.stderr, flush=True)
+        log.write("error", str(error))
         return error.exit_code
     except FlywheelError as error:
         _refuse(board, rank, str(error))

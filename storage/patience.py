@@ -6,7 +6,6 @@ pause alone: the time allowed starts when a place first answers, and its clients
 """
 
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -83,5 +82,4 @@ class StoreRetry:
 
 
 def _report(text: str) -> None:
-    sys.stderr.write(f"{log.line('warning', text)}\n" if log.as_json() else f"flywheel: {text}\n")
-    sys.stderr.flush()
+    log.write("warning", text)

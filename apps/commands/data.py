@@ -14,6 +14,7 @@ from apps.options import (
     open_lake,
     print_json,
     print_line,
+    print_note,
     resolve,
     sweep_exports,
 )
@@ -82,9 +83,9 @@ def _show_export(
     count, others = routes.total(), routes.total() - routes["sft"]
     if not chosen and others:
         what = f"{others:,} of {counted(count, 'trajectory', 'trajectories')}"
-        print_line(f"flywheel: the filter did not accept {what}; `--route sft` exports the training data.", err=True)
+        print_note(f"the filter did not accept {what}; `--route sft` exports the training data.")
     for note in form.notes:
-        print_line(f"flywheel: {note}", err=True)
+        print_note(f"{note}")
     if redactor:
         _report_redacted(redactor)
     if as_json:
@@ -122,12 +123,10 @@ def _report_redacted(redactor: "Redactor") -> None:
     if redactor.texts or redactor.regions:
         kinds = ", ".join(f"{kind} {number:,}" for kind, number in sorted(redactor.texts.items()))
         boxes = f"{counted(redactor.regions, 'box', 'boxes')} of {counted(len(redactor.painted), 'picture')}"
-        print_line(f"flywheel: taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.", err=True)
+        print_note(f"taken out of texts: {kinds or 'nothing'}; painted over: {boxes}.")
     if redactor.unread:
         what = counted(len(redactor.unread), "picture")
-        print_line(
-            f"flywheel: no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.", err=True
-        )
+        print_note(f"no text is known for {what}, exported as is; annotate.reader=rapidocr reads it.")
 
 
 def import_(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from apps.options import AsJson, print_json_line, print_line
+from apps.options import AsJson, print_json_line, print_line, print_note
 from common.text import storable, unmarked
 from schemas.failure import UsageError
 
@@ -30,7 +30,9 @@ def parse(
     file: Annotated[
         Path | None, typer.Option(metavar="REPLIES.jsonl", help="File with one reply per line; - for stdin.")
     ] = None,
-    template: Annotated[str | None, typer.Option(help="Prompt template: computer, mobile or grounding.")] = None,
+    template: Annotated[
+        str | None, typer.Option(help="Prompt template: computer, mobile, grounding or hybrid.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how a family parses replies: thought, actions in fractions of the screen, or the error."""
@@ -87,10 +89,9 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     if model is None and kind.counts == "pixels":
         if limits is None:
             raise UsageError(f"{name} writes pixels, and the screenshot size is unknown.", "Give --model DIR.")
-        print_line(
+        print_note(
             f"pixels are those of the published checkpoint's image processor (factor {limits.factor}, {limits.least:,} "
-            f"to {limits.most:,} pixels); --model DIR reads your own's",
-            err=True,
+            f"to {limits.most:,} pixels); --model DIR reads your own's"
         )
     made.fit(limits)
     return made
@@ -125,6 +126,7 @@ def replies_of(file: Path) -> Iterator[str]:
 
 
 def _replies(file: Path, lines: Iterable[str]) -> Iterator[str]:
+    empty = True
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -139,6 +141,10 @@ def _replies(file: Path, lines: Iterable[str]) -> Iterator[str]:
                 f"Write a JSON string, or an object with one of {', '.join(TEXTS)}.",
             )
         yield found
+        empty = False
+    if empty:
+        name = "standard input" if str(file) == "-" else str(file)
+        raise UsageError(f"`--file {file}`: {name} has no reply.", "Write a JSON string per line.")
 
 
 def _field(record: Any) -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from common import log
 from common.supervisor import supervised
 from learning.job import Job, read_job
 from learning.launch import gpus_of, processes_of
@@ -40,7 +41,7 @@ def main(words: list[str] | None = None) -> int:
         processes = processes_of(job.train.processes, gpus_of(job))
     except FlywheelError as error:
         board.complain(socket.gethostname(), str(error))
-        print(error, file=sys.stderr, flush=True)
+        log.write("error", str(error))
         return error.exit_code
     return _run(job, board, torchrun(job, board, processes, asked.nodes, asked.name, [str(path), asked.board]))
 

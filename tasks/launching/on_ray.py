@@ -10,6 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
+from common import log
 from schemas.failure import UsageError
 
 FEW = 2.0
@@ -60,7 +61,7 @@ def main() -> int:
     try:
         machines = machines_of(ray.nodes(), least, most)
     except UsageError as error:
-        print(error, file=sys.stderr, flush=True)
+        log.write("error", str(error))
         return error.exit_code
     count = f"{min(least, len(machines))}:{len(machines)}"  # Ray has no further machines to wait for
     words[words.index("--nodes") + 1] = count

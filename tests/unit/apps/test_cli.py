@@ -422,3 +422,45 @@ def test_help_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("command", "message", "hint"),
+    [
+        (("--log-json", "desk", "--port", "99999"), "'--port'", "desk --help"),
+        (("--log-json", "data", "import"), "'PATH'", "data import --help"),
+        (("--log-json", "nonsense"), "'nonsense'", "flywheel --help"),
+        (("--nonsense", "--log-json"), "--nonsense", "flywheel --help"),
+        (("status", "--watch=no", "--log-json"), "--watch", "flywheel --help"),
+        (("--log-json",), "command", "flywheel --help"),
+        (("--log-json", "parse"), "`flywheel parse`", "TEXT"),
+        (("--log-json", "run", "train.stepz=1"), "train.stepz", "steps"),
+        (("--log-json", "adopt", "nowhere"), "nowhere", "directory"),
+    ],
+)
+def test_wrong_usage_is_a_line_of_json_where_logs_are(
+    flywheel: Call, place: Any, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], message: str, hint: str
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_LOG", "")
+    monkeypatch.setattr("common.log.PREFECT", {})
+    settled = ("--config", place.file) if command[-1] == "nowhere" else ()
+    code, out, err = flywheel(*command, *settled)
+    (line,) = map(json.loads, err.splitlines())
+    assert (code, out) == (2, "")
+    assert (line["level"], line["error"], line["exit_code"]) == ("error", "UsageError", 2)
+    assert message in line["message"] and hint in f"{line['message']} {line['hint']}"
+
+
+def test_a_command_that_succeeds_ends_with_0_where_logs_are_json_and_notes_are_lines(
+    flywheel: Call, place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FLYWHEEL_LOG", "")
+    monkeypatch.setattr("common.log.PREFECT", {})
+    code, out, err = flywheel(
+        "--log-json", "parse", "--family", "ui-tars-1.5", "--screen", "100x100", "--json", "wait()"
+    )
+    assert code == 0 and json.loads(out) and "pixels are those of" in json.loads(err)["message"]
+    export = ("data", "export", "--format", "agentnet", "--to", tmp_path / "out", "--config", place.file)
+    code, _, err = flywheel("--log-json", *export)
+    assert code == 0 and any("--route sft" in json.loads(line)["message"] for line in err.splitlines())
+    assert flywheel("--log-json", "--version")[0] == flywheel("--log-json", "desk", "--help")[0] == 0

@@ -2,10 +2,13 @@
 
 import io
 import json
+import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from schemas.config.policy import PolicyConfig
 from tests.command import Call
 
 CLICK = '{"name":"computer_use","arguments":{"action":"left_click","coordinate":[960,540]}}'
@@ -93,3 +96,23 @@ def test_an_unknown_family_or_file_is_named_before_a_missing_screen(flywheel: Ca
     assert "nosuch" in flywheel("parse", "--family", "nosuch", "x")[2]
     code, _, err = flywheel("parse", "--family", "glm", "--file", str(tmp_path / "none.jsonl"))
     assert code == 2 and "none.jsonl`: there is no such file" in err
+
+
+@pytest.mark.parametrize("content", ["", "\n", "  \n\n"])
+def test_an_input_without_a_reply_is_named(
+    flywheel: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    at = ("parse", "--family", "qwen3-vl", "--screen", "1920x1080", "--file")
+    monkeypatch.setattr("sys.stdin", io.StringIO(content))
+    code, out, err = flywheel(*at, "-")
+    assert (code, out) == (2, "") and "`--file -`: standard input has no reply" in err
+    file = tmp_path / "replies.jsonl"
+    file.write_text(content)
+    code, out, err = flywheel(*at, file)
+    assert (code, out) == (2, "") and f"`--file {file}`" in err
+
+
+def test_the_help_names_every_template(flywheel: Call) -> None:
+    _, out, _ = flywheel("parse", "--help")
+    choices = get_args(PolicyConfig.model_fields["template"].annotation)
+    assert all(re.search(rf"\b{name}\b", out) for name in choices)
