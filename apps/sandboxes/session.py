@@ -89,7 +89,8 @@ class WireSession:
         try:
             asked = self._asked(data) if kind == "reset" else action_of(_without(data, "metadata"))
         except ValidationError as error:
-            errors = error.errors(include_url=False, include_context=False, include_input=False)
+            found = error.errors(include_url=False, include_context=False, include_input=False)
+            errors = [{**one, "msg": one["msg"].removeprefix("Value error, ")} for one in found]
             return refused(INVALID, "Invalid action", errors=errors)
         except ValueError as error:
             return refused(INVALID, str(error), errors=[])
