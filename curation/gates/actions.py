@@ -1,9 +1,5 @@
-"""The gate `actions`: every step exists and has an action that can be performed, on the screen.
+"""The gate `actions`: every step exists and has an action that can be performed, on the screen."""
 
-An import's step that is context by its own record, such as a plan in words before the reply that acts, may have none.
-"""
-
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +11,6 @@ from schemas.config.section import Section
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
-IMPORTED = "flywheel"
-"""The key in `steps.extra` of what an import knows of a step (`storage/queries/given_targets.sql`)."""
 _POINTS = {"x", "y", "to_x", "to_y"}
 
 
@@ -29,10 +23,11 @@ class ActionsGate(Gate[Section]):
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
         """Return the first faulty step."""
         for step in steps:
-            if (fault := fault_of(step)) and not (step.action is None and _is_context(step)):
+            if fault := fault_of(step):
                 return GateResult(False, f"step {step.step} {fault}", error_step=step.step)
-        if len(steps) != trajectory.n_steps:
-            return GateResult(False, f"{len(steps)} of {trajectory.n_steps} steps are in the lake")
+        there = len(steps) + context.words
+        if there != trajectory.n_steps:
+            return GateResult(False, f"{there} of {trajectory.n_steps} steps are in the lake")
         return GateResult(True, "every action could be performed")
 
 
@@ -48,12 +43,6 @@ def fault_of(step: Step) -> str:
     except ValidationError as error:
         return "points outside the screen" if _outside(error.errors()) else "holds an unreadable action"
     return ""
-
-
-def _is_context(step: Step) -> bool:
-    """Whether the record of an imported step takes it out of training."""
-    extra: dict[str, dict[str, Any]] = json.loads(step.extra) if step.extra else {}
-    return extra.get(IMPORTED, {}).get("target") is False
 
 
 def _outside(errors: Sequence[Any]) -> bool:

@@ -50,6 +50,8 @@ class GateContext:
     """Reason why that verdict's judge is on probation; empty if it is not."""
     by_judge: bool = False
     """Whether the trajectory's task is one of the suite without a verifier."""
+    words: int = 0
+    """Number of its steps without an action that are context by their import's record; gates do not see them."""
 
 
 class Gate(ABC, Generic[Options]):

@@ -4,6 +4,7 @@ UI-TARS-2's rule (arXiv 2509.02544): V(s)=1 goes to the next SFT set, V(s)=0 to 
 is neither. V(s)=1 here means that every gate passed. Each rejection has the gate's name and its reason.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -78,10 +79,12 @@ def verdicts_of(
         context: additional facts for the gates.
         now: time of the filter run.
     """
+    acting = [step for step in steps if step.action is not None or not _is_context(step)]
+    context = replace(context, words=len(steps) - len(acting))
     verdicts: list[Verdict] = []
     decided, route, by = GateResult(True, "none applied"), "sft", "no gate"
     for gate in gates:
-        result = gate.check(trajectory, steps, context)
+        result = gate.check(trajectory, acting, context)
         if result is None:
             continue
         decided, by = replace(result, score=decided.score if result.score is None else result.score), gate.name
@@ -93,6 +96,15 @@ def verdicts_of(
     version = " ".join(f"{gate.name}@{_version(gate, context)}" for gate in gates)
     decision = _verdict(trajectory, DECISION, version, replace(decided, reason=f"{by}: {decided.reason}"), route, now)
     return [*verdicts, decision.model_copy(update={"valid_steps": _valid_steps(decided, steps)})]
+
+
+def _is_context(step: Step) -> bool:
+    """Whether an imported step is context by its own record (`storage/queries/given_targets.sql`).
+
+    Without an action such a step is words: a plan before the reply that acts, or a reply without a loss.
+    """
+    extra: dict[str, dict[str, Any]] = json.loads(step.extra) if step.extra else {}
+    return extra.get("flywheel", {}).get("target") is False
 
 
 def _valid_steps(decided: GateResult, steps: Sequence[Step]) -> int | None:

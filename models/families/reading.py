@@ -136,6 +136,11 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
     return _read(thought, shown, calls, sides, block[calls[-1].end :] if calls and calls[-1].end else "")
 
 
+def finds_call(text: str) -> bool:
+    """Checks whether a call is found in an answer, of an action of ours or of another."""
+    return any(True for _ in _calls(_parts(text)[1])) or ("<function" in text and bool(_tags(text, None)))
+
+
 def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
     """Reads an answer in tags as a finish, except one that is calls or an object with an action, as others write."""
     thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")

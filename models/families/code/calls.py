@@ -337,6 +337,11 @@ def _literal(node: ast.expr) -> Any:
     return value
 
 
+def is_known(call: Call) -> bool:
+    """Checks whether the grammar has the function of a call."""
+    return any(call.function in table for table in _MODULES.get(call.module, ()))
+
+
 def arguments(call: Call) -> dict[str, Any]:
     """Binds the arguments of a call to their names; raises NoAction for arguments that the function lacks."""
     known = [table[call.function] for table in _MODULES.get(call.module, ()) if call.function in table]

@@ -47,11 +47,11 @@ _PLAIN = {
 }  # fmt: skip
 SUCCESS = (
     *("success", "successful", "succeeded", "complete", "completed", "done", "finish", "finished"),
-    *("ok", "true", "yes", "task_complete", "task_completed"),
+    *("ok", "true", "yes", "1", "task_complete", "task_completed"),
 )
 FAILURE = (
     *("failure", "fail", "failed", "infeasible", "impossible", "error", "incomplete", "unfinished"),
-    *("cancelled", "canceled", "aborted", "false", "no", "task_impossible", "task_infeasible", "task_failed"),
+    *("cancelled", "canceled", "aborted", "false", "no", "0", "task_impossible", "task_infeasible", "task_failed"),
 )
 """Statuses with which models end a task, in any case."""
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
@@ -481,7 +481,8 @@ class _Player:
 
 def means_success(status: object) -> bool:
     """Return whether a status means success; raise ValueError for a word that is no status."""
-    word = re.sub(r"[\s-]+", "_", str(status).strip(" \t\r\n.!").lower())
+    text = f"{status:g}" if isinstance(status, float) else str(status)
+    word = re.sub(r"[\s-]+", "_", text.strip(" \t\r\n.!").lower())
     if word not in (*SUCCESS, *FAILURE):
         raise ValueError(f"an end with the status {str(status)[:80]!r}, which is none of {SUCCESS[0]} and {FAILURE[0]}")
     return word in SUCCESS

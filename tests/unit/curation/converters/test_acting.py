@@ -16,84 +16,39 @@ from tests.fixtures.planted.replies import SEEDS, mutated, with_odd_values
 from tests.unit.models.families.published import ASKED
 
 CALLS = [
-    "click(1)",
-    "- click(1)",
-    "1. click(x=1)",
-    "2) **click(x=1)**",
-    "click(1)  # the button",
-    "click(1);",
-    "I open it.\n\nclick(x=1, y=2); wait()",
-    "Action 1: click(x=1)",
-    "Step 3: fly(now=True)",
-    "Step 4: click(1)",
-    "Grounded Operation: CLICK(box=[[1, 2, 3, 4]], element_type='Button')",
-    "Well. Action: fly(1) and so on",
-    "Action:\n```python\nfly(\n    1,\n)\n```",
-    "fly(\n  speed=2,\n  height='a (b'\n)",
+    "click(start_box='(1,2)')",
+    "Thought: So.\nAction: fly(1)",
+    "Action: fly()",
+    "**Action:** fly(far",
+    "ACTION: fly(far",
+    "Action: ```python\nfly(far",
+    "So.\nAction:\n```python\nfly(\n    1,\n)\n```",
+    "Well. Action: fly(speed=1)",
+    "pyautogui.click(1, 2)",
     "pyautogui.click(x, y)",
-    "page.get_by_role('button').click()",
-    "[fly(x=1), land()]",
-    "type(content='it's so')",
-    "write('say \"hi\"')",
-    "```click [12]```",
-    "In summary, the next action I will perform is ```type [164] [restaurants] [1]```",
-    "```json\n{\"action\": \"fly\"}\n```",
-    '{"type": "click", "x": 1}',
-    '{"tool": "search", "query": "shoes"}',
-    '{"tool_name": "search"}',
-    '{"name": "fly", "arguments": {}}',
-    '{"name": "fly", "parameters": {"speed": 2}}',
+    "click(1, 2)  # the button",
+    "```python\npyautogui.moveTo(1, 2); pyautogui.click()\n```",
+    "## Code:\n```python\ncomputer.wait()\n```",
+    "import pyautogui; pyautogui.click(1, 2)",
+    '{"action": "fly"}',
+    '{"action_type": "fly", "index": 5}',
     '{"thought": "I {look}", "action": {"type": "fly"}}',
-    '{"thought": "a", "tool_calls": [{"function": {"name": "fly"}}]}',
-    '{"reason": "so", "actions": [{"action": "fly"}]}',
-    "{'thought': 'it\\'s', 'action': 'fly'}",
-    '{"action": "type", "text": "say "hi""}',
-    'Action: {"type": "fly"}',
-    "Action: search\nAction Input: cheap shoes",
-    "**Action:** search\n**Action Input:** cheap shoes",
-    "Action: fly(far",
+    '{"thought": "a", "action": "fly"}',
+    '```json\n{"action": "fly", "text": "a\nb"}\n```',
+    '{"name": "fly", "arguments": {}}',
+    '{"name": "fly", "parameters": "{}"}',
+    '{"thought": "a", "tool_calls": [{"name": "fly", "arguments": {}}]}',
+    '{"type": "click", "x": 0.1, "y": 0.5}',
+    '{"type": "wait"}',
     "<tool_call>\n{\"name\": \"fly\"}\n</tool_call>",
     "<tool_call>fly\n<arg_key>x</arg_key>",
-    "<tool_call>\nfly\n</tool_call>",
+    "<tool_call><function=fly>",
+    "<action>fly(1)</action>",
     "<function=fly>",
     "<function name='fly'>",
     "<function_never_used_51bce0c785ca2f68081bfa7d91973934=fly>",
-    '<invoke name="computer">\n<parameter name="action">fly</parameter>',
-    '<invoke name="computer">',
-    "<|tool_call_begin|>functions.fly:0<|tool_call_argument_begin|>{}",
-    "<|tool_calls_section_begin|>",
-    "<｜tool▁call▁begin｜>function",
     "<|begin_of_box|>fly(1)<|end_of_box|>",
-    "[TOOL_CALLS]fly[ARGS]{}",
-    "<think>Words.</think>\nfly(1)",
-    '{"thinking": "x", "action": [{"click": {"index": 1}}]}',
-    '{"name": "left_click", "coordinate": [1, 2]}',
-    '{"name": "computer", "coordinate": [1, 2]}',
-    '{"Action": "click", "Point": [1, 2]}',
-    '{"Next Action": "click", "Box ID": 3}',
-    '{"action": left_click, "coordinate": [1, 2]}',
-    '{"text": "a\nb", "type": "click"}',
-    'Action: "click(1)"',
-    "Action: - click(1)",
-    "ACTION: fly(far",
-    "Action: ```python\nfly(far",
-    "```tool_code\nprint(default_api.click(x=1))\n```",
-    "fly(1) fly(2)",
-    "type('it's', enter=True)",
-    '<function=fly{"x": 1}></function>',
-    '<｜DSML｜invoke name="fly">',
-    "tap(1, 2)<|im_end|>",
-    "tap(1, 2)</s>",
-    "click [164]",
-    "type [164] [shoes] [1]",
-    "click[Buy Now]",
-    "CLICK <point>[[511, 422]]</point>",
-    "### Action ###\nTap (511, 422)",
-    "await page.click('a')",
-    "import pyautogui; pyautogui.click(1, 2)",
-    "click(start_box=<point>1 2</point>)",
-    "press(Keys.ENTER)",
-    "动作：fly(1)",
+    "<think>Words.</think>\nAction: fly(1)",
 ]  # fmt: skip
 WORDS = [
     "",
@@ -122,8 +77,6 @@ WORDS = [
     "f(x) is shown",
     "I will close the window(s) first.",
     "f(x) = 2x",
-    "click(x, y)",
-    "click()s are logged",
     "1. Open the menu (File)",
     "Note: the price (5) is right",
     "the set {1, 2}, {\"a\"}",
@@ -145,7 +98,6 @@ WORDS = [
     '{"product": "Drill", "tool": "power"}',
     '{"type": "key", "value": "abc"}',
     '{"action": "N/A"}',
-    '{"action": "no action needed"}',
     '{"action": {}}',
     '{"history": [{"action": "fly"}], "answer": "42"}',
     "<|begin_of_box|>Paris<|end_of_box|>",
@@ -155,6 +107,14 @@ WORDS = [
     "As in the source [1]",
     "(a)",
     "[12]",
+    "1. Click [Settings]\n2. Click [Privacy]",
+    "- Home (2015)\n- Click (2006)",
+    "1. search('shoes')\n2. open it",
+    "Complexity: O(1)",
+    "last action: click(1) did not work",
+    '{"action": {}, "name": "Home", "role": "button"}',
+    '[{"name": "Back", "id": 1}]',
+    '{"thought": "x", "tool": "power"}',
     "<think>f(1)\n{\"action\": \"fly\"}</think> Well.",
 ]  # fmt: skip
 
@@ -164,19 +124,9 @@ def test_a_call_is_found_in_every_notation(reply: str) -> None:
     assert holds_call(reply) and holds_call(f"I look at the page.\n\n{reply}\n")
 
 
-@pytest.mark.parametrize(
-    "reply",
-    [
-        '{"x": 3, "y": 2}',
-        '```json\n[{"x": 3, "y": 2}]\n```',
-        "(480,520)",
-        "[1, 2, 3, 4]",
-        "<point>1 2</point>",
-        "<ref>OK</ref><box>[[1, 2, 3, 4]]</box>",
-    ],
-)
-def test_a_place_alone_is_a_call_and_one_in_words_is_none(reply: str) -> None:
-    assert holds_call(reply) and not holds_call(f"It is at {reply}.")
+@pytest.mark.parametrize("reply", ["click(start_box=<point>1 2</point>)", "type(content='it's so')", "fly(speed=1)"])
+def test_a_call_without_a_label_begins_a_reply(reply: str) -> None:
+    assert holds_call(reply) and not holds_call(f"I look at the page.\n\n{reply}\n")
 
 
 @pytest.mark.parametrize("reply", WORDS)
@@ -186,10 +136,10 @@ def test_words_that_mention_a_call_hold_none(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", SEEDS)
 def test_a_reply_of_any_client_holds_a_call(reply: str) -> None:
-    assert holds_call(reply) != ("<answer>" in reply)
+    assert holds_call(reply) != ("<answer>" in reply or reply.startswith("<ref>"))
 
 
-@pytest.mark.parametrize(("name", "template"), ASKED)
+@pytest.mark.parametrize(("name", "template"), [one for one in ASKED if one[1] != "grounding"])
 def test_every_action_that_a_family_writes_is_a_call(name: str, template: str) -> None:
     family = FAMILIES.class_of(name)(PolicyConfig(family=name, template=template))
     family.fit(family.published)

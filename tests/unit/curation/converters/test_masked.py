@@ -377,6 +377,9 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
                 "f(x) is shown",
                 "use the <tool_call> tag",
                 "<think>press f(x)\nf(x)</think> Well.",
+                "1. Click [Settings]\n2. search('shoes')",
+                "1,234",
+                "[fly(x=1)]",  # in a notation that no reader here reads
             )
         ),
         *(
@@ -385,16 +388,12 @@ def replied(*replies: dict[str, Any] | str) -> dict[str, Any]:
                 "pyautogui.middleClick(1, 2)",
                 'So.\n<tool_call>\n{"name": "fly"}</tool_call>',
                 '{"action": "fly"}',
-                "```python\nfly(1)\n```",
                 "**Action:** fly(1)",
                 "<action>fly(1)</action>",
-                "[fly(x=1)]",
                 '{"action_type": "fly", "index": 5}',
                 '{"thought": "a", "action": "fly"}',
-                'Action: {"type": "fly"}',
                 "<tool_call>fly\n<arg_key>x</arg_key>",
                 '<function name="fly">',
-                'Action: fly\nAction Input: {"x": 1}',
             )
         ),
         (replied({"content": REPLY, "weight": 0}, "You are welcome."), [False, False, True]),

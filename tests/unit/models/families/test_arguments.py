@@ -705,6 +705,14 @@ def test_a_list_of_keys_is_a_chord_in_ui_tars_text(reply: str, key: str) -> None
     assert read.action == act.Hotkey(key=key) or "hotkey=" in reply, read.error
 
 
+@pytest.mark.parametrize(("status", "kind"), [("1", "finished"), ("0", "call_user"), ("true", "finished")])
+def test_a_status_may_be_a_number(status: str, kind: str) -> None:
+    read = made("ui-tars-1.5").read(Completion(f"Action: finished(status={status})"), SCREEN)
+    assert read.action is not None and read.action.type == kind
+    read = made("qwen3-vl").read(Completion(called(action="terminate", status=json.loads(status))), SCREEN)
+    assert read.action is not None and read.action.type == kind
+
+
 def test_an_end_with_failure_reports_its_words() -> None:
     read = made("ui-tars-1.5").read(Completion("Action: finished(content='no shop', status='failure')"), SCREEN)
     assert (read.action, read.unused) == (act.CallUser(), ("content=no shop",))

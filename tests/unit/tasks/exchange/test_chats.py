@@ -64,6 +64,7 @@ def taught(run: Run) -> tuple[str, list[int]]:
         ([SCREEN, PLAN, PLAN, FIRST, SCREEN, SECOND, RESULT, PLAN], [2, 3]),
         ([SCREEN, FIRST, {"role": "user", "content": "No."}, SECOND, SCREEN, THIRD], [0, 2]),
         ([SCREEN, FIRST, SECOND], [0]),
+        ([SCREEN, *[PLAN, RESULT] * 6, FIRST, SCREEN, SECOND], [6, 7]),
         ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
         ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
     ],
