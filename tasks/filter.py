@@ -7,7 +7,7 @@ from itertools import islice
 from pydantic import Field
 
 from common.text import counted
-from curation.gates.registry import gates_of, verdicts_of
+from curation.gates.registry import acting_steps, gates_of, verdicts_of
 from curation.reflections import reflections_of
 from schemas.config import Config
 from schemas.table import Metrics, utc_now
@@ -120,7 +120,7 @@ def _found(
             verdicts = verdicts_of(gates, trajectory, steps, context, now)
             known.note(trajectory, steps, verdicts[-1])
             blameless = verdicts[-1].route == "none"
-            yield verdicts, [] if blameless else reflections_of(trajectory, steps, now)
+            yield verdicts, [] if blameless else reflections_of(trajectory, acting_steps(steps), now)
 
 
 def _audit(most: int, lake: Lake, history: VerdictHistory, iteration: int) -> None:

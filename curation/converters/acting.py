@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from curation.converters.files import fields_of, items_of
-from models.families.code.calls import is_known, is_unset, parse
+from models.families.code.calls import Call, NoAction, arguments, is_known, is_unset, parse
 from models.families.reading import finds_call
 from models.families.thinking import split_thinking
 from schemas.action import TYPES
@@ -21,14 +21,14 @@ _MOST = 32
 """Maximum objects of a reply that are considered, its first and its last ones, so that reading takes linear time."""
 _NAMED = r"[^\W\d][\w.]{0,98}\("
 _MARKED = re.compile(
-    rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?{_NAMED}"
+    rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?{_NAMED}(?![^\W\d]\w*+\))"
     rf"|<(?:tool_call|action)>\s*+(?:`{{1,3}}\w*+\s*+)?(?:[\[{{]|<function\b|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
     rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A call behind the label of UI-TARS, or within the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2."""
+"""A call behind UI-TARS's label (`file(s)` is a word), or in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2."""
 _OBJECT = re.compile(r"\{\s*+\"[\w ]+\"\s*+:")
-_ARGUMENTS = ("arguments", "parameters")
+_NONE = re.compile(r"\W*+(?:(?:none|null|no|nothing|n/?a|not applicable)\b|\Z)", re.IGNORECASE)
 _DECODER = json.JSONDecoder(strict=False)
 
 
@@ -37,7 +37,18 @@ def holds_call(reply: str) -> bool:
     answer = split_thinking(reply)[1]
     if finds_call(answer) or _MARKED.search(answer):
         return True
-    return any(map(is_known, parse(answer)[0])) or any(_objects(answer))
+    return any(map(_is_performed, parse(answer)[0])) or any(_objects(answer))
+
+
+def _is_performed(call: Call) -> bool:
+    """Checks whether code calls a function of the grammar: of a module, or with its arguments; `DONE` may be a word."""
+    if call.module or not is_known(call) or call.function.isupper():
+        return bool(call.module) and is_known(call)
+    try:
+        arguments(call)
+    except NoAction:
+        return False
+    return True
 
 
 def _objects(text: str) -> Iterator[bool]:
@@ -55,16 +66,22 @@ def _objects(text: str) -> Iterator[bool]:
 
 def _is_call(fields: dict[str, Any]) -> bool:
     """Checks whether an object is a call as families and OpenAI's protocol write it, or an action as lakes store it."""
-    if any(_names(fields.get(name)) for name in ("action", "action_type")):
+    if any(_names(fields.get(name)) for name in ("action", "action_type")) or str(fields.get("type")) in TYPES:
         return True
-    if isinstance(fields.get("name"), str) and any(isinstance(fields.get(name), str | dict) for name in _ARGUMENTS):
+    if isinstance(fields.get("name"), str) and any(
+        _is_object(fields.get(name)) for name in ("arguments", "parameters")
+    ):
         return True
-    held = [fields_of(one) for one in items_of(fields.get("tool_calls")) or []]
-    return fields.get("type") in TYPES if isinstance(fields.get("type"), str) else any(map(_is_call, held))
+    held = [fields.get("function"), *(items_of(fields.get("tool_calls")) or [])]
+    return any(_is_call(one) for one in map(fields_of, held) if one)
 
 
 def _names(value: object) -> bool:
     """Checks whether a value names an action: it is a text or an object, and not one that means none."""
     if isinstance(value, str):
-        return not is_unset(value) and value.strip().lower() not in ("n/a", "no", "nothing")
+        return not is_unset(value) and not _NONE.match(value)
     return bool(fields_of(value))
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))

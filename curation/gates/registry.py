@@ -79,7 +79,7 @@ def verdicts_of(
         context: additional facts for the gates.
         now: time of the filter run.
     """
-    acting = [step for step in steps if step.action is not None or not _is_context(step)]
+    acting = acting_steps(steps)
     context = replace(context, words=len(steps) - len(acting))
     verdicts: list[Verdict] = []
     decided, route, by = GateResult(True, "none applied"), "sft", "no gate"
@@ -98,11 +98,15 @@ def verdicts_of(
     return [*verdicts, decision.model_copy(update={"valid_steps": _valid_steps(decided, steps)})]
 
 
-def _is_context(step: Step) -> bool:
-    """Whether an imported step is context by its own record (`storage/queries/given_targets.sql`).
+def acting_steps(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps without those that are words: without an action, and context by their import's record.
 
-    Without an action such a step is words: a plan before the reply that acts, or a reply without a loss.
+    Such are a plan before the reply that acts, and a reply without a loss (`storage/queries/given_targets.sql`).
     """
+    return [step for step in steps if step.action is not None or not _is_context(step)]
+
+
+def _is_context(step: Step) -> bool:
     extra: dict[str, dict[str, Any]] = json.loads(step.extra) if step.extra else {}
     return extra.get("flywheel", {}).get("target") is False
 

@@ -8,6 +8,7 @@ from typing import Any
 from common.picture import rgb_of
 from curation.gates.facts import Accepted, TaskFacts
 from curation.gates.gate import GateContext
+from curation.gates.registry import acting_steps
 from curation.pictures import Detail, bits_of, detail, edges
 from curation.self_changing import Pair, Still, self_changing_cells
 from schemas.tables.step import Step
@@ -113,7 +114,7 @@ class Known:
     def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
         """Record the decision on a trajectory: later ones are compared with it if it was accepted."""
         if decision.route == "sft":
-            self._accepted.add(trajectory, steps, self.looks)
+            self._accepted.add(trajectory, acting_steps(steps), self.looks)
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
         """Record accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""

@@ -16,7 +16,6 @@ from tests.fixtures.planted.replies import SEEDS, mutated, with_odd_values
 from tests.unit.models.families.published import ASKED
 
 CALLS = [
-    "click(start_box='(1,2)')",
     "Thought: So.\nAction: fly(1)",
     "Action: fly()",
     "**Action:** fly(far",
@@ -30,6 +29,7 @@ CALLS = [
     "```python\npyautogui.moveTo(1, 2); pyautogui.click()\n```",
     "## Code:\n```python\ncomputer.wait()\n```",
     "import pyautogui; pyautogui.click(1, 2)",
+    "terminate(status='success')",
     '{"action": "fly"}',
     '{"action_type": "fly", "index": 5}',
     '{"thought": "I {look}", "action": {"type": "fly"}}',
@@ -40,6 +40,8 @@ CALLS = [
     '{"thought": "a", "tool_calls": [{"name": "fly", "arguments": {}}]}',
     '{"type": "click", "x": 0.1, "y": 0.5}',
     '{"type": "wait"}',
+    '{"tool_calls": [{"id": "1", "type": "function", "function": {"name": "fly", "arguments": "{}"}}]}',
+    '{"type": "function", "function": {"name": "fly", "arguments": {}}}',
     "<tool_call>\n{\"name\": \"fly\"}\n</tool_call>",
     "<tool_call>fly\n<arg_key>x</arg_key>",
     "<tool_call><function=fly>",
@@ -82,6 +84,17 @@ WORDS = [
     "the set {1, 2}, {\"a\"}",
     "I run ```python title=\"a\"",
     "42",
+    "response(s) are below",
+    "The file has\nmove(s): 3",
+    "The log says\nFAIL\nfor two tests",
+    "Answer:\nDONE",
+    "Action: File(s) are saved.",
+    "Plan:\n- Action: Option(s) to choose",
+    '{"action": "No action needed"}',
+    '{"action": "None needed."}',
+    '{"action": "-"}',
+    '{"type": [], "name": {}}',
+    '{"name": "train.py", "parameters": "7B"}',
     "1,234",
     "10 000",
     "48.8566, 2.3522",
@@ -124,7 +137,10 @@ def test_a_call_is_found_in_every_notation(reply: str) -> None:
     assert holds_call(reply) and holds_call(f"I look at the page.\n\n{reply}\n")
 
 
-@pytest.mark.parametrize("reply", ["click(start_box=<point>1 2</point>)", "type(content='it's so')", "fly(speed=1)"])
+@pytest.mark.parametrize(
+    "reply",
+    ["click(start_box='(1,2)')", "click(start_box=<point>1 2</point>)", "type(content='it's so')", "fly(speed=1)"],
+)
 def test_a_call_without_a_label_begins_a_reply(reply: str) -> None:
     assert holds_call(reply) and not holds_call(f"I look at the page.\n\n{reply}\n")
 

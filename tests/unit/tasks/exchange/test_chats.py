@@ -9,6 +9,7 @@ import pytest
 from curation.converters.format import FORMATS
 from schemas.config import config_of
 from schemas.tables.trajectory import Trajectory
+from schemas.tables.verdict import Verdict
 from storage.catalog import ask
 from storage.lake import Lake
 from tasks.exchange.export import export_trajectories
@@ -33,17 +34,23 @@ def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
     folder.mkdir()
     for number in range(3):
         (folder / f"{number}.png").write_bytes(picture(number).png)
-    (folder / "theirs.jsonl").write_text(json.dumps(row) + "\n")
     lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
-    gates = {"gates": ["environment", "actions", "thoughts", "loops", "verifier"]}
+    gates = {"gates": ["environment", "actions", "thoughts", "loops", "duplicates", "verifier"]}
     suite = {"tasks": ["click-one"]}
     config = config_of({"lake": lake, "environments": {"fake": {}}, "suite": suite, "filter": gates})
     run = Run(config, Lake.open(config.lake), "run")
-    asked = Request(format=name, path=folder, unit="thousandths", demonstrations=True)
-    _import_records(run, ITERATION, asked, f"import:{name}:0123456789abcdef")
-    decided, _ = decide(run.config, run.lake, ITERATION)
-    run.lake.append("verdicts", decided)
+    more(run, folder, ITERATION, [row], name)
     return run
+
+
+def more(run: Run, folder: Path, iteration: int, rows: list[dict[str, Any]], name: str = "trl") -> list[Verdict]:
+    """What the filter decides on further rows."""
+    (folder / "theirs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = Request(format=name, path=folder, unit="thousandths", demonstrations=True)
+    _import_records(run, iteration, asked, f"import:{name}:{iteration % 100:016x}")
+    decided, _ = decide(run.config, run.lake, iteration)
+    run.lake.append("verdicts", decided)
+    return list(decided)
 
 
 def taught(run: Run) -> tuple[str, list[int]]:
@@ -78,6 +85,20 @@ def test_words_and_further_replies_of_a_chat_are_context_of_what_it_teaches(
     export_trajectories(run.config, run.lake, FORMATS.class_of("agentnet")(), tmp_path / "out", (ITERATION, -1), "sft")
     (again,) = taken(FORMATS.class_of("agentnet")(), tmp_path / "out")
     assert [at for at in range(len(again.steps)) if again.is_target(at)] == steps
+
+
+def test_words_are_no_steps_to_the_rules_and_hide_no_duplicate(tmp_path: Path) -> None:
+    images = ["0.png", "1.png"]
+    run = imported(tmp_path, "trl", {"messages": [ASKED, SCREEN, PLAN, FIRST, SCREEN, SECOND], "images": images})
+    assert [row for row in run.lake.read("reflections").to_pylist() if row["redundant"]] == []
+    rows = [
+        {"messages": [ASKED, SCREEN, FIRST, SCREEN, PLAN, SECOND], "images": images},
+        {"messages": [ASKED, SCREEN, THIRD, SCREEN, PLAN, SECOND], "images": images},
+        {"messages": [ASKED, SCREEN, PLAN, THIRD, SCREEN, SECOND], "images": images},
+    ]
+    decided = more(run, tmp_path / "theirs", ITERATION - 1, rows)
+    assert sorted(one.route for one in decided) == ["rl", "rl", "sft"]
+    assert all("which is accepted" in one.reason for one in decided if one.route == "rl")
 
 
 def test_a_step_without_an_action_that_no_record_takes_out_is_turned_away(tmp_path: Path) -> None:
