@@ -13,7 +13,7 @@ from schemas.tables.reflection import RULES, Reflection
 from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
-VERSION = "2"
+VERSION = "3"
 """Version of the rules; raise it whenever they may find something else for the same step."""
 
 

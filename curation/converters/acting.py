@@ -23,7 +23,8 @@ _NAMED = r"[^\W\d][\w.]{0,98}\("
 _MARKED = re.compile(
     rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?{_NAMED}(?![^\W\d]\w*+\))"
     rf"|<(?:tool_call|action)>\s*+(?:`{{1,3}}\w*+\s*+)?(?:[\[{{]|<function\b|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
-    rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}",
+    rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}"
+    r"|(?:```\w*+|<action>)\s*+(?-i:DONE|FAIL|WAIT)\s*+(?:```|</action>|\Z)",
     re.MULTILINE | re.IGNORECASE,
 )
 """A call behind UI-TARS's label (`file(s)` is a word), or in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2."""
@@ -84,4 +85,4 @@ def _names(value: object) -> bool:
 
 
 def _is_object(value: object) -> bool:
-    return isinstance(value, dict) or (isinstance(value, str) and value.lstrip().startswith("{"))
+    return isinstance(value, dict) or (isinstance(value, str) and (not value.strip() or value.lstrip()[0] == "{"))

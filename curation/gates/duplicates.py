@@ -25,7 +25,7 @@ class DuplicatesGate(Gate[DuplicateOptions]):
     """Rejects successes that do the same on the same screens as an accepted one with the same task and instruction."""
 
     name = "duplicates"
-    rule = "5"
+    rule = "6"
     sends_to = "rl"
     section = DuplicateOptions
 

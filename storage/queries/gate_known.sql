@@ -15,4 +15,5 @@ known AS (
     LIMIT $most
 )
 SELECT trajectory_id, step, screenshot, next_screenshot FROM known JOIN steps USING (trajectory_id)
+WHERE action IS NOT NULL OR (extra ->> '$.flywheel.target') IS DISTINCT FROM 'false'  -- no words (`acting_steps`)
 ORDER BY trajectory_id, step
