@@ -43,8 +43,10 @@ def holds_call(reply: str) -> bool:
 
 def _is_performed(call: Call) -> bool:
     """Checks whether code calls a function of the grammar: of a module, or with its arguments; `DONE` may be a word."""
-    if call.module or not is_known(call) or call.function.isupper():
-        return bool(call.module) and is_known(call)
+    if not is_known(call) or call.module:
+        return is_known(call)
+    if call.function.isupper():
+        return False
     try:
         arguments(call)
     except NoAction:

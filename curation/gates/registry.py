@@ -101,7 +101,7 @@ def verdicts_of(
 def acting_steps(steps: Sequence[Step]) -> list[Step]:
     """Return the steps without those that are words: without an action, and context by their import's record.
 
-    Such are a plan before the reply that acts, and a reply without a loss (`storage/queries/given_targets.sql`).
+    Such are a plan before the reply that acts, and a reply without a loss (`storage/queries/views/acting_steps.sql`).
     """
     return [step for step in steps if step.action is not None or not _is_context(step)]
 

@@ -78,6 +78,7 @@ _TEXTS = ("content", "text")
 """Arguments that hold any text, white space and tags included."""
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 _ACTING = re.compile(r"[\[\s]*+\{\s*+[\"'](?:next_)?action(?:_type)?[\"']\s*+:", re.IGNORECASE)
+"""An object that names an action, or a list of such."""
 _BEFORE = 100
 """Characters before a call in which its block may open."""
 _SEED = re.compile(r"</?seed:\w+>")

@@ -1,7 +1,7 @@
 -- The steps, in order, of the accepted trajectories before iteration $iteration that a success of it may be a copy of: they
 -- have its task and its instruction; of imported ones, whose task is only the file that they came with, the instruction,
 -- its case and white space aside. Imports come before the wheel's iterations, an older one first
--- (`schemas.tables.stage.turn`). Steps that are words of an imported chat (`acting_steps`) are none of them.
+-- (`schemas.tables.stage.turn`).
 WITH
 named AS (
     SELECT
@@ -19,6 +19,5 @@ accepted AS (
         AND trajectory_id IN (SELECT trajectory_id FROM decisions WHERE route = 'sft')
 )
 SELECT a.*, s.step, s.action, s.action_type, s.screenshot, s.next_screenshot, p.phash
-FROM accepted a JOIN steps s USING (trajectory_id) LEFT JOIN screenshots p ON p.sha256 = s.screenshot
-WHERE s.action IS NOT NULL OR (s.extra ->> '$.flywheel.target') IS DISTINCT FROM 'false'
+FROM accepted a JOIN acting_steps s USING (trajectory_id) LEFT JOIN screenshots p ON p.sha256 = s.screenshot
 ORDER BY a.trajectory_id, s.step

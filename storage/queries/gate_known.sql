@@ -14,6 +14,5 @@ known AS (
     ORDER BY trajectory_id
     LIMIT $most
 )
-SELECT trajectory_id, step, screenshot, next_screenshot FROM known JOIN steps USING (trajectory_id)
-WHERE action IS NOT NULL OR (extra ->> '$.flywheel.target') IS DISTINCT FROM 'false'  -- no words (`acting_steps`)
+SELECT trajectory_id, step, screenshot, next_screenshot FROM known JOIN acting_steps USING (trajectory_id)
 ORDER BY trajectory_id, step

@@ -20,8 +20,7 @@ known AS (
 shown AS (
     SELECT
         task_id, count(DISTINCT screenshot) AS screens, bool_or(next_screenshot <> screenshot) AS changed
-    FROM known JOIN steps USING (trajectory_id)
-    WHERE action IS NOT NULL OR (extra ->> '$.flywheel.target') IS DISTINCT FROM 'false'  -- no words (`acting_steps`)
+    FROM known JOIN acting_steps USING (trajectory_id)
     GROUP BY task_id, trajectory_id
 )
 SELECT

@@ -3,9 +3,9 @@
 --
 -- What is imitated of an accepted (`sft`) trajectory is the shortest way through its screens: where a later screen is
 -- the same, everything in between was a detour, unless the later step is context by its import's record. So the way
--- begins at the last showing of the first screen and goes on,
--- each time, at the last showing of the screen after it; `place` is a step's place on it. The replayed steps of a
--- correction are all on its way, as the context of what follows, and have no weight: some of them are errors. Nor have
+-- begins at the last showing of the first screen and goes on, each time, at the last showing of the screen after it;
+-- `place` is a step's place on it. The replayed steps of a correction are all on its way, as the context of what
+-- follows, and have no weight: some of them are errors. Nor have
 -- those after the corrected one, the first on the way that was not replayed; but those that follow what a person said
 -- have. One that nothing saw succeed is never imitated, whatever the gates are. Trajectories of one group that did the
 -- very same thing on the way teach it once: a repeated step has no weight. Of failed (`ct`) trajectories each screen
