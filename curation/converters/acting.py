@@ -13,7 +13,7 @@ from typing import Any
 
 from curation.converters.files import fields_of, items_of
 from models.families.code.calls import Call, NoAction, arguments, is_known, is_unset, parse
-from models.families.reading import finds_call
+from models.families.reading import LANGUAGES, finds_call
 from models.families.thinking import split_thinking
 from schemas.action import TYPES
 
@@ -21,10 +21,11 @@ _MOST = 32
 """Maximum objects of a reply that are considered, its first and its last ones, so that reading takes linear time."""
 _NAMED = r"[^\W\d][\w.]{0,98}\("
 _MARKED = re.compile(
-    rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?{_NAMED}(?![^\W\d]\w*+\))"
+    rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?"
+    rf"(?:(?:{'|'.join(TYPES)})\(|{_NAMED}(?![^\W\d]\w*+\)))"
     rf"|<(?:tool_call|action)>\s*+(?:`{{1,3}}\w*+\s*+)?(?:[\[{{]|<function\b|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
     rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}"
-    r"|(?:```\w*+|<action>)\s*+(?-i:DONE|FAIL|WAIT)\s*+(?:```|</action>|\Z)",
+    rf"|(?:```(?:(?:{LANGUAGES})\b)?|<action>)\s*+(?-i:DONE|FAIL|WAIT)(?:\([\d.]*+\))?\s*+(?:```|</action>|\Z)",
     re.MULTILINE | re.IGNORECASE,
 )
 """A call behind UI-TARS's label (`file(s)` is a word), or in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2."""

@@ -102,7 +102,8 @@ def calls_of(message: Mapping[str, Any]) -> list[str]:
 
 
 def _written(arguments: object) -> str:
-    return arguments if isinstance(arguments, str) else strict_json(arguments or {}, ensure_ascii=False)
+    text = arguments.strip() if isinstance(arguments, str) else ""
+    return text or strict_json(arguments or {}, ensure_ascii=False)
 
 
 def reply_of(text: str, message: Mapping[str, Any]) -> str:

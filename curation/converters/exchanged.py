@@ -395,7 +395,10 @@ def metadata_of(
 
 def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     others = {name: held for name, held in step.extra.items() if name != format_name}
-    about = step.about.model_copy(update={"error": step.error, "extra": others})
+    thought = (
+        step.thought if step.action is None and step.thought else step.about.recorded
+    )  # chats write its text alone
+    about = step.about.model_copy(update={"error": step.error, "extra": others, "recorded": thought})
     return about.model_dump(mode="json", exclude_defaults=True)
 
 

@@ -230,7 +230,8 @@ def _termination(record: Exchanged, success: bool | None) -> Termination:
 
 def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     step = record.steps[number]
-    after = record.steps[number + 1].screen if number + 1 < len(record.steps) else record.after
+    following = (one.screen for one in record.steps[number + 1 :] if not _is_words(one))
+    after = next(following, record.after)
     action = step.action
     point = point_of(action) if action else None
     about = step.about.model_dump(mode="json", exclude_defaults=True)
@@ -262,6 +263,11 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
         act_ms=0.0,
         extra=_json(extra) if extra else None,
     )
+
+
+def _is_words(step: ExchangedStep) -> bool:
+    """Whether a step is words of a chat, as gates have it (`acting_steps`); an action before it shows behind it."""
+    return step.action is None and step.about.target is False
 
 
 def _screenshot(picture: Picture, iteration: int) -> Screenshot:

@@ -95,6 +95,8 @@ class DocumentReader:
     """Whether a step of the agent followed it."""
     acted: bool = False
     """Whether an action was performed since, so that the next one is for another screen."""
+    words: list[int] = field(default_factory=list[int])
+    """Numbers of steps of words alone on this screen, which are context of an action on it."""
     pointer: Point | None = None
     first: Picture | None = None
     """The first screen, where the document does not name it."""
@@ -127,7 +129,7 @@ class DocumentReader:
         return tuple(self.steps), None if self.answered else self.screen
 
     def _show(self, picture: Picture) -> None:
-        self.screen, self.answered, self.acted = picture, False, False
+        self.screen, self.answered, self.acted, self.words = picture, False, False, []
 
     def _act(self, step: AtifStep, shown: Mapping[str | None, Picture], where: str) -> None:
         results = {one.source_call_id: one for one in (step.observation.results if step.observation else [])}
@@ -137,6 +139,7 @@ class DocumentReader:
             if self.screen is not None and (message or thought or not self.foreign):
                 self._add(ExchangedStep(self.screen, thought, text=message, error="no tool call"), step)
                 self.final = not any(map(_has_text, results.values()))
+                self.words.append(len(self.steps) - 1)
             return
         thought = thought or (message if self.foreign else "")
         run = list[ToolCall]()
@@ -146,6 +149,8 @@ class DocumentReader:
             if picture is None and number + 1 < len(calls):
                 continue
             for one in self._performed(run, step, where):
+                for at in self.words if self.foreign else ():
+                    self.steps[at] = replace(self.steps[at], about=StepAbout(target=False))
                 failed = one.error or _failure(results.get(run[-1].tool_call_id))
                 self._add(replace(one, thought=thought, error=failed), step)
                 thought = ""

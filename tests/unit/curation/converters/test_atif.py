@@ -655,3 +655,13 @@ def test_a_key_without_a_name_is_kept_as_text_next_to_other_calls(tmp_path: Path
         tmp_path, agent(call("computer", **given), call("computer", at="d", type="click", x=25, y=10), shown=1)
     )
     assert "a key without a name" in str(record.steps[0].error) and record.steps[0].action is None
+
+
+def test_words_before_a_call_on_the_same_screen_are_context(tmp_path: Path) -> None:
+    plan = {"source": "agent", "message": "I look for it.", "tool_calls": None}
+    click, wait = call("computer", type="click", x=25, y=10), call("computer", type="wait")
+    record = read(tmp_path / "a", plan, plan, agent(click, shown=1), plan, agent(wait, shown=2))
+    assert targets(record) == [False, False, True, False, True]
+    assert [one is not None for one in actions(record)] == [False, False, True, False, True]
+    record = read(tmp_path / "b", agent(click, shown=1), plan)
+    assert targets(record) == [True, True] and actions(record)[1] == Finished(content="I look for it.")

@@ -133,3 +133,12 @@ def test_a_lake_whose_replies_hold_a_nul_is_exported_and_imported(tmp_path: Path
     (read,) = taken(form, written(form, numbered([exported]), tmp_path / "out"))
     assert getattr(read.steps[0].action, "content", "") == "a\\x00b"
     assert [step.screen for step in read.steps] == [picture(0), picture(1)]
+
+
+@pytest.mark.parametrize("name", FORMATS.names)
+def test_the_thought_of_a_step_without_an_action_comes_back(tmp_path: Path, name: str) -> None:
+    form = FORMATS.class_of(name)()
+    unread = ExchangedStep(picture(1), "I fly.", text="fly()", error="no action in it")
+    record = Exchanged("t", "Go.", (ExchangedStep(picture(0), "so", Type(content="a")), unread), True)
+    (there,) = taken(form, written(form, [stored(record)], tmp_path / name))
+    assert [(step.thought, step.text) for step in there.steps] == [("so", ""), ("I fly.", "fly()")]

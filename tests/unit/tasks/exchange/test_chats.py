@@ -1,11 +1,16 @@
 """Chats of others with words and further replies between screens: how they are filtered, and what they teach."""
 
+import io
 import json
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
+from curation.converters.exchanged import Picture, RecordPlace
+from curation.converters.files import picture_of
 from curation.converters.format import FORMATS
 from schemas.config import config_of
 from schemas.tables.trajectory import Trajectory
@@ -16,7 +21,7 @@ from tasks.exchange.export import export_trajectories
 from tasks.exchange.importing import Request, _import_records  # pyright: ignore[reportPrivateUsage]
 from tasks.filter import decide
 from tasks.running.run import Run
-from tests.unit.curation.converters.records import picture, taken
+from tests.unit.curation.converters.records import taken
 
 ASKED, SCREEN = {"role": "user", "content": "Buy it."}, {"role": "user", "content": "<image>"}
 FIRST, SECOND, THIRD = (
@@ -28,14 +33,22 @@ ITERATION = -2
 ASKS = {"history_images": 2, "measured": "", "balance": 0.5, "floor": 0.1, "grounding_share": 0.1}
 
 
+def screen(number: int) -> Picture:
+    """A screen that no gate takes for a blank one."""
+    drawn = io.BytesIO()
+    Image.frombytes("RGB", (320, 240), random.Random(number).randbytes(320 * 240 * 3)).save(drawn, "PNG")
+    return picture_of(drawn.getvalue(), RecordPlace(""), "images")
+
+
 def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
     """A lake with this row, as a demonstration, filtered by the gates that look at actions."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     for number in range(3):
-        (folder / f"{number}.png").write_bytes(picture(number).png)
+        (folder / f"{number}.png").write_bytes(screen(number).png)
     lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
-    gates = {"gates": ["environment", "actions", "thoughts", "loops", "duplicates", "verifier"]}
+    rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
+    gates = {"gates": ["environment", *rules, "verifier"]}
     suite = {"tasks": ["click-one"]}
     config = config_of({"lake": lake, "environments": {"fake": {}}, "suite": suite, "filter": gates})
     run = Run(config, Lake.open(config.lake), "run")
@@ -71,6 +84,8 @@ def taught(run: Run) -> tuple[str, list[int]]:
         ([SCREEN, PLAN, PLAN, FIRST, SCREEN, SECOND, RESULT, PLAN], [2, 3]),
         ([SCREEN, FIRST, {"role": "user", "content": "No."}, SECOND, SCREEN, THIRD], [0, 2]),
         ([SCREEN, FIRST, SECOND], [0]),
+        ([SCREEN, FIRST, PLAN, SCREEN, SECOND], [0, 2]),
+        ([SCREEN, FIRST, RESULT, PLAN, PLAN, SCREEN, SECOND, SCREEN, PLAN, THIRD, PLAN], [0, 3, 5]),
         ([SCREEN, *[PLAN, RESULT] * 6, FIRST, SCREEN, SECOND], [6, 7]),
         ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
         ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
@@ -85,6 +100,16 @@ def test_words_and_further_replies_of_a_chat_are_context_of_what_it_teaches(
     export_trajectories(run.config, run.lake, FORMATS.class_of("agentnet")(), tmp_path / "out", (ITERATION, -1), "sft")
     (again,) = taken(FORMATS.class_of("agentnet")(), tmp_path / "out")
     assert [at for at in range(len(again.steps)) if again.is_target(at)] == steps
+
+
+def test_the_screen_after_an_action_is_the_next_one_behind_words(tmp_path: Path) -> None:
+    chat = [ASKED, SCREEN, FIRST, PLAN, SCREEN, PLAN, SECOND]
+    run = imported(tmp_path, "trl", {"messages": chat, "images": ["0.png", "1.png"]})
+    rows = sorted(run.lake.read("steps").to_pylist(), key=lambda row: row["step"])
+    first, second = (screen(number).sha256 for number in range(2))
+    assert [(row["screenshot"], row["next_screenshot"]) for row in rows] == [
+        (first, second), (first, second), (second, second), (second, None)
+    ]  # fmt: skip
 
 
 def test_words_are_no_steps_to_the_rules_and_hide_no_duplicate(tmp_path: Path) -> None:
