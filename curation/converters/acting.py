@@ -25,10 +25,12 @@ _MARKED = re.compile(
     rf"(?:(?:{'|'.join(TYPES)})\(|{_NAMED}(?![^\W\d]\w*+\)))"
     rf"|<(?:tool_call|action)>\s*+(?:`{{1,3}}\w*+\s*+)?(?:[\[{{]|<function\b|{_NAMED}|[\w./-]{{1,99}}\s*+<arg_key>)"
     rf"|<function(?:_\w{{1,80}})?(?:=|\s++name=)[\"']?[\w.-]{{1,99}}[\"']?\s*+>|<\|begin_of_box\|>\s*+{_NAMED}"
+    rf"|^[^\S\n]*+(?:[\w :]{{1,80}}:[^\S\n]*+)?(?:pyautogui|computer)\.{_NAMED}"
     rf"|(?:```(?:(?:{LANGUAGES})\b)?|<action>)\s*+(?-i:DONE|FAIL|WAIT)(?:\([\d.]*+\))?\s*+(?:```|</action>|\Z)",
     re.MULTILINE | re.IGNORECASE,
 )
-"""A call behind UI-TARS's label (`file(s)` is a word), or in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2."""
+"""A call behind UI-TARS's label (`file(s)` is a word), in the tags of Qwen, Hermes, GLM, ScaleCUA and UI-TARS-2, or in
+a line of code, also within a block or behind other code."""
 _OBJECT = re.compile(r"\{\s*+\"[\w ]+\"\s*+:")
 _NONE = re.compile(r"\W*+(?:(?:none|null|no|nothing|n/?a|not applicable)\b|\Z)", re.IGNORECASE)
 _DECODER = json.JSONDecoder(strict=False)

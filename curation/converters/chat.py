@@ -5,6 +5,7 @@ one of UI-TARS's dialects. Formats with a row per step show the last screens onl
 (UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
 """
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,7 +41,7 @@ CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """Placeholder of a screen in a text."""
-_ENTER = Hotkey(key="enter")
+_ENTERS = (Hotkey(key="enter"), Hotkey(key="return"))
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
 """A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
@@ -95,13 +96,27 @@ def thought_of(message: Mapping[str, Any]) -> str:
 
 
 def calls_of(message: Mapping[str, Any]) -> list[str]:
-    """The tool calls of a reply, as OpenAI's chats hold them, each as a text."""
-    held = [fields_of(one) for one in items_of(message.get("tool_calls")) or []]
-    calls = [fields_of(one.get("function")) or one for one in held]
-    return [storable(f"{one['name']}({_written(one.get('arguments'))})") for one in calls if one.get("name")]
+    """The tool calls of a reply, as OpenAI's chats hold them, each as a text.
+
+    A call is an object or its JSON: of a function, a custom tool, or the `function_call` of older chats.
+    """
+    listed = _unwritten(message.get("tool_calls"))
+    held = [*(items_of(listed) or [listed]), message.get("function_call")]
+    given = [fields_of(_unwritten(one)) for one in held]
+    calls = [fields_of(_unwritten(one.get("function"))) or fields_of(one.get("custom")) or one for one in given]
+    return [storable(f"{one['name']}({_arguments(one)})") for one in calls if one.get("name")]
 
 
-def _written(arguments: object) -> str:
+def _unwritten(value: object) -> object:
+    """Parse a text that may be JSON; another value, and a text that is none, stays as it is."""
+    try:
+        return json.loads(value) if isinstance(value, str) else value
+    except (ValueError, RecursionError):
+        return value
+
+
+def _arguments(call: Mapping[str, Any]) -> str:
+    arguments = call.get("arguments", call.get("input"))
     text = arguments.strip() if isinstance(arguments, str) else ""
     return text or strict_json(arguments or {}, ensure_ascii=False)
 
@@ -204,7 +219,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
             )
         return ExchangedStep(screen, text=text, error=read.error)
     action, about = read.action, StepAbout(unused=", ".join(read.unused))
-    if isinstance(action, Type) and read.further == (_ENTER,):
+    if isinstance(action, Type) and len(read.further) == 1 and read.further[0] in _ENTERS:
         action = Type(content=action.content.removesuffix("\n") + "\n")
     elif read.further:  # the screen that follows is the last one's, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")

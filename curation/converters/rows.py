@@ -230,7 +230,7 @@ def _termination(record: Exchanged, success: bool | None) -> Termination:
 
 def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     step = record.steps[number]
-    following = (one.screen for one in record.steps[number + 1 :] if not _is_words(one))
+    following = (one.screen for one in record.steps[number + 1 :] if not _is_words(one, step.screen))
     after = next(following, record.after)
     action = step.action
     point = point_of(action) if action else None
@@ -265,9 +265,9 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     )
 
 
-def _is_words(step: ExchangedStep) -> bool:
-    """Whether a step is words of a chat, as gates have it (`acting_steps`); an action before it shows behind it."""
-    return step.action is None and step.about.target is False
+def _is_words(step: ExchangedStep, screen: Picture) -> bool:
+    """Whether a step is words of a chat on a screen that an action left; that action shows on the screen behind it."""
+    return step.action is None and step.about.target is False and step.screen.sha256 == screen.sha256
 
 
 def _screenshot(picture: Picture, iteration: int) -> Screenshot:

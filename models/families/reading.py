@@ -40,12 +40,20 @@ _LISTED = rf"\[\s*+(?:{_QUOTED})(?:\s*+,\s*+(?:{_QUOTED}))*+\s*+,?\s*+\]"
 _BARE = r"-?\d+(?:\.\d+)?|[Tt]rue|[Ff]alse|None|null"
 _VALUE = rf"(?:{_QUOTED}|{_PLACE}|{_LISTED}|{_BARE})"
 _ARGUMENT = re.compile(rf"(\w+)\s*=\s*({_VALUE})\s*(?:,\s*|(?=\))|\Z)", re.DOTALL)
-_CALL = re.compile(rf"\s*(\w+)\(\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
-_LOOSE_CALL = re.compile(r"""\s*(\w+)\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DOTALL)
+_OPENS = r"(?:\(|[ \t]{1,4}\((?=\s*(?:\w+\s*=|\))))"
+"""Text between a call's name and its arguments: a blank only before named ones or none; `page (see below)` is prose."""
+_CALL = re.compile(rf"\s*(\w+){_OPENS}\s*((?:\w+\s*=\s*{_VALUE}\s*(?:,\s*|(?=\))|\Z))*)(?:\)|\Z)", re.DOTALL)
+_LOOSE_CALL = re.compile(r"""\s*(\w+)[ \t]{0,4}\((\w+)\s*=\s*(['"])(.*)\3\)?\s*$""", re.DOTALL)
 _MARKS = r"(?:\*\*|__)?"
 """Markdown's marks of a bold label."""
-_LABEL = re.compile(rf"(^[^\S\n]*)?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]*", re.MULTILINE | re.IGNORECASE)
-_THOUGHT = re.compile(rf"{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*", re.IGNORECASE)
+_HEADING = r"(?:#{1,6}[^\S\n]+)?"
+_LABEL = re.compile(
+    rf"(^[^\S\n]*{_HEADING})?{_MARKS}\bAction{_MARKS}[:：]{_MARKS}[^\S\n]*", re.MULTILINE | re.IGNORECASE
+)
+_THOUGHT = re.compile(
+    rf"(?:^{_HEADING})?{_MARKS}\b(Thought|Reflection|Action_Summary){_MARKS}[:：]{_MARKS}[ \t]*",
+    re.MULTILINE | re.IGNORECASE,
+)
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
 _FENCE_AT = re.compile(r"^\s*+(?:(?:[-*+>]|\d{1,9}[.)])\s*+)*+```|```(?:\w[^`]*+)?+\s*+$")
@@ -79,6 +87,8 @@ _TEXTS = ("content", "text")
 _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|\Z)", re.DOTALL)
 _ACTING = re.compile(r"[\[\s]*+\{\s*+[\"'](?:next_)?action(?:_type)?[\"']\s*+:", re.IGNORECASE)
 """An object that names an action, or a list of such."""
+_UNNAMED = re.compile(rf"(?:(?:pyautogui|computer)\.\w+|{'|'.join(TYPES)})\s?\(.*\)", re.DOTALL)
+"""A call whose arguments have no names."""
 _BEFORE = 100
 """Characters before a call in which its block may open."""
 _SEED = re.compile(r"</?seed:\w+>")
@@ -138,8 +148,9 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
 
 
 def finds_call(text: str) -> bool:
-    """Checks whether a call is found in an answer, of an action of ours or of another."""
-    return any(True for _ in _calls(_parts(text)[1])) or ("<function" in text and bool(_tags(text, None)))
+    """Checks whether a call is found in a reply, of an action of ours or of another; text in `<answer>` is one."""
+    found = any(True for _ in _calls(_parts(text)[1])) or _ANSWER.search(text) is not None
+    return found or ("<function" in text and bool(_tags(text, None)))
 
 
 def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
@@ -149,10 +160,9 @@ def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
     calls = list(_calls(inner))
     if calls and not inner[calls[-1].end :].strip() and any(call.arguments or call.name in TYPES for call in calls):
         return _read(thought, inner, calls, sides, after)
-    if _ACTING.match(inner):
-        return ParsedReply(
-            thought, inner, error=f"an object in place of an answer or a call: {inner[:80]!r}", after=after
-        )
+    kind = "an object" if _ACTING.match(inner) else "arguments without names" if _UNNAMED.fullmatch(inner) else ""
+    if kind:
+        return ParsedReply(thought, inner, error=f"{kind} in place of an answer or a call: {inner[:80]!r}", after=after)
     done = _Call("finished", {"content": inner}, closed=closed)
     return _read(thought, answer[0].strip(), [done], sides, after)
 
@@ -355,6 +365,8 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
         name != "drag" and {"to_x", "to_y"} <= fields.keys() and not {"x", "y"} & fields.keys()
     ):  # a box is a box, whatever it is called
         fields |= {"x": fields.pop("to_x"), "y": fields.pop("to_y")}
+    if isinstance(direction := fields.get("direction"), str):
+        fields["direction"] = direction.lower()
     if name == "scroll":
         if "to_x" in fields and "direction" not in fields:
             fields["type"] = "drag"  # mobile: a finger that moves from one place to another

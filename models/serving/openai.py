@@ -182,6 +182,11 @@ class OpenAIClient:
             raise FlywheelError(problem, "Start the server.") from None
         if answer.status_code in REFUSED:
             raise self._refused(answer)
+        if answer.is_success and _held(answer) is None:
+            problem = f"`{section}.url`: {self._about(answer, 'an answer that is no JSON')}."
+            raise FlywheelError(
+                problem, "Write the address of an OpenAI-compatible server, such as http://HOST:8000/v1."
+            )
 
     def _metered(self, completion: dict[str, Any]) -> int:
         """Charges and returns the tokens that the server counted for a completion."""

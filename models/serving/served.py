@@ -65,7 +65,7 @@ class ModelServer:
         self._readable = Readable(FIRST)
         self.updater: Updater = UPDATERS.class_of(config.update)(Control(self.endpoint, config.patience_s, transport))
         self._turn = threading.Condition()
-        self._changing = threading.Lock()
+        self._changing, self._testing = threading.Lock(), threading.Lock()
         self._closed = False
         self._under_way: Counter[Weights] = Counter()
         self._held: Weights | None = None
@@ -95,33 +95,19 @@ class ModelServer:
         """Switches to these weights; running requests end under the old ones, or are sent again.
 
         Raises:
-            FlywheelError: the server refuses them, did not load them within `patience_s`, or does not sample.
+            FlywheelError: the server refuses them, or did not load them within `patience_s`.
         """
         self._wanted = weights
         until, attempt = time.monotonic() + self._config.patience_s, 0
         while True:
             try:
-                self._change(weights)
-                return self._require_sampling(weights)
-            except Rejected as reason:
-                raise FlywheelError(
-                    f"`policy.server` refuses a chat with an image and sampling fields: {reason}.",
-                    "See its log and policy.server.extra; it must accept all sampling fields of a request.",
-                ) from None
+                return self._change(weights)
             except NoAnswer as reason:
                 attempt += 1
                 if time.monotonic() > until:
                     problem = f"`policy.server`: {weights.version} did not reach the server: {reason}."
                     raise FlywheelError(problem, "Check that it runs: `flywheel doctor` asks it.") from None
                 pause_before(attempt)
-
-    def _require_sampling(self, weights: Weights) -> None:
-        """Tests once whether the server samples."""
-        if not self._samples:
-            with self.request(weights) as (_, named):
-                ask = partial(self.ask, weights)
-                require_sampling(ask, {**named, **self.fields, **self._config.extra})
-            self._samples = True
 
     @contextmanager
     def request(self, weights: Weights, follow: bool = False) -> Iterator[tuple[Weights, dict[str, Any]]]:
@@ -153,9 +139,16 @@ class ModelServer:
     def ask(self, weights: Weights, body: Mapping[str, Any], temperature: float) -> dict[str, Any]:
         """Requests a completion sampled from these weights' whole distribution, within their `request`.
 
+        The first request with a temperature waits for a test that the server samples.
+
         Raises:
-            NoAnswer, FlywheelError: as `Sampling.ask`.
+            NoAnswer, FlywheelError: as `Sampling.ask`; the server does not sample.
         """
+        if temperature and not self._samples:
+            with self._testing, self._accepted():
+                if not self._samples:
+                    require_sampling(partial(self._sampling.ask, checkpoint=weights.directory), body)
+                    self._samples = True
         return self._sampling.ask(body, temperature, weights.directory)
 
     def check(self, answer: Mapping[str, Any]) -> None:
@@ -241,13 +234,25 @@ class ModelServer:
                 self._load(weights)
                 if self._config.logprobs and not self._proven:
                     asked = {**self._naming(weights, self._adapter_name(weights)), **self.fields, **self._config.extra}
-                    prove(self.client, asked, self.updater.hint)
+                    with self._accepted():
+                        prove(self.client, asked, self.updater.hint)
                     self._proven = True
                 self._held = weights
             finally:
                 with self._turn:
                     self._closed = False
                     self._turn.notify_all()
+
+    @contextmanager
+    def _accepted(self) -> Iterator[None]:
+        """Raises FlywheelError if the server refuses the request of a test."""
+        try:
+            yield
+        except Rejected as reason:
+            raise FlywheelError(
+                f"`policy.server` refuses a chat with an image and sampling fields: {reason}.",
+                "See its log and policy.server.extra; it must accept all sampling fields of a request.",
+            ) from None
 
     def _empty(self) -> None:
         """Waits until no request is running, and aborts running ones where `in_flight` is drop."""

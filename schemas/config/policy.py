@@ -10,11 +10,12 @@ from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 TEXT_HEAD, VISION_HEAD = 32, 64
 """Widths of an attention head of the small policy's text stack and of its vision tower; there few, since
 the softmax over patches costs more than it brings."""
-SAMPLING = {
-    "temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty",
-    "watermarking", "watermark",
+OURS = {
+    "model", "messages", "seed", "n", "stream", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs",
+    "return_token_ids", "generation_config", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
+    "presence_penalty", "frequency_penalty", "skip_special_tokens", "watermarking", "watermark",
 }  # fmt: skip
-"""Fields of a request that change the distribution of its tokens."""
+"""Fields that each request sets itself, so that it goes to the right policy and samples from all tokens."""
 
 
 class ServerConfig(Section):
@@ -56,7 +57,8 @@ class ServerConfig(Section):
     logprobs: bool = False
     """Request token ids and their log probabilities, which `grpo` and `ppo` need."""
     extra: dict[str, Any] = {}  # noqa: RUF012  (pydantic copies it)
-    """Additional fields of every request, such as `{"chat_template_kwargs": {"enable_thinking": false}}`."""
+    """Additional fields of every request, such as `{"chat_template_kwargs": {"enable_thinking": false}}`. Each request
+    sets its model, its sampling and its length itself."""
 
     @property
     def named(self) -> bool:
@@ -79,16 +81,9 @@ class ServerConfig(Section):
         return self
 
     @model_validator(mode="after")
-    def _samples_from_all(self) -> "ServerConfig":
-        if "generation_config" in self.extra:
-            raise ValueError(
-                "policy.server.extra has generation_config: every request sets its own sampling; remove it"
-            )
-        if self.logprobs and (cut := sorted(SAMPLING & self.extra.keys())):
-            raise ValueError(
-                f"policy.server.extra has {cut[0]}: with logprobs tokens are drawn from the whole distribution; "
-                "remove it"
-            )
+    def _sets_no_other_fields(self) -> "ServerConfig":
+        if given := sorted(OURS & self.extra.keys()):
+            raise ValueError(f"policy.server.extra has {given[0]}: every request sets it; remove it")
         return self
 
 

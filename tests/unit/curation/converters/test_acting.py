@@ -43,6 +43,13 @@ CALLS = [
     "## Code:\n```python\nDONE\n```",
     "<action>\nFAIL\n</action>",
     "```WAIT```",
+    "<answer>click(start_box='(1,2)')\nclick(start_box='(3,4)')</answer>",
+    "<answer>finished(status='banana')</answer>",
+    "<answer>click(1, 2)</answer>",
+    "for _ in range(3):\n    pyautogui.click(1, 2)",
+    "if True: pyautogui.click(1, 2)",
+    "x = 5\npyautogui.click(x, 2)",
+    "pyautogui.click(*where)",
     "```python\nWAIT(3)\n```",
     "Action: scroll(down)",
     "Action: Click(Submit)",
@@ -123,6 +130,8 @@ WORDS = [
     "<|begin_of_box|>Paris<|end_of_box|>",
     '<|begin_of_box|>{"price": 3}<|end_of_box|>',
     "My last action: click(1) did not work.",
+    "I would call pyautogui.click(1, 2) for it.",
+    "pyautogui.click is the function.",
     "Save (5)",
     "As in the source [1]",
     "(a)",
@@ -159,7 +168,7 @@ def test_words_that_mention_a_call_hold_none(reply: str) -> None:
 
 @pytest.mark.parametrize("reply", SEEDS)
 def test_a_reply_of_any_client_holds_a_call(reply: str) -> None:
-    assert holds_call(reply) != ("<answer>" in reply or reply.startswith("<ref>"))
+    assert holds_call(reply) != reply.startswith("<ref>")
 
 
 @pytest.mark.parametrize(("name", "template"), [one for one in ASKED if one[1] != "grounding"])

@@ -255,6 +255,34 @@ def test_a_reply_in_tool_calls_is_a_text_that_names_the_call(tmp_path: Path, nam
     assert step.error is not None and "click" in step.error
 
 
+@pytest.mark.parametrize("name", ["ui-tars", "trl"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"function_call": {"name": "click", "arguments": '{"x":1}'}},
+        {"tool_calls": json.dumps([{"type": "function", "function": {"name": "click", "arguments": '{"x":1}'}}])},
+        {"tool_calls": [json.dumps({"name": "click", "arguments": {"x": 1}})]},
+        {"tool_calls": [{"type": "function", "function": json.dumps({"name": "click", "arguments": {"x": 1}})}]},
+        {"tool_calls": [{"type": "custom", "custom": {"name": "click", "input": '{"x":1}'}}]},
+    ],
+)
+def test_a_call_in_any_form_of_the_protocol_answers_its_screen(
+    tmp_path: Path, name: str, given: dict[str, Any]
+) -> None:
+    """OpenAI's `function_call` of older chats, custom tools, and calls that a data set holds as JSON."""
+    chat = [user("<image>Open"), reply("", **given), {"role": "tool", "content": "ok"}, reply()]
+    record = read(name, tmp_path, row(name, *chat))
+    assert [step.text.replace(" ", "") for step in record.steps[:1]] == ['click({"x":1})']
+    assert [record.is_target(at) for at in range(2)] == [True, False]
+
+
+@pytest.mark.parametrize("name", ["ui-tars", "trl"])
+@pytest.mark.parametrize("odd", ["[[", 3, "auto", [[]], [3, None], {"name": 3}])
+def test_what_is_no_call_in_the_fields_of_calls_is_none(tmp_path: Path, name: str, odd: object) -> None:
+    chat = [user("<image>Open"), reply(tool_calls=odd, function_call=odd if name == "trl" else None)]
+    assert len(read(name, tmp_path, row(name, *chat)).steps) == 1
+
+
 DATA = base64.b64encode(picture(1).png).decode()
 
 

@@ -158,6 +158,8 @@ BOX = "click(start_box='(500,300)')"
         (f"Thought：a\nAction：{BOX}", "a"),
         (f"**Thought:** a\n**Action:** {BOX}", "a"),
         (f"thought: a\naction: {BOX}", "a"),
+        (f"### Thought: a\n### Action: {BOX}", "a"),
+        (f"# Thought: a\n\n# Action:\n{BOX}", "a"),
         (f"```\nThought: a\nAction: {BOX}\n```", "a"),
         (f"Thought: a\n```\nAction: {BOX}\n```", "a"),
         (f"Thought: a\nAction:\n```python\n{BOX}\n```", "a"),
@@ -174,6 +176,22 @@ def test_labels_and_code_blocks_of_markdown_are_read(text: str, thought: str) ->
     assert (read.thought, read.action) == (thought, act.Click(x=0.5, y=0.3)), read.error
     fenced = parse_reply(re.sub(re.escape(BOX), "finished(content='done, 3.')", text))
     assert fenced.action == act.Finished(content="done, 3.")
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("click (start_box='(500,300)')", act.Click(x=0.5, y=0.3)),
+        ("wait ()", act.Wait()),
+        ("type (content='it's so')", act.Type(content="it's so")),
+        ("scroll(start_box='(500,300)', direction='Down')", act.Scroll(x=0.5, y=0.3, direction="down")),
+        ("click (the button)", None),
+        ("click the button (see below)", None),
+    ],
+)
+def test_blanks_and_capitals_that_the_public_parser_reads_are_read(text: str, wanted: act.Action | None) -> None:
+    """ui-tars 0.5.1, `action_parser.py`."""
+    assert parse_reply(f"Thought: a\nAction: {text}").action == wanted
 
 
 CALLS = {

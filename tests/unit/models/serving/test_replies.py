@@ -207,7 +207,7 @@ def test_a_server_that_fails_at_what_the_policy_wrote_is_asked_for_a_stream_and_
         return events(streamed_by_transformers("Hm\n<tool_call>\nwait\n</tool_call>", "qwen2_5_vl"))
 
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=3))
-    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 1.0, 9)
+    (made,) = ServerModel(HERE, policy, "p", httpx.MockTransport(handler)).generate([[]], [7], 0.0, 9)
     assert (made.text, made.failure) == ("Hm\n<tool_call>\nwait\n</tool_call>", "")
     assert [(one.get("stream"), one["seed"]) for one in asked] == [(None, 7), (None, 7), (True, 7)]
 
@@ -249,7 +249,7 @@ def test_a_reply_with_calls_is_read_in_its_order_and_a_draft_is_no_action(form: 
     draft, meant = (of.reply("", action, SCREEN) for action in ACTIONS[:2])
     reply, asked = form.format(draft=draft, meant=meant), list[Any]()
     model = behind_transformers(reply, asked)
-    for made in model.generate([[], []], [7, 8], 1.0, 9):
+    for made in model.generate([[], []], [7, 8], 0.0, 9):
         there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
         assert there.action == here.action == ACTIONS[1]
         assert "".join(there.thought.split()) == "".join(here.thought.split()), "but for white space"
@@ -274,7 +274,7 @@ def test_of_a_model_that_thinks_a_call_that_no_server_could_read_is_not_performe
 ) -> None:
     of = family("qwen3-vl")
     reply = form.format(call=UNREADABLE, meant=of.reply("", ACTIONS[0], SCREEN))
-    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path, name)).generate([[]], [7], 1.0, 9)
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path, name)).generate([[]], [7], 0.0, 9)
     assert made.text == reply.split()[0] and not made.failure
     assert (found := of.read(made, SCREEN)).action is None and found.error
 
@@ -284,7 +284,7 @@ def test_a_call_that_no_server_could_read_is_performed_where_thinking_has_ended(
     template: str, before: str, tmp_path: Path
 ) -> None:
     of, checkpoint = family("qwen3-vl"), checkpoint_of(template, tmp_path)
-    (made,) = behind_transformers(before + UNREADABLE, checkpoint=checkpoint).generate([[]], [7], 1.0, 9)
+    (made,) = behind_transformers(before + UNREADABLE, checkpoint=checkpoint).generate([[]], [7], 0.0, 9)
     assert (
         of.read(made, SCREEN).action == of.read(Completion(before + UNREADABLE), SCREEN).action == Type(content="a\nb")
     )
@@ -294,7 +294,7 @@ def test_a_reply_to_a_prompt_that_opened_thinking_is_its_text_where_nothing_ende
     of = family("qwen3-vl")
     reply = "Action: I click.\n" + of.reply("", ACTIONS[0], SCREEN)
     model = behind_transformers(reply, None, f"{PROMPT}<think>\n", checkpoint_of(OPENS, tmp_path))
-    for made in model.generate([[]] * 9, [0] * 9, 1.0, 9):
+    for made in model.generate([[]] * 9, [0] * 9, 0.0, 9):
         there, here = of.read(made, SCREEN), of.read(Completion(reply), SCREEN)
         assert (there.action, there.thought) == (here.action, here.thought) and there.action == ACTIONS[0]
 
@@ -316,7 +316,7 @@ def test_thinking_that_ended_with_nothing_behind_it_is_no_action_wherever_it_was
     template = THINKS.replace("{{- '<|im_start|>assistant\\n' }}", opening)
     for end, action in (("</think>", None), ("</think>\n\n", None), ("", ACTIONS[0])):
         model = behind_transformers(thinking + end, None, f"{PROMPT}<think>\n", checkpoint_of(template, tmp_path))
-        (made,) = model.generate([[]], [7], 1.0, 9)
+        (made,) = model.generate([[]], [7], 0.0, 9)
         assert of.read(made, SCREEN).action == of.read(Completion(thinking + end), SCREEN).action == action
 
 
@@ -328,10 +328,10 @@ def test_thinking_alone_of_a_server_that_hides_its_end_is_no_action_and_refused_
     message = {"role": "assistant", "content": None, field: "Perhaps " + of.reply("", ACTIONS[0], SCREEN)}
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
     model = ServerModel(checkpoint, policy, "p", httpx.MockTransport(lambda _: choices(message)))
-    (made,) = model.generate([[]], [7], 1.0, 99)
+    (made,) = model.generate([[]], [7], 0.0, 99)
     assert of.read(made, SCREEN).action is None
     with sentence.raises(FlywheelError, hint="--reasoning-parser"):
-        model.generate([[]] * 30, [7] * 30, 1.0, 99)
+        model.generate([[]] * 30, [7] * 30, 0.0, 99)
 
 
 def test_a_reply_of_many_thoughts_is_put_together_in_linear_time() -> None:
@@ -347,7 +347,7 @@ def test_a_reply_of_many_thoughts_is_put_together_in_linear_time() -> None:
 def test_a_reply_that_opened_thinking_itself_and_never_ended_it_is_no_action(tmp_path: Path) -> None:
     of = family("qwen3-vl")
     reply = "<think>\nPerhaps " + of.reply("", ACTIONS[0], SCREEN)
-    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path)).generate([[]], [7], 1.0, 9)
+    (made,) = behind_transformers(reply, checkpoint=checkpoint_of(THINKS, tmp_path)).generate([[]], [7], 0.0, 9)
     assert of.read(made, SCREEN).action is of.read(Completion(reply), SCREEN).action is None
 
 
@@ -454,10 +454,10 @@ def test_a_server_whose_first_answers_hold_no_reply_is_refused_and_later_ones_ar
     policy = PolicyConfig(server=ServerConfig(url="http://model.test/v1", retries=0))
     model = ServerModel(HERE, policy, "policy-0001", httpx.MockTransport(lambda _: next(given)))
     if first:
-        assert [one.text for one in model.generate([[]] * len(answers), [0] * len(answers), 1.0, 9)][-1] == ""
+        assert [one.text for one in model.generate([[]] * len(answers), [0] * len(answers), 0.0, 9)][-1] == ""
         return
     with sentence.raises(FlywheelError, hint="--reasoning-parser"):
-        model.generate([[]] * len(answers), [0] * len(answers), 1.0, 9)
+        model.generate([[]] * len(answers), [0] * len(answers), 0.0, 9)
 
 
 def test_many_ends_of_a_turn_in_thinking_are_removed_in_time_as_its_length() -> None:

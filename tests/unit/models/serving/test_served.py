@@ -398,9 +398,9 @@ def test_an_answer_of_two_weights_is_not_taken_for_the_last_ones(
     used.begin()
     server.spans = ("before",)
     with sentence.raises(Unready, one.name, NAME=one.name), there.request(one):
-        there.check(there.ask(one, {"model": server.name, "messages": [], "seed": 0}, 1.0))
+        there.check(there.ask(one, {"model": server.name, "messages": [], "seed": 0}, 0.0))
     server.spans = ("before",)
-    (made,) = used.generate([CHAT], [0], 1.0, 4)  # type: ignore[list-item]
+    (made,) = used.generate([CHAT], [0], 0.0, 4)  # type: ignore[list-item]
     assert (made.version, made.failure, server.spans) == ("policy-0001", "", ())
 
 
@@ -432,7 +432,7 @@ def test_what_a_request_leaves_to_nobody(tmp_path: Path, monkeypatch: pytest.Mon
         return server(request)
 
     model_of(served(handler), weights(tmp_path, "policy-0001"), monkeypatch).generate([CHAT], [3], 0.7, 9)  # type: ignore[list-item]
-    (body,) = bodies
+    (body,) = (one for one in bodies if one["temperature"] != HOT)
     del body["messages"]
     assert body == {
         "model": "policy",
@@ -463,6 +463,9 @@ def test_what_a_request_leaves_to_nobody(tmp_path: Path, monkeypatch: pytest.Mon
         ({"url": URL, "while_training": "stop"}, "while_training is stop"),
         ({"url": URL, "model": "fixed"}, "policy.server.model"),
         ({"url": URL, "logprobs": True, "extra": {"top_p": 0.9}}, "extra has top_p"),
+        ({"url": URL, "extra": {"temperature": 0.3}}, "extra has temperature"),
+        ({"url": URL, "extra": {"model": "other"}}, "extra has model"),
+        ({"url": URL, "extra": {"seed": 1, "max_tokens": 9}}, "extra has max_tokens"),
         ({"url": URL, "logprobs": True, "extra": {"watermarking": True}}, "extra has watermarking"),
         ({"url": URL, "extra": {"generation_config": "{}"}}, "extra has generation_config"),
     ],

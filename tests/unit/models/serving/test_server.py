@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ import models.serving.openai
 from environments.pool import SandboxPool
 from models.families.family import ModelFamily
 from models.families.screen import ImageLimits
+from models.serving.proof import HOT
 from models.serving.server import ServerModel, require_server
 from models.thinkers.asked import EndpointThinker
 from models.thinkers.thinker import THINKERS, ThinkerCase, ThinkerResources
@@ -61,6 +63,16 @@ def served_by(handler: Handler, config: ServerConfig = SERVER) -> ServerModel:
     return ServerModel(Path("/models/one"), policy, "policy-0003", httpx.MockTransport(handler))
 
 
+def sampling(handler: Handler) -> Handler:
+    """A server that samples, as the test before the first rollout asks; the handler gets all other requests."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        return completed(f"word {body['seed']}") if body["temperature"] == HOT else handler(request)
+
+    return answer
+
+
 def completed(text: str, **more: Any) -> httpx.Response:
     return httpx.Response(200, json={"choices": [{"message": {"content": text}, **more}]})
 
@@ -78,7 +90,7 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
         return completed(f"answer {body['seed']}")
 
     chats = [ModelFamily(PolicyConfig()).messages(context(number)) for number in range(5)]
-    completions = served_by(handler).generate(chats, range(5), 0.7, 9)
+    completions = served_by(sampling(handler)).generate(chats, range(5), 0.7, 9)
     assert [one.text for one in completions] == [f"answer {number}" for number in range(5)]
     body = next(body for body in bodies if body["seed"] == 1)
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("/models/one", 0.7, 9)
@@ -88,6 +100,46 @@ def test_chats_go_out_in_the_protocol_and_answers_come_back_in_their_order(monke
     png = base64.b64decode(screen["image_url"]["url"].removeprefix("data:image/png;base64,"))
     assert png == context(1).observation.png
     assert "logprobs" not in body
+
+
+def test_rollouts_on_a_server_that_does_not_sample_fail_before_the_first_and_greedy_ones_do_not() -> None:
+    asked: list[float] = []
+
+    def same(request: httpx.Request) -> httpx.Response:
+        asked.append(json.loads(request.content)["temperature"])
+        return completed("click")
+
+    chats = [ModelFamily(PolicyConfig()).messages(context(number)) for number in range(3)]
+    assert [one.text for one in served_by(same).generate(chats, range(3), 0.0, 9)] == ["click"] * 3
+    model = served_by(same)
+    asked.clear()
+    with pytest.raises(FlywheelError, match="does not sample"):
+        model.generate(chats, range(3), 1.0, 9)
+    assert set(asked) == {HOT}
+    asked.clear()
+    assert len(served_by(sampling(same)).generate(chats, range(3), 1.0, 9)) == 3 and set(asked) == {1.0}
+
+
+def test_threads_that_begin_at_once_wait_for_one_test_of_a_server() -> None:
+    tests: list[int] = []
+
+    def slow(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        if body["temperature"] == HOT:
+            tests.append(body["seed"])
+            time.sleep(0.1)
+        return completed(f"word {body['seed']}")
+
+    model, chat = served_by(slow), ModelFamily(PolicyConfig()).messages(context(0))
+    with ThreadPoolExecutor(8) as threads:
+        made = list(threads.map(lambda seed: model.generate([chat], [seed], 1.0, 9)[0].text, range(8)))
+    assert made == [f"word {seed}" for seed in range(8)] and tests == [0, 1]
+
+
+def test_a_server_that_refuses_the_test_is_an_error_and_no_failed_trajectories() -> None:
+    model = served_by(lambda _: httpx.Response(400, text="no images"))
+    with pytest.raises(FlywheelError, match=r"refuses a chat with an image.*no images"):
+        model.generate([ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 9)
 
 
 def test_what_may_pass_is_tried_again() -> None:
@@ -120,6 +172,12 @@ def test_a_server_that_does_not_answer_is_named_with_one_full_stop(sentence: Sen
         require_server(SERVER, httpx.MockTransport(ended))
 
 
+def test_an_address_of_a_page_is_no_server(sentence: Sentences) -> None:
+    page = httpx.MockTransport(lambda _: httpx.Response(200, html="<html>login</html>"))
+    with sentence.raises(FlywheelError, "policy.server.url", "login", hint="OpenAI-compatible"):
+        require_server(SERVER, page)
+
+
 def unreachable(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("refused", request=request)
 
@@ -144,7 +202,7 @@ def test_a_server_that_fails_ends_the_trajectory_as_an_environment_failure(
         return handler(request)
 
     policy = VlmPolicy(directory, CONFIG.model_copy(update={"server": SERVER}))
-    policy.model = served_by(counted)
+    policy.model = served_by(sampling(counted))
     planned = PlannedTrajectory("lake", "run", 0, FAKE.task("click-target"), 1, "policy", "p")
 
     async def once() -> FinishedTrajectory:
@@ -180,7 +238,7 @@ def test_log_probabilities_are_kept_if_the_server_gives_them(
         content = [{"token": name, "logprob": -0.5} for name in names]
         return completed("ok", logprobs={"content": content}, **more)
 
-    (completion,) = served_by(handler, SERVER.model_copy(update={"logprobs": True})).generate(
+    (completion,) = served_by(sampling(handler), SERVER.model_copy(update={"logprobs": True})).generate(
         [ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 4
     )
     assert completion.token_ids == tokens and completion.logprobs == (-0.5, -0.5)
@@ -194,7 +252,9 @@ def test_the_tokens_that_the_server_read_are_kept_wherever_it_names_them(beside:
     def handler(_: httpx.Request) -> httpx.Response:
         return httpx.Response(200, json={"choices": [choice], **(read if beside else {})})
 
-    (completion,) = served_by(handler).generate([ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 4)
+    (completion,) = served_by(sampling(handler)).generate(
+        [ModelFamily(PolicyConfig()).messages(context(0))], [0], 1.0, 4
+    )
     assert completion.prompt_ids == (5, 6)
 
 

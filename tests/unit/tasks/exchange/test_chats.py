@@ -112,6 +112,17 @@ def test_the_screen_after_an_action_is_the_next_one_behind_words(tmp_path: Path)
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("name", ["trl", "ui-tars"])
+@pytest.mark.parametrize("content", ["I retry.", "Action: fly(1)"])
+def test_a_masked_reply_to_a_screen_of_its_own_hides_it_from_no_action(tmp_path: Path, name: str, content: str) -> None:
+    masked = {"role": "assistant", "content": content, "loss_mask": 0}
+    chat = [ASKED, SCREEN, FIRST, SCREEN, masked, SCREEN, SECOND]
+    run = imported(tmp_path, name, {"messages": chat, "images": ["0.png", "1.png", "2.png"]})
+    rows = sorted(run.lake.read("steps").to_pylist(), key=lambda row: row["step"])
+    first, second, third = (screen(number).sha256 for number in range(3))
+    assert [row["next_screenshot"] for row in rows] == [second, third, None] and rows[0]["screenshot"] == first
+
+
 def test_words_are_no_steps_to_the_rules_and_hide_no_duplicate(tmp_path: Path) -> None:
     images = ["0.png", "1.png"]
     run = imported(tmp_path, "trl", {"messages": [ASKED, SCREEN, PLAN, FIRST, SCREEN, SECOND], "images": images})
