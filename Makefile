@@ -5,7 +5,7 @@ SIDE_BY_SIDE = -n 2 --dist loadfile --no-loadscope-reorder
 PURE = $(addprefix tests/unit/, schemas common curation models/families learning/planning)
 export OMP_WAIT_POLICY = PASSIVE
 
-.PHONY: run test t test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
+.PHONY: run test t test-lists test-pure test-lake test-real test-gpu test-nightly check docs bench setup clean
 
 .venv/ready: requirements.lock pyproject.toml
 	@PYTHON=$(PYTHON) sh scripts/setup.sh
@@ -23,6 +23,11 @@ test: .venv/ready
 # The tests of one package, those that failed last first: make t DIR=curation/gates
 t: .venv/ready
 	@.venv/bin/python -m pytest --failed-first tests/unit/$(DIR)
+
+# Lists, docs, generated pages and schemas, which most additions change.
+test-lists: .venv/ready
+	@.venv/bin/python -m pytest $(SIDE_BY_SIDE) tests/unit/test_*.py tests/unit/schemas tests/unit/apps/test_reference.py \
+		tests/unit/learning/engines/test_choice.py
 
 # No lake, no process, no training.
 test-pure: .venv/ready

@@ -53,7 +53,7 @@ pip_install() { .venv/bin/python -m pip install -qq "$@"; }
 
 install_packages() {
     torch=$(grep '^torch==' requirements.lock)
-    if ! .venv/bin/python -m pip freeze | grep -q "^$torch"; then
+    if ! .venv/bin/python -m pip freeze | grep "^$torch" >/dev/null; then  # -q would break the pipe
         say "installing $torch"
         if [ -n "${FLYWHEEL_TORCH_INDEX:-}" ]; then
             pip_install --index-url "$FLYWHEEL_TORCH_INDEX" "$torch" || die "torch is not to be had from FLYWHEEL_TORCH_INDEX."
