@@ -117,15 +117,15 @@ def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | 
     above = (rule.high - rule.low) * (found.mean - (rule.low + rule.high) / 2)
     llr = above / (rule.variance(found) if above > 0 else found.variance)
     if llr >= math.log((1 - rule.beta) / rule.alpha):
-        return _decision("promote", found, llr, "test accepted")
+        return _decision("promote", found, llr, "test passed")
     if llr <= math.log(rule.beta / (1 - rule.alpha)):
-        return _decision("reject", found, llr, "test rejected")
+        return _decision("reject", found, llr, "test failed")
     if not last:
         return None
     least = rule.least(found)
     if least is None or found.mean < least:
         return _decision("hold", found, llr, "test undecided")
-    risk = f"a candidate worse by {-rule.low:g} would also pass with probability {100 * rule.risk(found):.1f} %"
+    risk = f"a candidate worse by {-rule.low:g} would pass with probability {100 * rule.risk(found):.1f} %"
     return _decision("promote", found, llr, "test undecided", f"; {risk}")
 
 
@@ -162,7 +162,7 @@ def _decision(outcome: Outcome, found: Paired, llr: float, test: str, risk: str 
     at = found.interval
     pairs = counted(found.n, "pair")
     reason = (
-        f"{_WORDS[outcome]} against the champion: {test} after {pairs} ({found.wins} won, {found.losses} lost), "
-        f"difference {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}){risk}"
+        f"{_WORDS[outcome]}: {test} after {pairs} ({found.wins} won, {found.losses} lost); "
+        f"difference from the champion {at.mean:+.3f} ({at.low:+.3f} to {at.high:+.3f}){risk}"
     )
     return PromotionDecision(outcome, found.n, found.wins, found.losses, at.mean, at.low, at.high, llr, reason)

@@ -36,7 +36,7 @@ def annotate(run: Run, iteration: int) -> PlainResult:
     if compared.pairs:
         kinds["pair"] = len(compared.pairs)
     counts = ", ".join(f"{kind} {n}" for kind, n in sorted(kinds.items()))
-    text = "; ".join(filter(None, (counts, compared.text)))
+    text = "; ".join(filter(None, (counts and f"annotations: {counts}", compared.text)))
     dropped = {"tied": compared.tied, "contrary": compared.contrary, "unanswered": compared.unanswered.total()}
     return PlainResult(text=text, numbers={"annotations": dict(kinds), "pairs": dropped})
 

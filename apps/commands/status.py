@@ -26,12 +26,12 @@ from tasks.shared.failing import failing
 from tasks.shared.lease import lease_owner
 from tasks.shared.status import Ends, IterationStatus, Success, begun_iterations
 
-COLUMNS = ("iteration", "success", "<", "95 %", "made", "seconds", "<policy", "<outcome")
+COLUMNS = ("iteration", "success", "<", "95 %", "rollouts", "seconds", "<policy", "<outcome")
 WIDTH = 80
-SPARED = ("<", "made", "seconds")
+SPARED = ("<", "rollouts", "seconds")
 """Columns that a terminal of less than `WIDTH` characters omits."""
 SPARKS = "▁▂▃▄▅▆▇█"
-BAR_WIDTH = 10
+BAR_WIDTH, SHORT_BAR = 10, 8
 SHOWN = 10
 """Decisions other than the iterations' that are shown to people; `--json` has all."""
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
@@ -208,7 +208,7 @@ def _cells(row: IterationStatus, decided: str | None) -> list[str | Text]:
     return [
         str(row.iteration),
         _number(row.success),
-        Text(bar(row.success), "cyan"),
+        Text(bar(row.success, SHORT_BAR), "cyan"),
         "{:.2f} to {:.2f}".format(*row.ci) if row.ci else "-",
         str(row.trajectories),
         f"{row.wall_s:.0f}",

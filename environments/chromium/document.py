@@ -128,8 +128,8 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
             await browser.close()
         if wrong:
             raise all_of(wrong)
-        note = f"; for every seed the same, if that is meant: {', '.join(still)}" if still else ""
-        return f"each starts, and looks the same twice{note}"
+        note = f"; check the pages that are the same for every seed: {', '.join(still)}" if still else ""
+        return f"each page starts, and the same seed shows the same screen{note}"
 
     async def _starts_alike(self, browser: Browser, template: str) -> bool:
         """Whether it is the same for several seeds; raises FlywheelError if two starts with one seed differ."""
@@ -137,7 +137,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         if first != await self._seen(browser, template, SEEDS[0]):
             raise FlywheelError(
                 f"{self.pages[template]} looks different when it starts again with the same seed.",
-                "Let the seed that it starts with decide all that differs.",
+                "Derive all random values from the seed that `start(seed)` gets.",
             )
         for seed in SEEDS[1:]:
             if await self._seen(browser, template, seed) != first:

@@ -134,7 +134,7 @@ def _tasks(config: Config) -> str:
     tasks = catalog(config)
     if _unverified(tasks):
         required_judge(config.judge)
-    return f"{counted(len(tasks), 'task')}, found and scored by {', '.join(sorted({task.verifier for task in tasks}))}"
+    return f"{counted(len(tasks), 'task')}, scored by {', '.join(sorted({task.verifier for task in tasks}))}"
 
 
 def _judge(config: Config, asks: bool) -> str:
@@ -287,7 +287,7 @@ def _device(config: Config, asks: bool) -> str:
     from learning.engines.choice import is_small
 
     if is_small(config.policy.base):
-        return "the CPU: the small policy is made for it"
+        return "CPU; the small policy needs no GPU"
     if not asks:
         return "not asked"
     from models.serving.local import device_of

@@ -41,7 +41,7 @@ def refuse_unused_keys(config: Config) -> str:
     for keys, idle, because, hint in RULES:
         if (found := _set_among(config, keys)) and idle(config):
             raise _refused(found[0], because, hint)
-    return for_others(config) or "every key that is set is read"
+    return for_others(config) or "every key that is set has an effect"
 
 
 def _text(value: object) -> str:

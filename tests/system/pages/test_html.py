@@ -205,7 +205,7 @@ def test_what_a_page_draws_as_it_loads_depends_on_the_seed_and_is_not_drawn_agai
 def test_doctor_says_which_pages_are_the_same_for_every_seed(tmp_path: Path) -> None:
     still = f"<p>Read</p><script>{READ}</script>"
     found = pages(tmp_path, drawn=DRAWN, still=still).probes()[-1].check()
-    assert found.ok and found.detail.endswith("for every seed the same, if that is meant: still")
+    assert found.ok and found.detail.endswith("check the pages that are the same for every seed: still")
 
 
 def test_scripts_styles_and_waits_of_a_page_work_as_in_any_browser(tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_the_task_of_the_guide_passes_doctor_and_turns_an_iteration(tmp_path: Pa
         )
 
     checks = {one["name"]: one for one in json.loads(flywheel("doctor", "--json").stdout)["checks"]}
-    assert checks["html: pages start"]["detail"] == "each starts, and looks the same twice"
+    assert checks["html: pages start"]["detail"] == "each page starts, and the same seed shows the same screen"
     smaller = ("collect.trajectories_per_task=16", "train.steps_first=4", "train.steps=4", "train.batch=4",
                "train.processes=1",
                "policy.hidden=96", "policy.layers=1", "policy.vision_hidden=64", "policy.vision_layers=1",

@@ -105,7 +105,7 @@ def test_a_promotion_that_the_test_did_not_decide_states_how_often_a_worse_one_w
         assert decision is not None
         if "test undecided after 225 pairs" in decision.reason and decision.promoted:
             risks.append(CANDIDATE.risk(found))
-            risk = f"a candidate worse by 0.08 would also pass with probability {100 * risks[-1]:.1f} %"
+            risk = f"a candidate worse by 0.08 would pass with probability {100 * risks[-1]:.1f} %"
             assert decision.reason.endswith(risk)
         assert BOUNDED.risk(found) <= 0.025 + 1e-9 and CAUTIOUS.risk(found) == 0
     undecided_share, _ = outcomes(CANDIDATE, CANDIDATE.low, 0.4)
@@ -146,7 +146,7 @@ def test_a_decision_tells_its_numbers() -> None:
     assert decision is not None
     assert (decision.pairs, decision.wins, decision.losses, decision.difference) == (3, 1, 1, 0.0)
     assert decision.llr is not None and math.isfinite(decision.llr)
-    assert "test undecided after 3 pairs (1 won, 1 lost), difference +0.000" in decision.reason
+    assert "test undecided after 3 pairs (1 won, 1 lost); difference from the champion +0.000" in decision.reason
 
 
 def test_nothing_to_compare_is_held_once_there_are_no_more_seeds() -> None:
