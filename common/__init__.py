@@ -1,1 +1,1 @@
-"""Helpers of every package: text, pictures, folders, the process. They know no contract."""
+"""Helpers for all packages: text, pictures, folders and processes. They import no other package."""

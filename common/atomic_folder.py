@@ -1,7 +1,7 @@
-"""Writes a folder whole or not at all: in a hidden folder next to its path, renamed in one step.
+"""Writes a folder atomically: files go to a hidden folder next to the target, which is then renamed in one step.
 
-A killed process leaves its hidden folder. While it writes, a file in the folder is locked, and the lock ends with its
-process, so abandoned folders can be distinguished from those in use.
+A killed process leaves its hidden folder. A writing process locks a file in its hidden folder, and the lock ends with
+the process. An abandoned folder therefore has no locked file.
 """
 
 import shutil
@@ -17,10 +17,11 @@ BEGIN, LOCK = ".export-", "lock"
 
 @contextmanager
 def atomic_folder(target: Path) -> Generator[Path]:
-    """Yields a path on the target's own disk, to be made a folder; it becomes the target if the block succeeds.
+    """Yields a path on the target's disk. The block makes a folder at this path, which becomes the target if the block
+    succeeds.
 
     Raises:
-        OSError: there is no place for it.
+        OSError: the hidden folder cannot be made.
     """
     target = target.absolute()
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -28,14 +29,14 @@ def atomic_folder(target: Path) -> Generator[Path]:
         tempfile.TemporaryDirectory(dir=target.parent, prefix=BEGIN) as folder,
         FileLock(Path(folder) / "new"),
     ):
-        (Path(folder) / "new").rename(Path(folder) / LOCK)  # it has this name only once it is locked
+        (Path(folder) / "new").rename(Path(folder) / LOCK)  # renamed only after the file is locked
         whole = Path(folder) / "whole"
         yield whole
         whole.replace(target)
 
 
 def swept(target: Path) -> list[Path]:
-    """Removes hidden folders of `atomic_folder` next to a target whose process is gone; returns their paths."""
+    """Removes abandoned hidden folders of `atomic_folder` next to a target, and returns their paths."""
     found = [one for one in target.absolute().parent.glob(f"{BEGIN}*") if not one.is_symlink() and _abandoned(one)]
     for one in found:
         shutil.rmtree(one, ignore_errors=True)
@@ -43,7 +44,7 @@ def swept(target: Path) -> list[Path]:
 
 
 def _abandoned(folder: Path) -> bool:
-    """Checks whether a folder is one of ours that no process writes any more."""
+    """Checks whether a folder is a hidden folder of `atomic_folder` that no process uses."""
     if not (folder / LOCK).is_file():
         return False
     try:

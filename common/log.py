@@ -1,6 +1,6 @@
-"""Print messages on standard error as one JSON object a line where `FLYWHEEL_LOG` is json, for log collectors.
+"""Write messages to standard error. If `FLYWHEEL_LOG` is `json`, each message is one line of JSON, for log collectors.
 
-The switch is a variable, so that child processes and Prefect's workers inherit it; `flywheel --log-json` sets it.
+`flywheel --log-json` sets this environment variable. Child processes and Prefect's workers inherit it.
 """
 
 import json
@@ -17,47 +17,48 @@ PREFECT = {
     "PREFECT_LOGGING_FORMATTERS_JSON_CLASS": "common.log.JsonFormatter",
     "PREFECT_LOGGING_HANDLERS_CONSOLE_FORMATTER": "json",
 }
-"""Prefect's settings, which must be set before its import."""
+"""Settings of Prefect, which must be set before its import."""
 
 
 def as_json() -> bool:
-    """Whether the switch is on."""
+    """Whether messages are JSON."""
     return os.environ.get(VARIABLE) == "json"
 
 
 def switch_on() -> None:
-    """Switch it on, for this process and its children."""
+    """Switch JSON messages on, for this process and its children."""
     os.environ[VARIABLE] = "json"
     settle()
 
 
 def settle() -> None:
-    """Configure Prefect, if the switch is on."""
+    """Configure Prefect's log records, if messages are JSON."""
     if as_json():
         for name, value in PREFECT.items():
             os.environ.setdefault(name, value)
 
 
 def line(level: str, message: str, fields: Mapping[str, Any] | None = None) -> str:
-    """Return one line: `time` (UTC), `level` (info, warning, error, ...), `message`, and further fields."""
+    """Return a message as a line of JSON: `time` (UTC), `level` (info, warning, error, ...), `message`, other
+    fields."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return json.dumps({"time": now, "level": level, "message": message, **(fields or {})}, default=str)
 
 
 def write(level: str, message: str, fields: Mapping[str, Any] | None = None) -> None:
-    """Write a message on standard error: as such a line if the switch is on, else as text after the program's name."""
+    """Write a message to standard error: as a line of JSON if this is switched on, else as text."""
     sys.stderr.write(f"{line(level, message, fields)}\n" if as_json() else f"flywheel: {message}\n")
     sys.stderr.flush()
 
 
 class JsonFormatter(logging.Formatter):
-    """Formatter of the libraries' log records as such lines."""
+    """Formats log records of libraries as lines of JSON."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         super().__init__()
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line, which includes the traceback."""
+        """Return one line of JSON, with the traceback."""
         fields = {"logger": record.name}
         if record.exc_info:
             fields["traceback"] = self.formatException(record.exc_info)

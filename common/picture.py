@@ -1,15 +1,17 @@
 """Reads screen pictures by one rule for colour mode, transparency, orientation and bit depth.
 
-A picture is stored as a plain PNG: 8 bits, greyscale, palette or RGB, opaque, upright, one frame, in sRGB. Every
-reader (a server, Pillow, the trainer's processor, a browser) makes the same RGB pixels of that. Any other picture
-becomes a plain one where it enters (`plain`), and where an older lake has one stored, by the same rule where it is
-read (`rgb_of`):
+A lake stores each picture as a plain PNG: 8 bits, greyscale, palette or RGB, opaque, upright, one frame, in sRGB. Every
+reader (a server, Pillow, the trainer's processor, a browser) decodes a plain PNG to the same RGB pixels. `plain`
+converts other pictures before they are stored. Older lakes may have stored other pictures, so `rgb_of` converts them
+again when they are read. The conversion:
 
-- transparent pixels are laid on white, as a browser and vLLM show them;
-- the orientation that a camera wrote (EXIF or XMP) is applied;
-- 16 bits become 8 by their upper half; CMYK, palettes and greyscale become RGB; of an animation the first frame counts;
-- numbers stay as they are where a colour profile or a gamma would have a browser show others: the profile is dropped;
-- a picture of floating-point or 32-bit numbers is refused, since its white is unknown.
+- lays transparent pixels on white, as a browser and vLLM do;
+- applies the orientation of a camera (EXIF or XMP), but only in `plain`;
+- keeps the upper 8 of 16 bits;
+- converts CMYK, palettes and greyscale to RGB;
+- takes the first frame of an animation;
+- drops colour profiles and gamma without changing the numbers;
+- refuses pictures of floating-point or 32-bit numbers, because their white is unknown.
 """
 
 import io
@@ -26,21 +28,21 @@ WHITE = (255, 255, 255)
 _OPAQUE = (0, 2, 3)
 """Colour types of a PNG without an alpha channel: greyscale, RGB, palette."""
 _CHANGING = (b"tRNS", b"eXIf", b"acTL", b"iCCP", b"cICP")
-"""Chunks with transparency, an orientation, further frames or another colour space."""
+"""Chunks with transparency, orientation, further frames or another colour space."""
 _GAMMA, _SRGB = (b"gAMA", b"cHRM"), b"sRGB"
-"""Chunks that readers of colours heed, and the one that makes them ignore these (PNG, third edition, 11.3.2)."""
+"""Chunks that change colours, and the chunk that overrides them (PNG, third edition, 11.3.2)."""
 _TEXTS = (b"tEXt", b"zTXt", b"iTXt")
 _ORIENTED = (b"XML:com.adobe.xmp", b"Raw profile type")
-"""Beginnings of texts that may hold an orientation."""
+"""Prefixes of text chunks that may have an orientation."""
 _TURNING = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
 _KEYED = (0, 2)
-"""Colour types of a PNG that may call one colour transparent: greyscale, RGB."""
+"""Colour types of a PNG that may declare one colour as transparent: greyscale, RGB."""
 _LAYERED = ("LA", "PA", "RGBA", "La", "RGBa")
 _DEEP = ("I", "I;16", "I;16L", "I;16B", "I;16N")
 
 
 def is_plain(content: bytes) -> bool:
-    """Checks whether the bytes are a plain PNG, by its chunks alone; no pixel is decoded."""
+    """Checks whether the bytes are a plain PNG. Only the chunks are read; no pixel is decoded."""
     if not content.startswith(SIGNATURE) or len(content) < 33 or content[24] > 8 or content[25] not in _OPAQUE:
         return False
     chunks = list(_chunks(content))
@@ -52,7 +54,7 @@ def is_plain(content: bytes) -> bool:
 
 
 def _chunks(png: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yields kind and beginning of the data of each chunk."""
+    """Yields the kind of each chunk and the offset of its data."""
     at = len(SIGNATURE)
     while at + 8 <= len(png):
         (length,) = struct.unpack(">I", png[at : at + 4])
@@ -61,14 +63,16 @@ def _chunks(png: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes, int, int]:
-    """Converts a picture to a plain PNG with its width and height in pixels: its bytes where they are one.
+    """Converts a picture to a plain PNG, and returns the PNG with its width and height in pixels.
+
+    A picture that is already a plain PNG does not change.
 
     Args:
-        content: its file.
-        formats: those that are taken, as Pillow names them; any if not given.
+        content: bytes of the picture's file.
+        formats: accepted formats, by Pillow's names; any format if not given.
 
     Raises:
-        OSError, ValueError, SyntaxError: as Pillow, for a file that is no picture.
+        OSError, ValueError, SyntaxError: errors of Pillow; the file is not a picture.
     """
     if is_plain(content):
         return content, *size_of(content)
@@ -77,27 +81,29 @@ def plain(content: bytes, formats: tuple[str, ...] | None = None) -> tuple[bytes
 
 
 def size_of(png: bytes) -> tuple[int, int]:
-    """Reads width and height in pixels from a PNG's header."""
+    """Reads the width and height in pixels from the header of a PNG."""
     width, height = struct.unpack(">II", png[16:24])
     return width, height
 
 
 def stored_plain(png: bytes) -> bytes:
-    """Converts a stored PNG to a plain one, as `rgb_of` reads it: its bytes where they are one, or are no PNG."""
+    """Converts a stored PNG to a plain PNG with the pixels of `rgb_of`. Plain PNGs and other files do not change."""
     return png if is_plain(png) or not png.startswith(SIGNATURE) else png_of(rgb_of(png))
 
 
 def rgb_of(png: bytes) -> "Image.Image":
-    """Reads the RGB pixels of a stored picture; does not turn it, since an older lake's coordinates are of it as it is.
+    """Reads the RGB pixels of a stored picture, without its orientation.
+
+    Coordinates in an older lake belong to the picture before any rotation.
 
     Raises:
-        OSError, ValueError, SyntaxError: as Pillow, for a file that is no picture.
+        OSError, ValueError, SyntaxError: errors of Pillow; the file is not a picture.
     """
     return _pixels(png, None, upright=False)
 
 
 def upright_rgb_of(content: bytes, formats: tuple[str, ...] | None = None) -> "Image.Image":
-    """Reads a picture's RGB pixels as those of its plain PNG; arguments and errors as of `plain`."""
+    """Reads the RGB pixels of a picture, which are also the pixels of its plain PNG. Has the arguments of `plain`."""
     return _pixels(content, formats, upright=True)
 
 
@@ -126,11 +132,11 @@ def _pixels(content: bytes, formats: tuple[str, ...] | None, upright: bool) -> "
 
 
 def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
-    """Finds where a greyscale or RGB PNG has its one transparent colour, at the depth of its file."""
+    """Returns a mask of the pixels with the transparent colour of a greyscale or RGB PNG, at the depth of the file."""
     from PIL import ImageChops
 
     depth, colour = png[24], cast(tuple[int, ...], key if isinstance(key, tuple) else (key,))
-    if depth < 8:  # Pillow gives them scaled to 8
+    if depth < 8:  # Pillow scales such values to 8 bits
         most = (1 << depth) - 1
         parts = [(image.convert("L"), (colour[0] & most) * 255 // most)]
     elif depth == 8:
@@ -143,9 +149,9 @@ def _keyed(image: "Image.Image", key: Any, png: bytes) -> "Image.Image":
 
 
 def _halves(image: "Image.Image", png: bytes) -> "tuple[Image.Image, Image.Image]":
-    """Splits a PNG of 16 bits into its upper and its lower 8.
+    """Splits a PNG of 16 bits into its upper and its lower 8 bits.
 
-    Pillow keeps the upper half of RGB alone; where it is asked to take the bytes in the other order, it is the lower.
+    Pillow keeps only the upper 8 bits of RGB. With the opposite byte order, it keeps the lower 8 bits.
     """
     from PIL import Image
 
@@ -160,7 +166,7 @@ def _halves(image: "Image.Image", png: bytes) -> "tuple[Image.Image, Image.Image
 
 
 def _rgb(image: "Image.Image") -> "Image.Image":
-    """Converts the picture without regard to transparency; raises ValueError where its numbers define no brightness."""
+    """Converts the picture to RGB and ignores transparency. Raises ValueError if its numbers define no brightness."""
     from PIL import Image
 
     if image.mode == "F" or (image.mode == "I" and not _fits(image)):
@@ -172,13 +178,13 @@ def _rgb(image: "Image.Image") -> "Image.Image":
 
 
 def _fits(image: "Image.Image") -> bool:
-    """Checks whether all numbers of a picture are of 16 bits."""
+    """Checks whether all numbers of a picture fit into 16 bits."""
     lowest, highest = cast(tuple[int, int], image.getextrema())
     return lowest >= 0 and highest < 1 << 16
 
 
 def _opaque(image: "Image.Image") -> "Image.Image":
-    """Lays the picture on white, by its alpha channel or that of its palette."""
+    """Lays the picture on white, using the transparency of its alpha channel or palette."""
     from PIL import Image
 
     layered = image.mode in _LAYERED or (image.mode in ("P", "L", "RGB") and "transparency" in image.info)

@@ -1,8 +1,9 @@
-"""This process: its folders, its garbage collector, its background work, and its children with their environment.
+"""Manage this process: its folders, garbage collector and background work, and its child processes.
 
-`python -m` puts the current folder first on the path, so that a `models.py` or a `tasks` folder in it hides our
-package of that name. Python's `-P` ends that for one process; `SAFE_PATH` reaches the processes that it starts, too,
-such as torchrun's ranks. So our children import nothing from the current folder; a user's own commands may.
+`python -m` puts the current folder first on the import path. A file `models.py` or a folder `tasks` in the current
+folder would hide the package of this name. Python's option `-P` prevents this for one process; the variable `SAFE_PATH`
+also prevents it in all processes that this process starts, such as the ranks of torchrun. Child processes of this
+project therefore import nothing from the current folder. Commands of the user may.
 """
 
 import gc
@@ -24,24 +25,25 @@ if TYPE_CHECKING:
     from asyncio.subprocess import Process as AsyncProcess
 
 SAFE_PATH = "PYTHONSAFEPATH"
-_SET_HERE = "flywheel"
-"""Value that distinguishes our setting from the user's own, which their commands keep."""
+_OWN_VALUE = "flywheel"
+"""Value that shows that this project set the variable. The user's commands keep a value that the user set."""
 POLL_S = 0.1
 """Seconds between two checks whether a process is ready."""
 KILL_S = 10.0
-"""Seconds that killing a process and its descendants may take."""
+"""Maximum seconds for killing a process and its descendants."""
 YOUNG_OBJECTS = 50_000
-"""New objects after which Python looks for cycles among them: some ten megabytes. With its own 700 a process that
-imports Prefect, Great Expectations or torch spends a quarter of its start on that."""
+"""Number of new objects after which Python searches them for cycles; they take about ten megabytes. With Python's
+default of 700, a process that imports Prefect, Great Expectations or torch spends a quarter of its start on these
+searches."""
 
 
 def home() -> Path:
-    """Returns the work folder, whose files can be deleted: `FLYWHEEL_HOME`, else `.flywheel` in the current folder."""
+    """Returns the work folder: `FLYWHEEL_HOME`, else `.flywheel` in the current folder. Its files can be deleted."""
     return Path(os.environ.get("FLYWHEEL_HOME", ".flywheel")).absolute()
 
 
 def own_folder(prefix: str) -> str:
-    """Makes a temporary folder of this process, and deletes those of the same prefix whose processes were killed."""
+    """Makes a temporary folder for this process, and deletes folders of the same prefix that killed processes left."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
         owner = leftover.name.removeprefix(prefix).split("-")[0]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
@@ -51,13 +53,13 @@ def own_folder(prefix: str) -> str:
 
 @contextmanager
 def repeated(every_s: float, action: Callable[[], object], name: str, join_s: float | None = None) -> Generator[None]:
-    """Repeats an action in a thread within the block; an action that fails is repeated all the same.
+    """Repeats an action in a thread while the block runs, also after errors of the action.
 
     Args:
-        every_s: seconds between two calls, and before the first one.
-        action: ends the thread by SystemExit.
+        every_s: seconds before the first call and between two calls.
+        action: the action; SystemExit ends the thread.
         name: name of the thread.
-        join_s: maximum seconds to wait at the end for a call under way.
+        join_s: maximum seconds to wait for a running call at the end.
     """
     done = Event()
 
@@ -76,13 +78,13 @@ def repeated(every_s: float, action: Callable[[], object], name: str, join_s: fl
 
 
 def ours(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a process of ours: it imports nothing from the current folder."""
-    return {**environ, SAFE_PATH: environ.get(SAFE_PATH) or _SET_HERE}
+    """Returns the environment variables for a process of this project. It imports nothing from the current folder."""
+    return {**environ, SAFE_PATH: environ.get(SAFE_PATH) or _OWN_VALUE}
 
 
 def theirs(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a user's command, whose scripts import modules of their own folder."""
-    return {name: value for name, value in environ.items() if (name, value) != (SAFE_PATH, _SET_HERE)}
+    """Returns the environment variables for a command of the user. Its scripts can import modules from their folder."""
+    return {name: value for name, value in environ.items() if (name, value) != (SAFE_PATH, _OWN_VALUE)}
 
 
 def collect_garbage_seldom() -> None:
@@ -91,21 +93,24 @@ def collect_garbage_seldom() -> None:
 
 
 def terminate(process: "AsyncProcess") -> None:
-    """Ends a supervised process. Its own `send_signal` would take its exit code from the loop that waits for it."""
+    """Ends a supervised process.
+
+    The process's own `send_signal` would take the exit code away from the event loop that waits for it.
+    """
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
 
 
 class ChildProcess:
-    """A process that ends with this one, in any case, with all that it started; its output goes to a file.
+    """A child process that always ends with this process, as do its own child processes. Its output goes to a file.
 
     Args:
         command: the program and its arguments.
-        log: the file.
-        environ: its environment variables.
-        grace_s: seconds for which it may go on after SIGTERM.
-        append: keep what is in the file.
+        log: the file for the output.
+        environ: environment variables of the process.
+        grace_s: seconds between SIGTERM and SIGKILL.
+        append: append to the file instead of replacing it.
     """
 
     def __init__(
@@ -125,16 +130,16 @@ class ChildProcess:
 
     @property
     def status(self) -> int | None:
-        """Its exit status, below 0 for a signal that ended it; None while it runs."""
+        """Returns the exit status; None while the process runs. A negative status is the signal that ended it."""
         return self.process.poll()
 
     @property
     def tail(self) -> str:
-        """The end of its output."""
+        """Returns the end of the output."""
         return self.log.read_text(errors="replace")[-800:].strip() or "nothing"
 
     def wait(self, ready: Callable[[], bool], limit_s: float) -> bool:
-        """Waits until it is ready; returns False if it ends before, or is not ready in time."""
+        """Waits until the process is ready. Returns False if it ends first or is not ready in time."""
         until = time.monotonic() + limit_s
         while self.status is None and time.monotonic() < until:
             if ready():
@@ -143,7 +148,7 @@ class ChildProcess:
         return False
 
     def stop(self) -> None:
-        """Ends it, and waits until it and all that it started have ended."""
+        """Ends the process and all processes that it started, and waits for their end."""
         self.process.terminate()
         try:
             self.process.wait(self._grace_s + KILL_S)

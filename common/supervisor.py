@@ -1,13 +1,13 @@
-"""Run a program that ends with its starter: `supervisor.py PARENT GRACE_S READ WRITE FOLDER PROGRAM ARGUMENT...`.
+"""Run a program that ends with its parent: `supervisor.py PARENT GRACE_S READ WRITE FOLDER PROGRAM ARGUMENT...`.
 
-A starter that is killed outright cannot clean up, so this process does it. It ends when the program ends, when it gets
-SIGTERM, or when its parent is gone, of which the kernel notifies it (prctl PR_SET_PDEATHSIG). The program and all that
-it started then get SIGTERM and GRACE_S seconds; what is left is killed, sessions of their own included, since this
-process adopts orphans (PR_SET_CHILD_SUBREAPER). At last it deletes FOLDER, and ends as the program did. If this
-process itself is killed, the kernel ends the program.
+A killed parent cannot end its programs, so this process, the supervisor, does. The supervisor ends the program if it
+gets SIGTERM or if its parent ends (prctl PR_SET_PDEATHSIG). When the program ends or has to end, all processes that it
+started get SIGTERM. Those that still run after GRACE_S seconds are killed. This includes processes in other sessions,
+because the supervisor adopts orphans (PR_SET_CHILD_SUBREAPER). The supervisor then deletes FOLDER, and exits with the
+program's status. If the supervisor is killed, the kernel ends the program.
 
-The program gets the two descriptors READ and WRITE as 3 and 4, where Chromium expects its debugging pipe. `-` stands
-for no folder and no descriptor.
+The program gets the descriptors READ and WRITE as 3 and 4, where Chromium expects its debugging pipe. `-` means no
+folder or no descriptor.
 """
 
 import contextlib
@@ -19,13 +19,14 @@ import time
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 PARENT_ENDED = signal.SIGHUP
-"""The kernel's signal; it also comes when only the parent's thread that started this process ends."""
+"""Signal of the kernel at the parent's end. The kernel also sends it if only the thread that started this process
+ends."""
 SIGNALS = {signal.SIGTERM, signal.SIGINT, signal.SIGCHLD, PARENT_ENDED}
 POLL_S = 0.05
 
 
 def supervised(grace_s: float = 0.0, read: str = "-", write: str = "-", folder: str = "-") -> list[str]:
-    """Returns the prefix of a command that ends with this process."""
+    """Returns a prefix for commands. A command with the prefix ends with this process."""
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(grace_s), read, write, folder]
 
 
@@ -35,7 +36,7 @@ def end_with_parent(number: int = signal.SIGTERM) -> None:
 
 
 def main(parent: int, grace_s: float, pipe: list[str], folder: str, command: list[str]) -> int:
-    """Runs the command; returns its exit status, below 0 for a signal that ended it."""
+    """Runs the command and returns its exit status. A negative status is the signal that ended the command."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     end_with_parent(PARENT_ENDED)
@@ -44,23 +45,23 @@ def main(parent: int, grace_s: float, pipe: list[str], folder: str, command: lis
         ends = [int(end) for end in pipe if end != "-"]
         program = os.fork()
         if program == 0:
-            _become(command, ends)
+            _exec(command, ends)
         for end in ends:
-            os.close(end)  # an end of the pipe that stays open here would hide that the program is gone
-        status = _watched(program, parent, grace_s)
+            os.close(end)  # while this process has a pipe open, readers do not see the program's end
+        status = _supervise(program, parent, grace_s)
     _end_all()
     if folder != "-":
-        import shutil  # not for the program's own start, which it would slow down
+        import shutil  # late, because the import delays the program's start
 
         shutil.rmtree(folder, ignore_errors=True)
     return status
 
 
-def _become(command: list[str], ends: list[int]) -> None:
+def _exec(command: list[str], ends: list[int]) -> None:
     """Runs the command in this process."""
     end_with_parent(signal.SIGKILL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and the program would, too
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores SIGPIPE, and the program would inherit this
     spare = [fcntl.fcntl(end, fcntl.F_DUPFD_CLOEXEC, 5) for end in ends]
     for end in ends:
         os.set_inheritable(end, False)
@@ -74,9 +75,9 @@ def _become(command: list[str], ends: list[int]) -> None:
         os._exit(127)
 
 
-def _watched(program: int, parent: int, grace_s: float) -> int:
-    """Waits for the program's end, and ends it on request; returns its exit status."""
-    while (status := _exited(program)) is None:
+def _supervise(program: int, parent: int, grace_s: float) -> int:
+    """Waits for the program's end, or ends it on request, and returns its exit status."""
+    while (status := _exit_status(program)) is None:
         number = signal.sigwait(SIGNALS)
         if number != signal.SIGCHLD and (number != PARENT_ENDED or os.getppid() != parent):
             break
@@ -85,12 +86,12 @@ def _watched(program: int, parent: int, grace_s: float) -> int:
         _signal_all(signal.SIGTERM)
     while status is None and time.monotonic() < until:
         time.sleep(POLL_S)
-        status = _exited(program)
+        status = _exit_status(program)
     return -signal.SIGTERM if status is None else status
 
 
-def _exited(program: int) -> int | None:
-    """Returns the program's exit status; None while it runs. Reaps other ended children."""
+def _exit_status(program: int) -> int | None:
+    """Returns the program's exit status; None while the program runs. Reaps other ended children."""
     with contextlib.suppress(ChildProcessError):
         while True:
             ended, status = os.waitpid(-1, os.WNOHANG)
@@ -102,7 +103,7 @@ def _exited(program: int) -> int | None:
 
 
 def _end_all() -> None:
-    """Kills descendants until there are none; the children of an ended one become this process's."""
+    """Kills descendants until there are none. The children of a killed process become children of this process."""
     with contextlib.suppress(ChildProcessError):
         while True:
             while os.waitpid(-1, os.WNOHANG)[0]:
@@ -126,7 +127,7 @@ def _signal_all(number: int) -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    import ctypes  # not for those who only start programs
+    import ctypes  # late, because most importers of this module do not need it
 
     if call := getattr(ctypes.CDLL(None), "prctl", None):
         call(option, value)

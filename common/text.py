@@ -1,14 +1,15 @@
 """Makes text from outside (a model, a judge, a page) storable and readable.
 
-A lone surrogate, half of a character that JSON's `\\ud800` can name, is no text in UTF-8: Arrow and tokenizers refuse
-it. It is written out as the six characters `\\ud800`, so that nothing is lost and everything else stays as it was.
-So is a NUL, as `\\x00`: databases end a text at it.
-Output for a terminal has control characters that steer it written out, too (`harmless`). The module also writes a
-number with its noun, and a duration, for people.
+A lone surrogate is half of a character; JSON can contain it, as `\\ud800`, but UTF-8 cannot, and Arrow and tokenizers
+refuse it. `storable` replaces it by the six characters `\\ud800`, and a NUL by `\\x00`, because databases end a text at
+a NUL. Other characters do not change. `harmless` replaces control characters that steer a terminal.
 
-A judge, a proposer, a thinker, a maker of tasks and a trainer of others have unknown vocabularies. So everything with
-the general form of a special token is broken with a zero-width space before it goes out (`broken`), and answers are
-restored, so that text which a model copies from its prompt (a page's `<b>`, a field's `[null]`) equals the original.
+Models of judges, proposers, thinkers and makers, and other projects' trainers, have unknown special tokens. `broken`
+therefore inserts a zero-width space into everything that looks like a special token, before text goes to them.
+`restored` removes these spaces from their answers, so that text copied from a prompt, such as `<b>`, equals the
+original.
+
+`counted` and `lasting` format numbers and durations for messages.
 """
 
 import json
@@ -21,13 +22,13 @@ from pydantic import AfterValidator
 
 
 def storable(text: str) -> str:
-    """Writes out the lone surrogates and NULs of a text."""
+    """Replaces lone surrogates and NULs by escape sequences, such as `\\ud800`."""
     text = text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text.replace("\0", "\\x00")
 
 
 def storable_json(value: Any) -> Any:
-    """Writes out the lone surrogates and NULs of all texts and keys of a JSON value."""
+    """Replaces lone surrogates and NULs by escape sequences, in all texts and keys of a JSON value."""
     if isinstance(value, Mapping):
         fields = cast(Mapping[str, Any], value)
         return {storable(key): storable_json(one) for key, one in fields.items()}
@@ -37,11 +38,11 @@ def storable_json(value: Any) -> Any:
 
 
 def strict_json(value: object, **options: Any) -> str:
-    """Writes JSON; numbers that JSON does not have (NaN, infinities) are null.
+    """Returns JSON in which NaN and infinities are null, because JSON lacks these numbers.
 
     Args:
         value: objects, lists and plain values.
-        options: those of `json.dumps`.
+        options: options of `json.dumps`.
     """
     try:
         return json.dumps(value, allow_nan=False, **options)
@@ -58,11 +59,11 @@ def _finite(value: object) -> object:
 
 
 BYTE_ORDER_MARK = "\ufeff"
-"""Mark that some editors put at the beginning of a file in UTF-8; no part of its text."""
+"""Mark that some editors write at the beginning of a UTF-8 file. It is not part of the text."""
 
 
 def unmarked(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines of a file without its byte order mark."""
+    """Yields the lines of a file without the byte order mark."""
     first = True
     for line in lines:
         yield line.removeprefix(BYTE_ORDER_MARK) if first else line
@@ -70,31 +71,30 @@ def unmarked(lines: Iterable[str]) -> Iterator[str]:
 
 
 STEERING = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u202a-\\u202e\\u2066-\\u2069]")
-"""Control characters but tab and line feed, which begin a terminal's escapes; and marks of the reading direction.
-
-The latter make a text look like another one.
-"""
+"""Control characters except tab and line feed, because they start escape sequences of a terminal; and direction marks,
+because they make a text look like another text."""
 
 
 CONTROL = re.compile("[\\x00-\\x08\\x0b\\x0c\\x0e-\\x1f\\x7f]")
-"""Control characters that no text has."""
+"""Control characters that stored texts must not have."""
 
 
 NO_TEXT = re.compile("[\\x00\ud800-\udfff]")
-"""A NUL, which databases end a text at, and half of a character."""
+"""NULs and lone surrogates."""
 
 
 def harmless(text: str) -> str:
-    """Writes out all characters that would steer a terminal, such as `\\x1b`; everything else stays as it was."""
+    """Replaces characters that steer a terminal by escape sequences, such as `\\x1b`. Other characters do not
+    change."""
     return STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 Storable = Annotated[str, AfterValidator(storable)]
-"""A field's text, made storable wherever it comes from."""
+"""Text of a field, made storable by validation."""
 
 
 def lasting(seconds: float) -> str:
-    """Writes a duration for people, such as `40 s`, `3 min` and `2 h 10 min`; to the nearest of its last unit."""
+    """Formats a duration, such as `40 s`, `3 min` and `2 h 10 min`, rounded to its last unit."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -104,7 +104,7 @@ def lasting(seconds: float) -> str:
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """Writes a number with its noun, such as `1 task` and `1,200 tasks`; `many` where it is not `one` and an s."""
+    """Formats a number with its noun, such as `1 task` and `1,200 tasks`. `many` is an irregular plural."""
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
@@ -114,16 +114,16 @@ TOKEN_FORMS = (
     r"\[/?[A-Za-z_][A-Za-z0-9_]{1,39}\]",  # [INST], [/INST], [gMASK], [control_8]
     "\u25c1[^\\s\u25c1\u25b7\U000e01ef]{1,80}\u25b7",  # Kimi's
 )
-"""The general forms of special tokens."""
+"""Patterns that most special tokens match."""
 _STARTS = re.compile(f"(?={'|'.join(TOKEN_FORMS)}).", re.DOTALL)
 _BROKEN = re.compile(rf"(?<=[<\[\u25c1]){ZERO_WIDTH}")
 
 
 def broken(text: str) -> str:
-    """Puts a zero-width space behind the first character of everything that may be a token."""
+    """Inserts a zero-width space after the first character of everything that may be a special token."""
     return _STARTS.sub(lambda found: found[0] + ZERO_WIDTH, text)
 
 
 def restored(text: str) -> str:
-    """Removes the spaces that `broken` added."""
+    """Removes the zero-width spaces that `broken` inserted."""
     return _BROKEN.sub("", text)

@@ -105,7 +105,7 @@ class Leases:
                 return
             except SandboxFailure as failure:
                 if tries == STARTS:
-                    hint = "`flywheel doctor` checks the requirements. The same command then goes on."
+                    hint = "`flywheel doctor` checks the requirements. The same command then continues."
                     raise EnvironmentDown(
                         f"No sandbox starts, tried {STARTS} times: {failure.reason}.", hint
                     ) from failure

@@ -1,4 +1,4 @@
-"""Import, filter, check and maintain data, and make tasks, outside of an iteration."""
+"""Define flows outside of an iteration: import, filter, check and maintain data, and make tasks."""
 
 from prefect import flow
 
@@ -27,18 +27,18 @@ from tasks.think.think import think_of_steps
 
 @flow(name="import", flow_run_name=run_name)
 def import_data(config: Config, request: Request, checked: str | None = None) -> Metrics:
-    """Checks all of it, writes it as an iteration of its own, and decides where each trajectory's data goes.
+    """Checks a data set, writes it as an iteration, and decides the route of each trajectory.
 
-    Its quality is checked before the filter: refused data has no route, and is never trained on.
+    The quality gate runs before the filter. Data that the gate refuses has no route, and training never uses it.
 
     Args:
         config: the resolved config.
         request: the data set and its format.
-        checked: the data set's name, where the caller has checked it.
+        checked: name of the data set, if the caller has checked it.
 
     Returns:
-        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None where
-        the lake has all trajectories; only new decisions of people are written then.
+        The iteration, its name, the written rows, and the number of trajectories by route. The iteration is None if the
+        lake already has all trajectories; then only new decisions of reviewers are written.
     """
     name = checked or check_import(config, request)
     with open_run(config):
@@ -57,11 +57,11 @@ def import_data(config: Config, request: Request, checked: str | None = None) ->
 
 @flow(name="refilter", flow_run_name=run_name)
 def refilter(config: Config, iterations: tuple[int, int] | None = None) -> Changes:
-    """Filters stored trajectories anew; returns the changes.
+    """Filters stored trajectories again, and returns the changes.
 
     Args:
         config: the resolved config.
-        iterations: the first, and the one after the last; all if not given.
+        iterations: the first iteration and the iteration after the last; all if not given.
     """
     with open_run(config, create=False):
         return refilter_trajectories(config, iterations)
@@ -69,11 +69,11 @@ def refilter(config: Config, iterations: tuple[int, int] | None = None) -> Chang
 
 @flow(name="synthesize", flow_run_name=run_name)
 def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> tuple[int, Made]:
-    """Makes tasks for the next iteration; returns its number, and the results of the proposals.
+    """Makes tasks for the next iteration, and returns its number and the results of the proposals.
 
     Args:
         config: the resolved config.
-        iterations: the iterations whose failures count, the first and the one after the last; all if not given.
+        iterations: iterations whose failures count: the first and the iteration after the last; all if not given.
     """
     with open_run(config):
         if config.synthesis.solver == "champion":
@@ -83,11 +83,12 @@ def synthesize(config: Config, iterations: tuple[int, int] | None = None) -> tup
 
 @flow(name="quality", flow_run_name=run_name)
 def quality(config: Config, iteration: int | None = None) -> Passed:
-    """Checks every table of an iteration anew, including later changes, and stores the results.
+    """Checks every table of an iteration again, later changes included, and stores the results.
 
     Args:
         config: the resolved config.
-        iteration: the latest one with trajectories, if not given; those of imports are negative.
+        iteration: number of the iteration, which is negative for imports; the latest iteration with trajectories if not
+            given.
 
     Raises:
         GateRefused: a critical expectation failed without an override.
@@ -98,12 +99,13 @@ def quality(config: Config, iteration: int | None = None) -> Passed:
 
 @flow(name="maintain", flow_run_name=run_name)
 def maintain(config: Config) -> dict[str, int]:
-    """Merges small files, and removes those that neither a policy's pinned versions nor the last day's versions need.
+    """Merges small files, and removes files that no policy's pinned versions and no recent versions need.
 
-    Every iteration does so at its end; this is for lakes that are written to without one. Readers and writers continue.
+    Every iteration does this at its end. This flow is for lakes that are written to without iterations. Readers and
+    writers can continue meanwhile.
 
     Returns:
-        The lake's bytes before and after.
+        The size of the lake in bytes, before and after.
     """
     with open_run(config, create=False):
         return maintain_lake(config)

@@ -1,8 +1,8 @@
-"""Define the flows as a Prefect server runs them, with small parameters for Prefect's own form.
+"""Define the flows that a Prefect server runs, with small parameters for Prefect's form.
 
-A deployment names a config (a file, or a profile) and overrides of its keys, as the command line does; the run reads it
-where it works. Prefect's form shows the texts under `Args`. Each is the flow of the same name within one run: no flow
-starts another.
+A deployment names a config (a file or a profile) and overrides of its keys, like the command line. The run reads the
+config on its own machine. Prefect's form shows the texts under `Args`. Each flow calls the flow of the same name as a
+plain function, so no flow starts another.
 """
 
 from typing import Annotated
@@ -27,7 +27,7 @@ Override = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*=.*$")]
 Overrides = list[Override]
 Iterations = Annotated[int, Field(ge=1, le=1000)]
 Ended = State[Pause | Exhausted] | None
-"""The reason that ended a run between two stages, if any."""
+"""Reason that ended a run between two stages, if any."""
 PolicyName = Annotated[str, Field(min_length=1)]
 
 
@@ -37,11 +37,11 @@ def flywheel(
     overrides: Overrides = [],
     iterations: Iterations = 1,
 ) -> Ended:
-    """Runs iterations; an interrupted one is finished first and counts as one.
+    """Runs iterations. An interrupted iteration is finished first and counts as one of them.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
         iterations: number of iterations.
     """
     return iterating.flywheel.fn(load_config(config or None, overrides), iterations)
@@ -49,25 +49,25 @@ def flywheel(
 
 @flow(name="collect", flow_run_name=run_name, persist_result=False)
 def collect(config: ConfigName = "", overrides: Overrides = []) -> Ended:
-    """Rolls out and filters the next iteration's trajectories; trains nothing.
+    """Rolls out and filters the trajectories of the next iteration; trains nothing.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
     """
     return iterating.collect.fn(load_config(config or None, overrides))
 
 
 @flow(name="retrain", flow_run_name=run_name, persist_result=False)
 def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", after: str = "") -> str | Ended:
-    """Trains, evaluates and promotes from pinned data versions; collects nothing.
+    """Trains, evaluates and promotes a policy from pinned data versions; collects nothing.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
-        like: a version whose training is repeated; empty for today's data.
-        after: the latest version at the time of the request; the run ends without training if a newer one exists. Empty
-            to train in any case.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
+        like: a policy version whose training is repeated; empty to train on the current data.
+        after: the latest policy version at the time of the request. The run ends without training if a newer version
+            exists. Empty to train in any case.
     """
     resolved = load_config(config or None, overrides)
     if like:
@@ -81,11 +81,11 @@ def retrain(config: ConfigName = "", overrides: Overrides = [], like: str = "", 
 
 @flow(name="quality", flow_run_name=run_name, persist_result=False)
 def quality(config: ConfigName = "", overrides: Overrides = []) -> Passed:
-    """Checks every table of the latest iteration; a run that fails names the rows.
+    """Checks every table of the latest iteration. A failed run names the rows.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
     """
     return data.quality.fn(load_config(config or None, overrides))
 
@@ -95,9 +95,9 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
     """Measures a policy on held-out seeds; changes nothing.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
-        policy: champion, or a version.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
+        policy: champion, or a policy version.
     """
     found = policies.evaluate.fn(load_config(config or None, overrides), policy)
     print_line(f"{found.policy}: success {found.rates.text}")
@@ -106,11 +106,11 @@ def evaluate(config: ConfigName = "", overrides: Overrides = [], policy: PolicyN
 
 @flow(name="watch", flow_run_name=run_name, persist_result=False)
 def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Due]:
-    """Counts the new data since the last training, and triggers a retraining if it is enough (`[triggers]`).
+    """Counts the new data since the last training, and requests a retraining if there is enough (`[triggers]`).
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
     """
     resolved = load_config(config or None, overrides)
     with open_run(resolved, create=False):
@@ -119,10 +119,10 @@ def watch(config: ConfigName = "", overrides: Overrides = []) -> dict[str, Due]:
 
 @flow(name="maintain", flow_run_name=run_name, persist_result=False)
 def maintain(config: ConfigName = "", overrides: Overrides = []) -> dict[str, int]:
-    """Keeps the lake's files few, and removes those that no version needs.
+    """Merges small files of the lake, and removes files that no version needs.
 
     Args:
-        config: a config file, or a profile such as laptop; empty for flywheel.toml where runs work, else laptop.
-        overrides: config keys, one a line, such as train.steps=100.
+        config: a config file, or a profile such as laptop; empty for flywheel.toml in the folder of runs, else laptop.
+        overrides: config keys, one per line, such as train.steps=100.
     """
     return data.maintain.fn(load_config(config or None, overrides))

@@ -26,14 +26,14 @@ from tasks.train.train import continue_training, train_policy
 
 @flow(name="flywheel", flow_run_name=run_name)
 def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exhausted] | None:
-    """Runs iterations; an interrupted one is finished first and counts as one.
+    """Runs iterations. An interrupted iteration is finished first and counts as one of them.
 
     Args:
         config: the resolved config.
-        iterations: number of iterations; the config's number if not given.
+        iterations: number of iterations; the number in the config if not given.
 
     Returns:
-        The reason of an early end, the pause of the lake or its budget, or None.
+        The reason of an early end (a pause or a spent budget), or None.
     """
     check_before_spending(config)
     with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:
@@ -55,9 +55,9 @@ def flywheel(config: Config, iterations: int | None = None) -> State[Pause | Exh
 
 
 def learn(config: Config, iteration: int) -> None:
-    """Trains a candidate, measures it, and makes it the champion if it is not worse than the current one.
+    """Trains a candidate, measures it, and makes it the champion if it is not worse than the current champion.
 
-    Not a flow of its own: Prefect takes a second to begin and end one.
+    This is a plain function, because a separate flow would take Prefect a second.
     """
     continue_training(config, iteration)
     train_policy(config, iteration)
@@ -68,7 +68,7 @@ def learn(config: Config, iteration: int) -> None:
 
 @flow(name="collect", flow_run_name=run_name)
 def collect(config: Config) -> State[Pause | Exhausted] | None:
-    """Rolls out and filters the next iteration's trajectories; `flywheel run` continues from there."""
+    """Rolls out and filters the trajectories of the next iteration. `flywheel run` then continues this iteration."""
     check_before_spending(config)
     with open_run(config) as run, iteration_lock(run.lake), until_paused(run) as end:
         planned = plan_iterations(config, 1)

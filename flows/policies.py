@@ -1,4 +1,4 @@
-"""Make, measure and promote policies outside of an iteration."""
+"""Define flows that make, measure and promote policies outside of an iteration."""
 
 from contextlib import nullcontext
 
@@ -19,14 +19,14 @@ from tasks.shared.paths import lake_if_any
 
 @flow(name="retrain", flow_run_name=run_name)
 def retrain(config: Config, like: str | None = None) -> str | State[Pause | Exhausted] | None:
-    """Trains, evaluates and promotes from pinned data versions.
+    """Trains, evaluates and promotes a policy from pinned data versions.
 
     Args:
         config: the resolved config.
-        like: a policy version whose data versions, parent, config and seed are repeated; today's data if not given.
+        like: policy version whose data versions, parent, config and seed are used; the current data if not given.
 
     Returns:
-        The new policy's version, or the pause of the lake that ended it early.
+        The version of the new policy, or the reason of an early end.
     """
     with open_run(config, create=False) as run, until_paused(run) as end:
         if like is None:
@@ -45,11 +45,11 @@ def adopt(config: Config, directory: str, name: str | None = None) -> str:
 
     Args:
         config: the resolved config.
-        directory: a Hugging Face model directory with its weights in safetensors.
-        name: the new policy's version; `adopted-NNNN` if not given.
+        directory: a Hugging Face model directory with weights in safetensors.
+        name: version of the new policy; `adopted-NNNN` if not given.
 
     Returns:
-        The new policy's version.
+        The version of the new policy.
     """
     with open_run(config, create=False):
         version = adopt_checkpoint(config, directory, name)
@@ -66,14 +66,14 @@ def evaluate(
     seeds: tuple[int, int] | None = None,
     attempts: int = 1,
 ) -> Measured:
-    """Rolls out held-out seeds and returns success by task with a 95 % interval.
+    """Rolls out held-out seeds, and returns success by task with a 95 % interval.
 
     Args:
         config: the resolved config.
-        policy: `champion`, a version, or a Hugging Face folder.
-        tasks: templates; the suite if not given.
-        seeds: first and one past the last seed, at least 1,000,000; the test split's first 50 if not given.
-        attempts: 1 for one greedy trajectory per seed, more for so many sampled at the temperature of data.
+        policy: `champion`, a policy version, or a Hugging Face folder.
+        tasks: templates of tasks; the suite if not given.
+        seeds: the first seed (at least 1,000,000) and the seed after the last; the first 50 test seeds if not given.
+        attempts: trajectories per seed. One trajectory is greedy; several are sampled at the temperature of collection.
     """
     with open_run(config, create=False) if lake_if_any(config) else nullcontext():
         return measure_policy(config, policy, tasks, seeds, attempts)

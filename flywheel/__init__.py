@@ -7,7 +7,7 @@
     lake.trajectories().filter(pl.col("success")).select("task_id", "n_steps").collect()
     flywheel.run(overrides=["train.steps=100"], iterations=1).champion
 
-Importing the package loads neither torch nor Prefect; each part loads when it is first used.
+Importing the package loads neither torch nor Prefect. Each part is loaded at its first use.
 """
 
 import importlib
@@ -28,17 +28,17 @@ def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "
     """Open an existing lake.
 
     Args:
-        uri: a folder, or `s3://bucket/prefix`; the config's `lake.uri` if not given, which is `lake` by default.
-            Credentials for S3 come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
-        config: a config file or profile; the folder's own if not given.
+        uri: a folder, or `s3://bucket/prefix`; `lake.uri` of the config (by default `lake`) if not given. Credentials
+            for S3 come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.
+        config: a config file or profile; the config of the current folder if not given.
         lake: further keys of the section `[lake]`, such as `endpoint="http://127.0.0.1:8333"`.
 
     Returns:
-        The lake. It is read at its latest version each time a frame is collected.
+        The lake. A frame reads the latest version of its table when it is collected.
 
     Raises:
-        LakeError: no lake at the address, a lake of another schema version, storage unreachable.
-        UsageError: an unknown key or a broken config file.
+        LakeError: the address has no lake or a lake of another schema version, or the storage is unreachable.
+        UsageError: the config has an unknown key, or the config file is broken.
     """
     from flywheel.lake import OpenLake
     from schemas.config import load_config
@@ -52,20 +52,20 @@ def open(uri: str | None = None, *, config: str | None = None, **lake: Any) -> "
 def run(
     config: "str | Path | None" = None, overrides: "Sequence[str]" = (), *, iterations: int | None = None
 ) -> "RunResult":
-    """Run iterations as `flywheel run` does, resuming the lake's last one.
+    """Run iterations as `flywheel run` does, and resume the lake's last iteration.
 
-    The run is a process of its own, so that its memory is free afterwards. An interrupt ends it as Ctrl-C does.
+    The run is a separate process, so that its memory is free afterwards. An interrupt ends the run as Ctrl-C does.
 
     Args:
-        config: a config file or profile; the folder's own if not given.
+        config: a config file or profile; the config of the current folder if not given.
         overrides: config keys, such as "train.steps=100".
-        iterations: how many more; the config's number if not given.
+        iterations: number of iterations to run; `iterations` of the config if not given.
 
     Returns:
-        The lake, the iterations that were finished, the champion and the report.
+        The lake, the finished iterations, the champion and the report.
 
     Raises:
-        UsageError: an unknown key or a broken config file.
+        UsageError: the config has an unknown key, or the config file is broken.
         Paused: the lake is paused, or its budget is spent.
         GateRefused: the quality gate stopped an iteration.
         FlywheelError: a check failed, another run is active in the lake, or a stage failed.

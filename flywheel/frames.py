@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flywheel.lake import OpenLake
 
 FIXED = "policy, same tasks"
-"""Kind of the policy's rate over the tasks that it gets in every iteration, equally weighted."""
+"""Kind of the policy's acceptance rate over tasks that it has in every iteration, with equal weights."""
 LATEST = 5
 """Number of trainings that `training` returns by default."""
 KINDS: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -30,11 +30,11 @@ KINDS: dict[str, pl.DataType | type[pl.DataType]] = {
 CURVE = ("iteration", "policy", "success", "low", "high", "n", "explorer", "promoted", "trajectories", "wall_s")
 COLLECTED = ("iteration", "kind", "n", "success", "low", "high")
 POINTS = ("policy", "step", "measure", "value")
-"""Columns of the summaries."""
+"""Columns of the frame of training measures."""
 
 
 def rows_of(rows: Iterable[Sequence[Any]], columns: Sequence[str]) -> pl.DataFrame:
-    """Make a frame of a summary's columns."""
+    """Make a frame with these columns."""
     return pl.DataFrame(list(rows), schema={name: KINDS[name] for name in columns}, orient="row")
 
 

@@ -33,7 +33,7 @@ class StoredTrajectory:
     _lake: StoredLake
 
     def action(self, step: int) -> "Action | None":
-        """Return the action of a step; None where the reply held none."""
+        """Return the action of a step; None if the reply has no action."""
         from schemas.action import from_json
 
         text = self.steps[step].action
@@ -44,7 +44,7 @@ class StoredTrajectory:
 
         Raises:
             IndexError: no such step.
-            LakeError: the lake does not hold the screenshot any more.
+            LakeError: the lake no longer has the screenshot.
         """
         from PIL import Image
 
@@ -56,15 +56,15 @@ class StoredTrajectory:
 
 
 class OpenLake:
-    """One lake: its tables, and reviewers' decisions. Frames are lazy: a query reads only the columns that it uses.
+    """An open lake, with its tables and reviewers' decisions.
 
-    Each method named after a table returns its rows as they are when the frame is collected. docs/tables.md lists the
-    columns.
+    Frames are lazy: a query reads only the columns that it uses. A frame reads the table's rows when it is collected.
+    docs/tables.md lists the columns.
     """
 
     def __init__(self, lake: StoredLake) -> None:
         self.stored = lake
-        """The lake of the storage layer, which this project's own commands write to."""
+        """The lake in the storage layer, which the commands of this project use."""
 
     @property
     def uri(self) -> str:
@@ -73,18 +73,19 @@ class OpenLake:
 
     @property
     def tables(self) -> dict[str, int]:
-        """The tables that hold rows, each with its latest version."""
+        """Latest version of each table that exists."""
         return self.stored.versions()
 
     def table(self, name: str, version: int | None = None) -> "pl.LazyFrame":
         """Scan a table.
 
         Args:
-            name: its name.
-            version: a version to pin, for example one of a policy's `data_versions`; the latest if not given.
+            name: name of the table.
+            version: a table version, for example from a policy's `data_versions`; the latest if not given.
 
         Raises:
-            LakeError: unknown table; when collected, storage unreachable or a version whose files were removed.
+            LakeError: the table is unknown. When the frame is collected: the storage is unreachable, or the files of
+                the version were removed.
         """
         from flywheel import frames
 
@@ -103,7 +104,7 @@ class OpenLake:
         return self.table("steps")
 
     def screenshots(self) -> "pl.LazyFrame":
-        """Scan the screenshots; select columns other than `png` where the picture is not needed."""
+        """Scan the screenshots. Leave out the column `png` if you do not need the pictures."""
         return self.table("screenshots")
 
     def verdicts(self) -> "pl.LazyFrame":
@@ -162,25 +163,26 @@ class OpenLake:
         note: str = "",
         undoes: str | None = None,
     ) -> "Review":
-        """Record a reviewer's decision about a trajectory or one of its steps, as the annotation page does.
+        """Record a reviewer's decision about a trajectory or one of its steps, as the desk does.
 
         Args:
             trajectory_id: the trajectory.
             decision: `accept` or `reject` the whole trajectory, `correct` a step, mark an `error_step`, add a `note`,
-                or `undo` an earlier decision. `override` is a decision in a live session, and refused here.
+                or `undo` an earlier decision. `override`, a decision of a live session, is refused.
             person: the reviewer's name.
             step: the step, counted from 0, for `correct`, `error_step` and `note`.
-            action: the right action of the step, for `correct`: its fields, such as
-                `{"type": "hotkey", "key": "ctrl c"}`, or an instance of a class of `schemas.action`.
-            thought: the thought that belongs to the right action.
+            action: the corrected action of the step, for `correct`: its fields, such as `{"type": "hotkey", "key":
+                "ctrl c"}`, or an instance of a class of `schemas.action`.
+            thought: the thought for the corrected action.
             note: free text.
             undoes: the `review_id` of the decision to take back, for `undo`.
 
         Returns:
-            The review as it is stored. `lake.table("reviews")` lists them.
+            The stored review. `lake.table("reviews")` lists all reviews.
 
         Raises:
-            UsageError: no such trajectory or step, or arguments that the decision does not take; nothing is written.
+            UsageError: the trajectory or step does not exist, or the decision does not take these arguments; nothing is
+                written.
             Conflict: another reviewer decided at the same time; nothing is written.
         """
         from tasks.shared.reviews import Draft, action_text, reviews_of, submit
@@ -191,7 +193,7 @@ class OpenLake:
         return submit(self.stored, draft)
 
     def iterations(self) -> list[IterationStatus]:
-        """Return the iterations, oldest first; number -1 is the preparation."""
+        """Return the iterations, oldest first. Iteration -1 is the stage `prepare`."""
         return iterations(self.stored)
 
     def champion(self) -> str:
@@ -200,16 +202,17 @@ class OpenLake:
         return row.policy_version if row else ""
 
     def success(self, policy: str) -> PolicySuccess | None:
-        """Return a policy's success rate; None for one that was not measured on the suite."""
+        """Return the success rate of a policy; None if it was not measured on the suite."""
         return success_of(self.stored, policy)
 
     def curve(self) -> "pl.DataFrame":
         """Return success by iteration.
 
         Returns:
-            One row per iteration: `iteration`, `policy`, `success` in [0, 1] on the evaluation seeds with its 95 %
-            interval `low` and `high`, `n` trajectories measured, `explorer` (its success), `promoted`, `trajectories`
-            collected and `wall_s` seconds of all stages. Null where nothing was measured yet.
+            One row per iteration: `iteration`, `policy`, `success` on the evaluation seeds, in [0, 1], its 95 %
+            interval `low` and `high`, and the number `n` of measured trajectories. The other columns are the success of
+            the `explorer`, `promoted`, the number of collected `trajectories`, and the seconds `wall_s` of all stages.
+            A value is null if it was not measured.
         """
         from flywheel import frames
 
@@ -220,7 +223,7 @@ class OpenLake:
 
         Returns:
             One row per iteration and `kind` of policy: `success` in [0, 1], its 95 % interval `low` and `high`, and `n`
-            trajectories. The kind `policy, same tasks` weighs the tasks of every iteration equally.
+            trajectories. The kind `policy, same tasks` gives the tasks equal weights in every iteration.
         """
         from flywheel import frames
 
@@ -238,10 +241,10 @@ class OpenLake:
         return frames.by_task(self)
 
     def training(self, policies: Sequence[str] = (), points: int = 200) -> "pl.DataFrame":
-        """Return the measures of trainings, thinned to so many points of a line.
+        """Return the measures of trainings, with a limited number of points per line.
 
         Args:
-            policies: the policies of the trainings; the latest five if none is named.
+            policies: policies whose trainings are returned; the latest five if empty.
             points: maximum number of points of a line.
 
         Returns:
@@ -260,11 +263,11 @@ class OpenLake:
         return self.query("funnel_people").select("iteration", *STAGES)
 
     def query(self, name: str, **parameters: Any) -> "pl.DataFrame":
-        """Run one of the product's queries.
+        """Run a query of this project.
 
         Args:
-            name: a file of `storage/queries`, without `.sql`.
-            parameters: values of its `$names`.
+            name: name of a file in `storage/queries`, without `.sql`.
+            parameters: values of the query's `$names`.
         """
         return self.sql(sql(name), **parameters)
 
@@ -272,11 +275,11 @@ class OpenLake:
         """Run a DuckDB query over all tables and views.
 
         Args:
-            query: SQL; the tables and the views of `storage/queries/views` are there by name.
+            query: SQL over the tables and the views of `storage/queries/views`.
             parameters: values of the query's `$names`.
 
         Raises:
-            duckdb.Error: not valid SQL, or an unknown table or column.
+            duckdb.Error: the SQL is invalid, or a table or column is unknown.
         """
         from flywheel import frames
 

@@ -1,4 +1,4 @@
-"""Run iterations from Python, in a process of their own."""
+"""Run iterations from Python, in a separate process."""
 
 import json
 import os
@@ -27,19 +27,19 @@ COMMAND = (sys.executable, "-m", "apps.cli", "run")
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of a run."""
+    """Result of a run."""
 
     lake: OpenLake
     iterations: list[IterationStatus]
-    """The iterations that this run finished, oldest first."""
+    """Iterations that the run finished, oldest first."""
     champion: str
     """Version of the champion after the run."""
     report: Path
-    """The report's page."""
+    """Path of the report."""
 
 
 def run(config: str | Path | None = None, overrides: Sequence[str] = (), *, iterations: int | None = None) -> RunResult:
-    """Run iterations as `flywheel run` does; see `flywheel.run`."""
+    """Run iterations. The arguments are those of `flywheel.run`."""
     resolved = load_config(config, overrides)
     file = [] if config is None else ["--config", str(config)]
     number = [] if iterations is None else ["--iterations", str(iterations)]
@@ -56,7 +56,7 @@ def _finished(lake: OpenLake) -> dict[int, IterationStatus]:
 
 
 def _output(command: Sequence[str]) -> dict[str, Any]:
-    """Run a command, print its messages, and return its JSON; raise its error."""
+    """Run a command, print its messages, and return its JSON. Raise the error of a failed command."""
     environ, error = ours({**os.environ, VARIABLE: "json"}), None
     with (
         tempfile.TemporaryFile() as out,
@@ -71,7 +71,7 @@ def _output(command: Sequence[str]) -> dict[str, Any]:
                 else:
                     print(message["message"], file=sys.stderr, flush=True)
         except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)  # it releases its locks; finished stages are kept
+            child.send_signal(signal.SIGINT)  # the child releases its leases; finished stages are kept
             raise
         status = child.wait()
         if status:
@@ -81,7 +81,7 @@ def _output(command: Sequence[str]) -> dict[str, Any]:
 
 
 def _messages(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
-    """Read messages, a JSON object a line; other lines, such as a traceback's, are messages as they are."""
+    """Read messages with one JSON object per line. Other lines, such as those of a traceback, become messages."""
     for line in lines:
         try:
             yield json.loads(line)

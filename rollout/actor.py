@@ -1,8 +1,8 @@
-"""An actor: one policy at one temperature, shared by all trajectories that run at the same time.
+"""Define an actor: one policy at one temperature, shared by concurrent trajectories.
 
-Requests that arrive while a batch is being answered form the next batch, so the batch grows with the load and a lone
-request never waits. A policy with `max_concurrency` gets each request by itself, so that a slow answer delays only its
-own trajectory.
+Requests that arrive while the policy answers a batch form the next batch. The batch therefore grows with the load, and
+a single request does not wait. A policy with `max_concurrency` gets each request separately, so a slow answer delays
+only one trajectory.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from schemas.failure import FlywheelError, ServerFailure
 
 MAX_BATCH = 64
 CLOSE_S = 5.0
-"""Seconds to wait for a batch under way when the actor closes; a server is not waited for."""
+"""Maximum seconds to wait for a running batch when the actor closes. The actor does not wait for a server."""
 
 
 class Acts(Protocol):
@@ -37,10 +37,10 @@ class Actor:
     """Batches requests of concurrent trajectories into calls of one policy.
 
     Args:
-        policy: the first policy; the actor keeps its kind, dialect and need for elements.
-        temperature: 0 is greedy.
-        newer: called before each batch; returns a policy with newer weights or None. Trajectories under way continue
-            with the new one.
+        policy: the first policy. The actor keeps its kind, dialect and need for elements.
+        temperature: sampling temperature; 0 is greedy.
+        newer: called before each batch. It returns a policy with newer weights or None. Running trajectories continue
+            with the newer policy.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Actor:
         self._threads.close(self._close_s)
 
     async def act(self, context: Context) -> Completion:
-        """Return the policy's completion with its version; raise `ServerFailure` where the policy's server failed."""
+        """Return the policy's completion with its version. Raise `ServerFailure` if the policy's server failed."""
         answer: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._waiting.append((context, answer))
         if self._free:
@@ -80,7 +80,7 @@ class Actor:
         return completion
 
     async def _serve(self) -> None:
-        """Answer batch after batch until no request waits."""
+        """Answer requests in batches until no request waits."""
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[: self._batch], self._waiting[self._batch :]
@@ -102,7 +102,8 @@ class Actor:
             self._free += 1
 
     async def _each_alone(self, batch: Sequence[tuple[Context, asyncio.Future[Completion]]]) -> None:
-        """Ask for each context of a failed batch by itself, so that one context fails only its own trajectory."""
+        """Ask the policy about each context of a failed batch separately, so that a context fails only its
+        trajectory."""
         for context, answer in batch:
             try:
                 (completion,) = await self._threads.run(self._act, [context])

@@ -1,6 +1,6 @@
-"""Count the trajectories of each task that failed for reasons other than the policy.
+"""Count the environment failures of each task.
 
-The refusal to continue (`rollout.runner`), the end of a collection and `flywheel status` share this count.
+The end of a rollout (`rollout.runner`), the end of a collection and `flywheel status` use this count.
 """
 
 from collections import Counter
@@ -17,30 +17,30 @@ Ended = tuple[str, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class FailedTask:
-    """A task with trajectories that failed for reasons other than the policy."""
+    """A task with environment failures."""
 
     task: str
     failed: int
     trajectories: int
-    """Number of all its trajectories."""
+    """Number of all trajectories of the task."""
     boundary: str
     """Most frequent boundary of the failures."""
     reason: str
-    """Most frequent reason at that boundary, in one line."""
+    """Most frequent reason of failures at this boundary, in one line."""
 
     @property
     def always(self) -> bool:
-        """Whether every trajectory failed."""
+        """Whether every trajectory of the task had an environment failure."""
         return self.failed == self.trajectories
 
     @property
     def text(self) -> str:
-        """Summary in one line."""
+        """Returns a summary in one line."""
         return f"{self.task}: {self.failed} of {self.trajectories} failed in the {self.boundary}: {self.reason}"
 
 
 def failed_tasks(ended: Iterable[Ended]) -> list[FailedTask]:
-    """Return the tasks with failures that are not the policy's, most failures first."""
+    """Return the tasks with environment failures, in descending order of their number."""
     of: Counter[str] = Counter()
     whys: dict[str, Counter[tuple[str, str]]] = {}
     for task, boundary, reason in ended:
@@ -52,10 +52,10 @@ def failed_tasks(ended: Iterable[Ended]) -> list[FailedTask]:
 
 
 def always_failing(ended: Iterable[Ended]) -> list[FailedTask]:
-    """Return the tasks of which every trajectory failed."""
+    """Return the tasks whose trajectories all had environment failures."""
     return [one for one in failed_tasks(ended) if one.always]
 
 
 def short(reason: str | None) -> str:
-    """Put a reason into one line of at most `LONGEST` characters."""
+    """Shorten a reason to one line of at most `LONGEST` characters."""
     return " ".join((reason or "no reason").split())[:LONGEST].rstrip(".")

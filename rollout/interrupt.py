@@ -1,9 +1,9 @@
-"""Run an event loop that SIGINT and SIGTERM end in order.
+"""Run an event loop that ends in order at SIGINT and SIGTERM.
 
-A signal handler that raises does so wherever the loop happens to be. Inside a callback that belongs to no task, the
-loop reports the exception and continues. Between the moment the loop takes a callback from the queue and the call, the
-callback is lost, and its waiter waits for ever, cancellation included. So a signal only cancels the running task, as
-`asyncio.run` does for SIGINT alone, and the original handler runs after that task has ended.
+A signal handler that raises an exception can interrupt the event loop anywhere. If it interrupts a callback outside any
+task, the loop only reports the exception and continues. If it interrupts the loop just before a callback, the callback
+is lost, and a task that waits for it never ends. A signal therefore only cancels the main task, as `asyncio.run` does
+for SIGINT. The original handler runs after the task has ended.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ def run_until_interrupted(coroutine: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine and return its result.
 
     Raises:
-        KeyboardInterrupt: a signal came and the coroutine has ended; the original handler may raise another error.
+        KeyboardInterrupt: a signal cancelled the coroutine. The original handler may raise another error instead.
     """
     if threading.current_thread() is not threading.main_thread():
-        return asyncio.run(coroutine)  # signals are delivered elsewhere
+        return asyncio.run(coroutine)  # only the main thread receives signals
     before = {number: handler for number in SIGNALS if (handler := signal.getsignal(number)) is not signal.SIG_IGN}
     came: list[int] = []
     running: list[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]]] = []
@@ -33,7 +33,7 @@ def run_until_interrupted(coroutine: Coroutine[Any, Any, T]) -> T:
         came.append(number)
         for loop, task in running:
             task.cancel()
-            loop.call_soon_threadsafe(lambda: None)  # it may be waiting for something to happen
+            loop.call_soon_threadsafe(lambda: None)  # wakes up a loop that waits for events
 
     async def guarded() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()

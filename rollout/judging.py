@@ -1,4 +1,4 @@
-"""Judge trajectories whose environment has no verifier: the score is the reward."""
+"""Judge trajectories of tasks without a verifier. The judge's score is the reward."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ from schemas.tables.task import JUDGED
 def with_judgement(
     config: Config, judge: Judge[Any] | None, planned: PlannedTrajectory, record: FinishedTrajectory
 ) -> FinishedTrajectory:
-    """Add the judge's verdict, and its score as the reward, where the task has no verifier.
+    """Add the judge's verdict to a trajectory of a task without a verifier, with the score as the reward.
 
-    A trajectory that failed by its own fault, such as a reply without an action, keeps its reward of 0 and is not
-    judged. A judge that fails makes the trajectory an environment failure.
+    A trajectory that failed because of the policy, such as a reply without an action, keeps its reward of 0 and is not
+    judged. If the judge fails, the trajectory becomes an environment failure.
     """
     trajectory = record.trajectory
     if judge is None or planned.task.verifier != JUDGED or trajectory.failure_boundary is not None:

@@ -1,7 +1,7 @@
-"""Interactive annotation (UI-TARS-2, arXiv 2509.02544): a policy proposes each step, a person decides on it.
+"""Roll out under a reviewer's control: a policy proposes each step, and a reviewer decides (UI-TARS-2, arXiv
+2509.02544).
 
-The sandbox performs the person's decision, so the visited states are those of the policy under the person's control.
-The trajectory is rolled out, recorded and ended as any other.
+The sandbox performs the reviewer's decision. The trajectory is rolled out and recorded like any other trajectory.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,17 +13,17 @@ from rollout.actor import Acts
 from schemas.action import Action
 
 PERSON = "person"
-"""Actor of a step that a person chose, and kind of a trajectory that a person took part in."""
+"""Actor of steps that a reviewer chose, and policy of trajectories of live sessions."""
 
 Decide = Callable[[Context, Completion], Awaitable[Completion]]
 
 
 class Overseen:
-    """An actor whose every step a person decides on.
+    """An actor whose steps a reviewer accepts or replaces.
 
     Args:
-        actor: proposes the step.
-        decide: returns the step for a context and a proposal; raises TrajectoryFailure to end the trajectory.
+        actor: the actor that proposes each step.
+        decide: returns the step for a context and a proposal. It raises TrajectoryFailure to end the trajectory.
     """
 
     def __init__(self, actor: Acts, decide: Decide) -> None:
@@ -31,18 +31,19 @@ class Overseen:
         self._actor, self._decide = actor, decide
 
     async def act(self, context: Context) -> Completion:
-        """Return the decided step."""
+        """Return the step that the reviewer decided on."""
         return await self._decide(context, await self._actor.act(context))
 
 
 def by_person(name: str, thought: str, action: Action, dialect: str) -> Completion:
-    """Turn a person's choice into a completion that replaces a proposal.
+    """Convert a reviewer's choice to a completion that replaces a proposal.
 
     Args:
-        name: the person's name.
-        thought, action: the person's thought and action.
-        dialect: dialect of the proposing policy; a dialect whose replies are not UI-TARS text becomes the first of
-            `DIALECTS`.
+        name: name of the reviewer.
+        thought: the reviewer's thought.
+        action: the reviewer's action.
+        dialect: dialect of the proposing policy. The first of `DIALECTS` replaces a dialect whose replies are not
+            UI-TARS text.
     """
     text = format_action(action, dialect if dialect in DIALECTS else DIALECTS[0])
     return Completion(

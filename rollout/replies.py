@@ -1,4 +1,4 @@
-"""Recorded steps as replies that are performed again."""
+"""Convert recorded steps to replies that are performed again."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +12,11 @@ from schemas.action import Action, from_json
 from schemas.tables.step import Step
 
 Write = Callable[[Action, tuple[int, int]], str]
-"""Formats an action for a screen of a width and a height."""
+"""Function that formats an action for a screen of a given width and height."""
 
 
 def recorded(step: Step, write: Write) -> StepReply:
-    """Return the reply recorded in a step that holds an action; its author is kept."""
+    """Return the recorded reply of a step with an action. The reply keeps its author."""
     action = from_json(step.action or "")
     completion = Completion(
         step.raw_text,
@@ -32,7 +32,7 @@ def recorded(step: Step, write: Write) -> StepReply:
 
 
 def corrected(step: Step, person: str, thought: str, action: Action, write: Write) -> StepReply:
-    """Return a person's reply that replaces a recorded step."""
+    """Return a reviewer's reply that replaces a recorded step."""
     completion = by_person(person, thought, action, step.dialect)
     return StepReply(
         replace(completion, action_text=write(action, (step.screen_width, step.screen_height))), PERSON, step.dialect
@@ -40,7 +40,7 @@ def corrected(step: Step, person: str, thought: str, action: Action, write: Writ
 
 
 def admitting(reply: StepReply) -> StepReply:
-    """Return the same reply after an error: its thought first admits the error, and it has no tokens of a model."""
+    """Return a copy of a reply for use after an error. Its thought first admits the error, and it has no tokens."""
     completion = reply.completion
     assert completion.action is not None
     thought = reflective_thought(completion.thought or templated_thought(completion.action))

@@ -1,10 +1,9 @@
-"""Roll out many trajectories at the same time over the pool, hand them on in chunks and retry failed sandboxes.
+"""Roll out many trajectories concurrently, pass them on in chunks, and retry environment failures.
 
-Stop a rollout when nothing works any more in one of its environments.
-
-Failures blamed on the environment, the server or the judge are kept and retried; they do not count against the policy.
-Where nothing works, the rollout would use up all attempts. A few bad tasks do not stop the others: one success shows
-that the environment is up. The end of the rollout reports how each task fails (`rollout.failures`).
+Failures of the environment, the server or the judge are kept and retried, and do not count against the policy. If all
+recent trajectories of an environment failed like this, the rollout stops instead of using up all attempts. A few
+failing tasks do not stop a rollout, because a single trajectory without such a failure shows that the environment
+works. After a rollout, `rollout.failures` reports the failures of each task.
 """
 
 import asyncio
@@ -32,12 +31,13 @@ from schemas.tables.task import JUDGED
 from schemas.tables.trajectory import Trajectory
 
 LEAST = 20
-"""Minimum number of consecutive failures, or twice the number under way if that is more: one host that dies takes
-all its trajectories with it."""
+"""Minimum number of consecutive failures that stop a rollout. With many concurrent trajectories it is twice their
+number, because a host that dies ends all of its trajectories."""
 TASKS = 5
-"""Minimum number of distinct tasks among them (or all, if fewer): one task's trajectories may follow each other."""
+"""Minimum number of distinct tasks among these failures; all tasks if there are fewer. Trajectories of one task may be
+consecutive."""
 NAMED = 5
-"""Maximum number of tasks that the message names."""
+"""Maximum number of tasks in the message."""
 _HINTS = {
     "server": "See that `policy.server.url` answers: `flywheel doctor` asks it.",
     "judge": "See that the judge answers: `flywheel doctor` asks it.",
@@ -45,27 +45,26 @@ _HINTS = {
 
 
 class Outage:
-    """Detects that no trajectory of an environment works any more, from each one's first attempt in a rollout.
+    """Detects that an environment stopped working, from the first attempt of each trajectory.
 
     Args:
-        environment: its name.
-        tasks: number of its tasks in the rollout.
-        at_once: number of trajectories at the same time.
+        environment: name of the environment.
+        tasks: number of tasks of the environment in the rollout.
+        at_once: maximum number of concurrent trajectories.
     """
 
     def __init__(self, environment: str, tasks: int, at_once: int) -> None:
         self._environment, self._tasks = environment, min(TASKS, tasks)
         self._least = max(LEAST, 2 * at_once)
         self._since: list[Ended] = []
-        """Failures since the last success."""
+        """Environment failures since the last trajectory that had none."""
 
     def note(self, ended: Trajectory) -> None:
         """Record a trajectory that ended.
 
         Raises:
-            EnvironmentDown: this one and all since the last success failed for reasons other than the policy; the
-                message
-                has the tasks and the most frequent reason.
+            EnvironmentDown: many consecutive trajectories had environment failures. The message has the tasks and the
+                most frequent reason.
         """
         if not is_environment_failure(ended.failure_boundary):
             self._since.clear()
@@ -75,9 +74,9 @@ class Outage:
             return
         (boundary, reason), _ = Counter((str(where), short(why)) for _, where, why in self._since).most_common(1)[0]
         raise EnvironmentDown(
-            f"The last {len(self._since)} trajectories of `{self._environment}` all failed, not for the policy's fault "
-            f"({boundary}), so this stage stops; most frequent reason: {reason}. By task: {self._counts()}.",
-            f"{_HINTS.get(boundary, '`flywheel doctor` checks the requirements.')} The same command then goes on.",
+            f"The last {len(self._since)} trajectories of `{self._environment}` all failed for reasons other than the "
+            f"policy ({boundary}), so this stage stops; most frequent reason: {reason}. By task: {self._counts()}.",
+            f"{_HINTS.get(boundary, '`flywheel doctor` checks the requirements.')} The same command then continues.",
         )
 
     def _counts(self) -> str:
@@ -87,10 +86,10 @@ class Outage:
 
 
 POLL_S = 0.02
-"""Seconds between two checks whether a waiting trajectory may begin."""
+"""Seconds between two checks whether a waiting trajectory may start."""
 CLOSE_S = 5.0
-"""Seconds for trajectories under way to end, and for finished ones to be handed on, when the rollout is cancelled or
-fails."""
+"""Maximum seconds, after a rollout fails or is cancelled, for running trajectories to end and for finished trajectories
+to be passed on."""
 
 ActorsOf = Callable[[PlannedTrajectory], Sequence[Actor]]
 Sink = Callable[[list[FinishedTrajectory]], None]
@@ -107,24 +106,24 @@ def roll_out_all(
     for_data: bool = False,
     admit: Admit | None = None,
 ) -> float:
-    """Roll out all of `planned`, in order. A signal ends the rollout in order and hands on the finished trajectories.
+    """Roll out the planned trajectories in order. After a signal, stop and pass on the finished trajectories.
 
     Args:
-        config: provides environments and chunk size.
+        config: config with the environments and the chunk size.
         planned: trajectories to roll out.
         actors_of: returns the actors of a trajectory.
-        sink: takes finished trajectories in chunks, from another thread, one chunk at a time.
+        sink: receives finished trajectories in chunks. Another thread calls it, with one chunk at a time.
         bar: makes the progress bar, whose tasks have a field `message`.
-        label: text on the bar.
-        for_data: record the page's elements too, and hand on every attempt; else only the final attempt.
-        admit: whether a trajectory may begin: True, None for not yet, False to end the rollout. With `admit`, `sink`
-            gets each finished trajectory at once instead of in whole chunks.
+        label: text on the progress bar.
+        for_data: record the page's elements, and pass on every attempt. If false, pass on only the final attempt.
+        admit: decides if a trajectory may start: True, None for not yet, or False to end the rollout. With `admit`,
+            `sink` receives each finished trajectory at once instead of in whole chunks.
 
     Raises:
-        EnvironmentDown: nothing works any more in one environment, for reasons other than the policy.
+        EnvironmentDown: an environment stopped working.
 
     Returns:
-        Seconds for which sandboxes were leased, summed over them, including their waits for page and policy.
+        Total seconds for which sandboxes were leased, waits for pages and policies included.
     """
     if not planned:
         return 0.0
@@ -137,7 +136,7 @@ def roll_out_all(
 
 @dataclass(slots=True)
 class _Run:
-    """A rollout under way."""
+    """A running rollout."""
 
     config: Config
     actors_of: ActorsOf
@@ -147,7 +146,7 @@ class _Run:
     advance: Callable[[], Any]
     leased_s: float = 0.0
     retried: set[str] = field(default_factory=set[str])
-    """Ids of further attempts."""
+    """Ids of trajectories that retry an earlier attempt."""
 
     async def run(self, planned: Sequence[PlannedTrajectory], sink: Sink) -> float:
         waiting: dict[str, list[PlannedTrajectory]] = {}
@@ -162,13 +161,13 @@ class _Run:
         }
         judging = DaemonThreads(len(places) if self.judge else 0, "judge")
         writing = DaemonThreads(1, "write")
-        writer = asyncio.create_task(self._hand_on(finished, sink, writing))
+        writer = asyncio.create_task(self._pass_on(finished, sink, writing))
         workers: list[asyncio.Task[None]] = []
         try:
             async with pool:
                 workers += [asyncio.create_task(self._work(pool, left, finished, judging, outages)) for left in places]
                 ended = asyncio.gather(*workers)
-                ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is heard below, or not
+                ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # avoids a log
                 try:
                     await asyncio.wait((ended, writer), return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -194,9 +193,10 @@ class _Run:
         judging: DaemonThreads,
         outages: Mapping[str, Outage],
     ) -> None:
-        """Roll out the trajectories of one environment from the end of the list.
+        """Roll out the trajectories of one environment, starting at the end of the list.
 
-        Further attempts go last, when the failed part may work again; with `admit` they go soon, as their group waits.
+        Retries come last, because the failed part may work again by then. With `admit`, retries come first, because
+        their group waits for them.
         """
         while waiting:
             planned = waiting.pop()
@@ -217,13 +217,13 @@ class _Run:
             if again is None or self.for_data:
                 finished.put_nowait(record)
             if planned.beginning is None and planned.trajectory_id not in self.retried:
-                # a replay may also fail since the environment does not repeat itself
+                # a replay may also fail because the environment is not deterministic
                 outages[planned.task.environment].note(record.trajectory)
 
-    async def _hand_on(
+    async def _pass_on(
         self, finished: "asyncio.Queue[FinishedTrajectory | None]", sink: Sink, writing: DaemonThreads
     ) -> None:
-        """Hand on finished trajectories: in whole chunks, or as soon as they are there where `admit` is set."""
+        """Pass finished trajectories to `sink`: in whole chunks, or at once if `admit` is set."""
         chunk: list[FinishedTrajectory] = []
         while True:
             record = await finished.get()
@@ -238,18 +238,18 @@ class _Run:
 
 
 async def _admitted(planned: PlannedTrajectory, admit: Admit) -> bool:
-    """Wait until a trajectory may begin, or until it never will."""
+    """Wait until a trajectory may start, and return True. Return False if the rollout ends first."""
     while (answer := admit(planned)) is None:
         await asyncio.sleep(POLL_S)
     return answer
 
 
 def missing(planned: Sequence[PlannedTrajectory], finished: Mapping[str, str | None]) -> list[PlannedTrajectory]:
-    """Return the trajectories still to roll out: unfinished ones, and next attempts after environment failures.
+    """Return the trajectories that are still to roll out: unfinished trajectories, and retries of environment failures.
 
     Args:
         planned: first attempts.
-        finished: failure boundary, or None, by id of every trajectory in the lake.
+        finished: boundary of the failure, or None, by the id of each finished trajectory.
     """
     found: list[PlannedTrajectory] = []
     for one in planned:

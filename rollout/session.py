@@ -1,7 +1,7 @@
-"""One trajectory: a policy acts in one leased sandbox, and every step of it is recorded.
+"""Roll out one trajectory: a policy acts in one leased sandbox, and every step is recorded.
 
-No error is raised for a policy's output or a sandbox's behaviour (`Sandbox` turns each of its errors into a failure):
-the end of a trajectory is in its rows, blamed on one boundary.
+A policy's output or a sandbox's behaviour raises no error. The trajectory's row has the failure and its boundary
+instead. `Sandbox` converts all of its errors to such failures.
 """
 
 import hashlib
@@ -38,12 +38,12 @@ async def roll_out(
     """Roll out one trajectory to its end.
 
     Args:
-        pool: leases the sandbox.
+        pool: pool of sandboxes.
         planned: the trajectory to roll out.
-        actors: the first acts, and from `planned.relay_step` on the last.
+        actors: the actors. The first acts before `planned.relay_step`, and the last from this step on.
         record_elements: whether each step records the page's elements.
-        history_images: number of the last observations kept with their pixels.
-        asked: how the policy among the actors is asked (`PolicyConfig.asked`), for the trajectory's row.
+        history_images: number of latest observations that are kept with their pixels.
+        asked: settings of the policy's prompt (`PolicyConfig.asked`), for the trajectory's row.
     """
     started, clock = utc_now(), time.perf_counter()
     asked = asked if any(actor.kind == "policy" for actor in actors) else None
@@ -58,12 +58,12 @@ async def roll_out(
 
 _OPEN = Outcome(done=False, reward=0.0)
 _ENDS: dict[str, Termination] = {"finished": "finished", "call_user": "call_user"}
-"""Actions that end a trajectory, with the termination."""
+"""Termination of a trajectory, by the type of action that ends it."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """A trajectory under way; its instruction is the task's until the sandbox shows one."""
+    """A running trajectory. Its instruction is the task's template until the sandbox shows the concrete text."""
 
     planned: PlannedTrajectory
     actors: Sequence[Acts]
@@ -75,7 +75,7 @@ class _Session:
     steps: list[Step] = field(default_factory=list[Step])
     screenshots: dict[str, Observation] = field(default_factory=dict[str, Observation])
     parts: list[StepReply] = field(default_factory=list[StepReply])
-    """Actions of the last reply's call not performed yet, such as the typing of a click and typing."""
+    """Actions of the last reply's call that are not performed yet, such as typing after a click in the same call."""
     outcome: Outcome = _OPEN
     termination: Termination = "max_steps"
     failure: TrajectoryFailure | None = None
@@ -95,10 +95,10 @@ class _Session:
                 raise ActionFailure(completion.error or "no action in the reply")
             await self._perform(sandbox, completion.action, verifier)
             if not begun:
-                self._remember(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
+                self._add_past(PastStep(completion.thought, completion.action_text, _without_elements(seen)))
                 self.parts = [] if self.steps[-1].action_error else parts_of(reply)
             seen, observe_ms = await self._observe(sandbox)
-            self._amend(next_screenshot=_digest(seen.png))
+            self._update_last(next_screenshot=_digest(seen.png))
             if (ended := self._ended(completion.action)) is not None:
                 self.termination = ended
                 break
@@ -106,16 +106,16 @@ class _Session:
             self.outcome = await sandbox.verify(verifier)
 
     def _ended(self, action: Action) -> Termination | None:
-        """Return the termination that follows this action; None where the trajectory continues."""
+        """Return the termination after an action; None if the trajectory continues."""
         if self.outcome.done:
             return "done"
         return "truncated" if self.outcome.truncated else _ENDS.get(action.type)
 
     async def _reply(self, number: int, seen: Observation) -> StepReply:
-        """Return the reply that the trajectory's beginning has for this step, else the current actor's."""
-        return given(self.planned.beginning, number, _digest(seen.png)) or await self._asked(number, seen)
+        """Return the replayed reply for a step; without one, the reply of the current actor."""
+        return given(self.planned.beginning, number, _digest(seen.png)) or await self._actor_reply(number, seen)
 
-    async def _asked(self, number: int, seen: Observation) -> StepReply:
+    async def _actor_reply(self, number: int, seen: Observation) -> StepReply:
         """Return the reply of the current actor."""
         relayed = self.planned.relay_step is not None and number >= self.planned.relay_step
         actor = self.actors[-1] if relayed else self.actors[0]
@@ -130,11 +130,12 @@ class _Session:
             raise
         except Exception:
             self._refuse_broken(seen)
-            completion = await actor.act(context)  # another trajectory's screen in the same batch may have failed
+            completion = await actor.act(context)  # an error may come from another trajectory in the same batch
         return StepReply(completion, completion.actor or actor.kind, actor.dialect)
 
     def _refuse_broken(self, seen: Observation) -> None:
-        """Raise SandboxFailure for a screen that cannot be decoded, and keep it out of the rows where it is new."""
+        """Raise SandboxFailure for a screen that cannot be decoded, and remove the screen from the rows if it is
+        new."""
         try:
             decode(seen.png)
         except ValueError as error:
@@ -142,7 +143,7 @@ class _Session:
             if all(digest != step.screenshot for step in self.steps):
                 del self.screenshots[digest]
                 if self.steps:
-                    self._amend(next_screenshot=None)
+                    self._update_last(next_screenshot=None)
             raise SandboxFailure(f"the screen {error}") from error
 
     async def _perform(self, sandbox: Sandbox, action: Action, verifier: Verifier | None) -> None:
@@ -151,13 +152,13 @@ class _Session:
             if isinstance(action, Finished | CallUser):
                 await sandbox.conclude(action)
             elif refused := await sandbox.perform(action):
-                self._amend(action_error=refused)
+                self._update_last(action_error=refused)
         except ActionFailure as failure:
-            self._amend(action_error=failure.reason)
+            self._update_last(action_error=failure.reason)
             raise
         if verifier is not None and verifier.each_step:
             self.outcome = await sandbox.verify(verifier)
-        self._amend(act_ms=(time.perf_counter() - clock) * 1000)
+        self._update_last(act_ms=(time.perf_counter() - clock) * 1000)
 
     async def _observe(self, sandbox: Sandbox) -> tuple[Observation, float]:
         clock = time.perf_counter()
@@ -165,12 +166,12 @@ class _Session:
         self.screenshots[_digest(seen.png)] = seen
         return seen, (time.perf_counter() - clock) * 1000
 
-    def _amend(self, **fields: Any) -> None:
+    def _update_last(self, **fields: Any) -> None:
         """Update fields of the last step."""
         self.steps[-1] = self.steps[-1].model_copy(update=fields)
 
-    def _remember(self, turn: PastStep) -> None:
-        """Keep all past text, and pixels only of the last `history_images` - 1 steps (the current one is the last)."""
+    def _add_past(self, turn: PastStep) -> None:
+        """Add a past step. Only the last `history_images` - 1 past steps keep their pixels."""
         self.turns.append(turn)
         aged = len(self.turns) - self.history_images
         if 0 <= aged < len(self.turns):
@@ -179,7 +180,7 @@ class _Session:
             self.turns[aged] = PastStep(old.thought, old.action_text, blank)
 
     def finished(self, started: datetime, wall_s: float) -> FinishedTrajectory:
-        """Return the trajectory's rows."""
+        """Return the rows of the trajectory."""
         planned, failure = self.planned, self.failure
         blameless = failure is not None and is_environment_failure(failure.boundary)
         trajectory = Trajectory(

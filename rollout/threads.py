@@ -1,7 +1,7 @@
-"""Run slow calls for an event loop in threads that never keep the process from ending.
+"""Run slow calls of an event loop in daemon threads, which do not delay the end of the process.
 
-A server, a judge or a store that does not answer makes such a call hang; a cancelled rollout does not wait for it.
-Python waits at exit for the threads of `asyncio.to_thread` and of `ThreadPoolExecutor`, however long that takes.
+A call hangs if a server, a judge or a store does not answer. A cancelled rollout does not wait for such a call. Threads
+of `asyncio.to_thread` and `ThreadPoolExecutor` are unsuitable, because Python waits for them at exit without a limit.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """A fixed number of threads that live until `close`: a network's own threads belong to the thread that runs it."""
+    """A fixed number of threads that run until `close`. A network keeps its own threads for each thread that runs
+    it."""
 
     def __init__(self, count: int, name: str) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -26,13 +27,14 @@ class DaemonThreads:
             thread.start()
 
     async def run(self, call: Callable[..., T], *args: Any) -> T:
-        """Run a call in a thread and return its result; a cancelled call that has begun continues unobserved."""
+        """Run a call in a thread and return its result. If the caller is cancelled, a started call continues
+        unobserved."""
         job: Future[T] = Future()
         self._calls.put((job, partial(call, *args)))
         return await asyncio.wrap_future(job)
 
     def close(self, wait_s: float = 0.0) -> None:
-        """End the threads after their calls, and wait up to `wait_s` seconds for that."""
+        """End the threads after their current calls, and wait up to `wait_s` seconds for their end."""
         for _ in self._threads:
             self._calls.put(None)
         end = time.monotonic() + wait_s
@@ -50,4 +52,4 @@ class DaemonThreads:
                 job.set_exception(error)
             else:
                 job.set_result(result)
-            del item, job, call  # a thread that waits holds nothing
+            del item, job, call  # frees memory while the thread waits

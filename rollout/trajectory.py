@@ -1,4 +1,4 @@
-"""A planned and a finished trajectory."""
+"""Define planned and finished trajectories, and beginnings replayed from other trajectories."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ from schemas.tables.trajectory import Trajectory, trajectory_id
 from schemas.tables.verdict import Verdict
 
 ATTEMPTS = 3
-"""Maximum attempts at one trajectory; the last one's environment failure is final."""
+"""Maximum attempts at one trajectory. An environment failure of the last attempt is final."""
 DISAGREES = "a replay shows another screen before step"
-"""Start of the failure reason where a sandbox did not repeat a recorded screen."""
+"""Prefix of the failure reason if a sandbox did not reproduce a recorded screen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class StepReply:
     """An actor's reply in a step, to be performed unchanged."""
 
     completion: Completion
-    """Completion that holds an action and its author's version."""
+    """Completion with an action and the version of its author."""
     actor: str
     """Name of the author, as in `Step.actor`."""
     dialect: str
 
 
 def parts_of(reply: StepReply) -> list[StepReply]:
-    """Return a reply for each further action of the first call, without tokens, text or thought."""
+    """Return a reply for each further action of a reply's call, without tokens, text or thought."""
     made = reply.completion
     bare = replace(made, text="", thought="", action_text="", token_ids=(), logprobs=(), unused=(), further=(), parts=1)
     return [replace(reply, completion=replace(bare, action=one)) for one in made.further[: made.parts - 1]]
@@ -41,22 +41,23 @@ def parts_of(reply: StepReply) -> list[StepReply]:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """The replayed beginning of a trajectory that continues from a state of another one."""
+    """The replayed first steps of a trajectory that continues from a state of another trajectory."""
 
     continues: str
     """Id of the other trajectory."""
     screens: tuple[str, ...]
-    """sha256 of the screen before each replayed step and after the last; the screens seen now must agree."""
+    """sha256 of the recorded screen before each replayed step and after the last. The replay must show the same
+    screens."""
     replies: tuple[StepReply, ...]
-    """Replies to perform first: those of the replayed steps, then those worth trying."""
+    """Replies to perform first: the replies of the replayed steps, then the replies to try."""
     avoid: Mapping[str, tuple[Action, ...]] = field(default_factory=dict[str, tuple[Action, ...]])
-    """Actions known to lead nowhere, by sha256 of the screen."""
+    """Actions that are known to fail, by sha256 of the screen."""
     ahead: int = 1
     """Maximum number of steps after the replies."""
 
     @property
     def name(self) -> str:
-        """Name that distinguishes this beginning in identities."""
+        """Name of this beginning, as a part of trajectory ids."""
         given = "|".join(reply.completion.text for reply in self.replies[self.replayed :])
         return f"{self.continues}|{self.replayed}|{given}"
 
@@ -71,9 +72,9 @@ class PlannedTrajectory:
     """A trajectory to roll out."""
 
     lake_id: str
-    """Id of the lake; the trajectory's identity is derived from it, so that a retry writes the same key."""
+    """Id of the lake, which is a part of the trajectory's id. A repeated rollout has the same id."""
     run_id: str
-    """Id of the run that makes it."""
+    """Id of the run that plans the trajectory."""
     iteration: int
     task: GuiTask
     seed: int
@@ -82,7 +83,7 @@ class PlannedTrajectory:
     policy_version: str
     attempt: int = 0
     stride: int = 1
-    """Distance to the next attempt: the number of trajectories of its group."""
+    """Difference between the numbers of two attempts: the number of trajectories of the group."""
     group_id: str | None = None
     temperature: float = 0.0
     relay_step: int | None = None
@@ -92,7 +93,7 @@ class PlannedTrajectory:
 
     @property
     def trajectory_id(self) -> str:
-        """Identity derived from the fields."""
+        """Id of the trajectory, derived from the fields."""
         return trajectory_id(
             self.lake_id,
             self.iteration,
@@ -111,19 +112,19 @@ class PlannedTrajectory:
         return min(self.task.max_steps, len(self.beginning.replies) + self.beginning.ahead)
 
     def sampled(self, asked: Mapping[str, Any] | None) -> str:
-        """Return how its actions are sampled, and how its policy (if any) is asked, as canonical JSON."""
+        """Return the sampling of the actions, and the prompt settings of the policy if one acts, as canonical JSON."""
         how = {"relay_step": self.relay_step, "temperature": self.temperature}
         return json.dumps({**how, **({"asked": dict(asked)} if asked else {})}, sort_keys=True)
 
     def step_seed(self, step: int) -> int:
-        """Return the sampling seed of a step; it does not depend on the lake."""
+        """Return the sampling seed of a step. The seed does not depend on the lake."""
         name = f"{self.iteration}|{self.task.task_id}|{self.seed}|{self.policy}|{self.attempt}|{step}"
         return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
     def retry(self, boundary: str | None) -> "PlannedTrajectory | None":
-        """Return the next attempt after a failure that is not the policy's; None if this one is final.
+        """Return the next attempt after an environment failure; None if this attempt is final.
 
-        A correction has no next attempt: the search decides how to continue.
+        A correction has no next attempt, because the search for corrections decides how to continue.
         """
         if self.beginning is not None:
             return None
@@ -135,25 +136,25 @@ class PlannedTrajectory:
 
 @dataclass(slots=True)
 class FinishedTrajectory:
-    """Rows of a rolled-out trajectory, and its screens by sha256 of their pixels."""
+    """Rows of a finished trajectory, and its screens by the sha256 of their pixels."""
 
     trajectory: Trajectory
     steps: list[Step]
     screenshots: dict[str, Observation]
     verdict: Verdict | None = None
-    """Verdict of the judge, where the task has no verifier."""
+    """Verdict of the judge, if the task has no verifier."""
 
 
 def given(beginning: Beginning | None, step: int, screen: str) -> StepReply | None:
-    """Return the reply that a beginning has for a step; None where an actor decides.
+    """Return the reply that a beginning has for a step; None if an actor decides.
 
     Args:
-        beginning: the trajectory's beginning, if any.
+        beginning: the replayed beginning of the trajectory, if any.
         step: number of the step.
         screen: sha256 of the current screen.
 
     Raises:
-        SandboxFailure: the recorded screen before a replayed step was another: the sandbox is not deterministic.
+        SandboxFailure: the screen differs from the recorded screen, so the sandbox is not deterministic.
     """
     if beginning is None:
         return None

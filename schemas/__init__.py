@@ -1,1 +1,2 @@
-"""The contracts: one noun, one module. Nothing here imports anything heavy."""
+"""Contracts: tables, the config, actions and failures, with one module per concept. No module imports heavy
+packages."""

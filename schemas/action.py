@@ -1,9 +1,9 @@
-"""The unified action space of UI-TARS (arXiv 2501.12326, Table 1), with the terminal and the files of UI-TARS-2's
-GUI-SDK (arXiv 2509.02544), as a closed, typed union.
+"""Define all actions as a typed union, and their canonical JSON.
 
-Coordinates are fractions of the screen in [0, 1]; the origin is the top left corner. Text forms of these actions are
-*dialects* and live in `models.families.dialects`; this module knows only the typed action and its one canonical JSON
-form, which the lake stores.
+The actions are the unified action space of UI-TARS (arXiv 2501.12326, Table 1), and the terminal and files of
+UI-TARS-2's GUI-SDK (arXiv 2509.02544). Coordinates are fractions of the screen in [0, 1]; the origin is the top left
+corner. The lake stores the canonical JSON. The module `models.families.dialects` defines other text forms of actions,
+called dialects.
 """
 
 import json
@@ -18,14 +18,14 @@ from schemas.keyboard import MAX_KEYS, names_of, single, together
 
 
 def numeric(value: Any) -> Any:
-    """Returns the value; raises ValueError for true and false, which Python takes for 1 and 0."""
+    """Returns the value. Raises ValueError for true and false, because Python treats them as 1 and 0."""
     if isinstance(value, bool):
         raise ValueError(f"{str(value).lower()} is no number")
     return value
 
 
 def _chord(key: str) -> str:
-    """Normalises a hotkey; one with a key that no keyboard has stays as it is."""
+    """Normalises a hotkey. A hotkey with an unknown key does not change."""
     try:
         return together(names_of(key))
     except ValueError as error:
@@ -35,7 +35,7 @@ def _chord(key: str) -> str:
 
 
 def _key(key: str) -> str:
-    """Normalises the name of one key; what is no key stays as it is."""
+    """Normalises the name of one key. An unknown name does not change."""
     try:
         return single(key)
     except ValueError:
@@ -45,7 +45,7 @@ def _key(key: str) -> str:
 Fraction = Annotated[float, BeforeValidator(numeric), Field(ge=0.0, le=1.0)]
 Direction = Literal["up", "down", "left", "right"]
 OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
-"""Direction in which a screen scrolls as a finger moves over it."""
+"""Direction in which a screen scrolls, by the direction of a finger's movement."""
 
 
 class _Action(BaseModel):
@@ -76,7 +76,7 @@ class RightSingle(_Pointed):
 
 
 class LongPress(_Pointed):
-    """A touch held down (mobile)."""
+    """A long touch (mobile)."""
 
     type: Literal["long_press"] = "long_press"
 
@@ -89,7 +89,7 @@ class Scroll(_Pointed):
 
 
 class Drag(_Pointed):
-    """Press at (x, y), move, release at (to_x, to_y)."""
+    """A drag: press at (x, y), move, and release at (to_x, to_y)."""
 
     type: Literal["drag"] = "drag"
     to_x: Fraction
@@ -104,28 +104,29 @@ class Type(_Action):
 
 
 class Hotkey(_Action):
-    """One to three keys pressed together, lower case, separated by spaces: `ctrl c`; `Ctrl+C` becomes it."""
+    """One to three keys pressed together, in lower case, separated by spaces, such as `ctrl c`. `Ctrl+C` is
+    converted."""
 
     type: Literal["hotkey"] = "hotkey"
     key: Annotated[Storable, AfterValidator(_chord)]
 
 
 class Press(_Action):
-    """A key pressed and held."""
+    """A key press that holds the key down."""
 
     type: Literal["press"] = "press"
     key: Annotated[Storable, AfterValidator(_key)]
 
 
 class Release(_Action):
-    """A held key released."""
+    """The release of a held key."""
 
     type: Literal["release"] = "release"
     key: Annotated[Storable, AfterValidator(_key)]
 
 
 class OpenApp(_Action):
-    """An app started by its name (mobile)."""
+    """The start of an app by its name (mobile)."""
 
     type: Literal["open_app"] = "open_app"
     app_name: Storable
@@ -150,34 +151,34 @@ class PressEnter(_Action):
 
 
 class Navigate(_Action):
-    """A browser sent to an address."""
+    """The navigation of a browser to an address."""
 
     type: Literal["navigate"] = "navigate"
     content: Storable
 
 
 class NavigateBack(_Action):
-    """A browser sent one page back."""
+    """The navigation of a browser one page back."""
 
     type: Literal["navigate_back"] = "navigate_back"
 
 
 class Terminal(_Action):
-    """A command run in the sandbox's shell, which goes on from the last one (UI-TARS-2's GUI-SDK)."""
+    """A command for the sandbox's shell (UI-TARS-2's GUI-SDK). The shell keeps its state between commands."""
 
     type: Literal["terminal"] = "terminal"
     command: Storable
 
 
 class ReadFile(_Action):
-    """A file of the sandbox opened, so that the next screen shows it."""
+    """The opening of a file of the sandbox; the next screen shows the file."""
 
     type: Literal["read_file"] = "read_file"
     path: Storable
 
 
 class WriteFile(_Action):
-    """A file of the sandbox written as a whole."""
+    """The writing of a whole file of the sandbox."""
 
     type: Literal["write_file"] = "write_file"
     path: Storable
@@ -185,20 +186,20 @@ class WriteFile(_Action):
 
 
 class Wait(_Action):
-    """Wait for a while."""
+    """A short wait."""
 
     type: Literal["wait"] = "wait"
 
 
 class Finished(_Action):
-    """The end: the policy reports the task as done."""
+    """The end of the trajectory: the policy reports that the task is done."""
 
     type: Literal["finished"] = "finished"
     content: Storable = ""
 
 
 class CallUser(_Action):
-    """The end: the policy asks for a person."""
+    """The end of the trajectory: the policy asks for help by a person."""
 
     type: Literal["call_user"] = "call_user"
 
@@ -229,7 +230,7 @@ Action = Annotated[
     Field(discriminator="type"),
 ]
 TYPES: Mapping[str, type[Action]] = {kind.model_fields["type"].default: kind for kind in get_args(get_args(Action)[0])}
-"""All actions by the name of their type."""
+"""All classes of actions, by type name."""
 TERMINAL: tuple[str, ...] = ("finished", "call_user")
 """Types of action that end a trajectory."""
 
@@ -237,7 +238,7 @@ _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 
 
 def to_json(action: Action) -> str:
-    """Writes the canonical JSON of an action: sorted keys, no spaces."""
+    """Returns the canonical JSON of an action, with sorted keys and without spaces."""
     return json.dumps(action.model_dump(), sort_keys=True, separators=(",", ":"))
 
 
@@ -245,16 +246,17 @@ def from_json(text: str) -> Action:
     """Parses an action from its canonical JSON.
 
     Raises:
-        pydantic.ValidationError: unknown type, unknown or missing argument, coordinate outside [0, 1].
+        pydantic.ValidationError: the type is unknown, an argument is unknown or missing, or a coordinate is outside [0,
+            1].
     """
     return _ADAPTER.validate_json(text)
 
 
 def action_of(fields: dict[str, object]) -> Action:
-    """Makes the action with these fields (`type` names the kind); raises as `from_json` does."""
+    """Makes an action from its fields, of which `type` is one. Raises the errors of `from_json`."""
     return _ADAPTER.validate_python(fields)
 
 
 def point_of(action: Action) -> tuple[float, float] | None:
-    """Returns the point an action aims at, or None for actions without one."""
+    """Returns the point of an action; None for an action without a point."""
     return (action.x, action.y) if isinstance(action, _Pointed) else None

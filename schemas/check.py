@@ -1,4 +1,4 @@
-"""Checks of `flywheel doctor`, which also refuse a run that could not end well."""
+"""Define the checks of `flywheel doctor`. Required checks also refuse a run that would fail."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -15,25 +15,25 @@ class CheckReport:
     ok: bool
     detail: str
     hint: str = ""
-    """Fix for a failed check."""
+    """Fix of a failed check."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns the check as `--json` prints it.
+        """Returns the result in the form of `--json`.
 
-        `found` and `mend` are the earlier names of `detail` and `hint`, kept for programs that read them.
+        `found` and `mend` are earlier names of `detail` and `hint`, kept for older programs.
         """
         return {**asdict(self), "found": self.detail, "mend": self.hint}
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One check that can be run."""
+    """One check."""
 
     name: str
     examine: Callable[[], str]
-    """Runs the check and returns its finding; raises FlywheelError if it fails."""
+    """Runs the check and returns its result as text. Raises FlywheelError if the check fails."""
     required: bool = True
-    """Whether a run is refused if it fails, so it must be quick. Only `doctor` runs the others."""
+    """Whether a failed check refuses a run. Required checks must be quick. Only `flywheel doctor` runs other checks."""
 
     def check(self) -> CheckReport:
         """Runs the check and reports success or failure."""

@@ -1,8 +1,8 @@
-"""Failures as data, and the errors that a user sees.
+"""Define the failures of trajectories, and the errors that users see.
 
-A failure that ends one trajectory is a row: it names the boundary it is blamed on and is kept. A failure blamed on the
-policy or its action counts as the policy's failure; every other boundary is an environment failure: neither a success
-nor a failure, so it enters no mean, no group and no curriculum.
+A failure that ends a trajectory is stored in its row, with a boundary that names the cause. Failures with the boundary
+`policy` or `action` count against the policy. All others are environment failures. An environment failure counts
+neither as a success nor as a failure, so means, groups and the curriculum leave it out.
 """
 
 import errno
@@ -17,12 +17,12 @@ EXIT_OK, EXIT_ERROR, EXIT_USAGE, EXIT_GATE, EXIT_PAUSED = 0, 1, 2, 3, 4
 
 
 def is_environment_failure(boundary: str | None) -> bool:
-    """Checks whether a trajectory's failure is no evidence about its policy."""
+    """Checks whether a failure at this boundary does not count against the policy."""
     return boundary is not None and boundary not in POLICY_BOUNDARIES
 
 
 class FlywheelError(Exception):
-    """An error that a user can fix: the problem (with the field, file or id) and a hint at the fix."""
+    """An error that a user can fix. It has the problem, with the field, file or id, and a hint."""
 
     exit_code = EXIT_ERROR
 
@@ -32,28 +32,28 @@ class FlywheelError(Exception):
         super().__init__(f"{problem} {hint}".strip())
 
     def __reduce__(self) -> tuple[type["FlywheelError"], tuple[str, str]]:
-        """Pickles whole, so that an error can be handed to other processes."""
+        """Pickles all fields, so that an error can be sent to another process."""
         return type(self), (self.problem, self.hint)
 
 
 def all_of(errors: Sequence[FlywheelError]) -> FlywheelError:
-    """Merges several errors into one, a line each, and each hint once."""
+    """Merges several errors into one error with one line per problem. A repeated hint appears once."""
     hints = dict.fromkeys(error.hint for error in errors if error.hint)
     return FlywheelError("\n".join(error.problem for error in errors), " ".join(hints))
 
 
 class UsageError(FlywheelError):
-    """Raised if the command line or the config asks for something that does not exist."""
+    """Raised if the command line, the config or an argument is invalid."""
 
     exit_code = EXIT_USAGE
 
 
 class LakeError(FlywheelError):
-    """Raised if the lake cannot be used: not ours, another schema version, unreachable, full."""
+    """Raised if the lake cannot be used: it is not a lake, has another schema version, is unreachable, or is full."""
 
 
 class StoreUnreachable(LakeError):
-    """Raised if an object store does not answer, or asks to slow down; the operation can be retried."""
+    """Raised if an object store does not answer, or asks for fewer requests. The operation can be retried."""
 
 
 class StoreStillUnreachable(StoreUnreachable):
@@ -61,7 +61,8 @@ class StoreStillUnreachable(StoreUnreachable):
 
 
 class EnvironmentDown(FlywheelError):
-    """Raised if nothing works in an environment, through no fault of the policy: an immediate retry changes nothing."""
+    """Raised if all trajectories of an environment fail for reasons other than the policy. An immediate retry is
+    useless."""
 
 
 class CheckpointError(FlywheelError):
@@ -69,25 +70,25 @@ class CheckpointError(FlywheelError):
 
 
 class DamagedError(CheckpointError):
-    """Raised if a checkpoint is damaged: a file of it is missing, cut or changed."""
+    """Raised if a checkpoint is damaged: a file is missing, truncated or changed."""
 
 
 class RankLostError(CheckpointError):
-    """Raised if another rank is gone: nothing is wrong with this one, and the training may be restarted."""
+    """Raised on a rank if another rank is lost. The training can be restarted."""
 
 
 class PlanError(FlywheelError):
-    """Raised if work cannot be shared out: it does not fit, or no rank can take it."""
+    """Raised if work cannot be distributed over ranks, because it does not fit or no rank can take it."""
 
 
 class GateRefused(FlywheelError):
-    """Raised if the data-quality gate found critical failures; training was not started."""
+    """Raised if the quality gate found critical failures. Training was not started."""
 
     exit_code = EXIT_GATE
 
 
 class Paused(FlywheelError):
-    """Raised if the lake's flywheel is paused: nothing failed, and nothing new is begun."""
+    """Raised if the lake is paused or its budget is spent. Nothing failed, and no new work starts."""
 
     exit_code = EXIT_PAUSED
 
@@ -97,7 +98,7 @@ LOCKED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def of_the_disk(error: OSError) -> FlywheelError | None:
-    """Converts an error of the file system that a user can fix; None for any other."""
+    """Converts an error of the file system to one that a user can fix; None for other errors."""
     place = error.filename or "a file"
     if error.errno in FULL:
         return FlywheelError(f"No space is left for {place}.", "Free some space and go on; committed data is safe.")
@@ -107,7 +108,7 @@ def of_the_disk(error: OSError) -> FlywheelError | None:
 
 
 class TrajectoryFailure(Exception):
-    """Ends one trajectory; caught where the trajectory is recorded, never above it."""
+    """Ends one trajectory. The code that records the trajectory catches it."""
 
     def __init__(self, boundary: Boundary, reason: str) -> None:
         self.boundary: Boundary = boundary
@@ -116,21 +117,21 @@ class TrajectoryFailure(Exception):
 
 
 class SandboxFailure(TrajectoryFailure):
-    """The box died, hung or could not be started: not the policy's fault."""
+    """Raised if a sandbox died, hung or could not start; an environment failure."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("sandbox", reason)
 
 
 class ServerFailure(TrajectoryFailure):
-    """The server that runs the policy's model gave no answer: not the policy's fault."""
+    """Raised if the server of the policy's model gave no answer; an environment failure."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("server", reason)
 
 
 class ActionFailure(TrajectoryFailure):
-    """The policy's text held no action that this environment can perform."""
+    """Raised if the policy's reply has no action that the environment can perform."""
 
     def __init__(self, reason: str) -> None:
         super().__init__("action", reason)

@@ -1,8 +1,8 @@
-"""The keys of a keyboard: one table of their names everywhere, and one parser of key expressions.
+"""Define the keys of a keyboard: one table of all their names, and one parser of key expressions.
 
-A key has one name here; policies, data sets and programs have others for it, and all of them are read. Environments and
-grammars take from the table how they call a key themselves. Characters are keys of a US keyboard; any other character
-is the key that writes it.
+Each key has one canonical name. The parser also accepts the names that policies, data sets and programs use. Each
+environment and dialect looks up its own name of a key in the table. Characters are keys of a US keyboard. Any other
+character is a key of its own.
 
 Source: pyautogui 0.9.54 (`KEY_NAMES`), UI Events (`KeyboardEvent.key`, `.code`), Windows' virtual-key codes, and
 keysymdef.h and XF86keysym.h of X11.
@@ -13,23 +13,23 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_KEYS = 3
-"""Maximum keys that a hotkey presses together."""
+"""Maximum number of keys in a hotkey."""
 _UNICODE = 0x0100_0000
-"""Added to a code point beyond Latin-1, it is the keysym of a character."""
+"""Offset from the code point of a character beyond Latin-1 to its keysym."""
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key, as each program calls it.
+    """A key and its names in each program.
 
     Attributes:
-        name: here, in lower case; of a character, the character.
-        pyautogui: in pyautogui's `KEY_NAMES`; empty where it has none.
+        name: canonical name, in lower case; for a character key, the character.
+        pyautogui: name in pyautogui's `KEY_NAMES`; empty if it has none.
         key: the DOM's `KeyboardEvent.key`.
-        code: the DOM's `KeyboardEvent.code`; empty where a US keyboard lacks it.
-        number: its Windows virtual-key code; 0 where there is none.
-        keysym: in X; 0 where there is none.
-        shifted: the character that it writes with shift, if another.
+        code: the DOM's `KeyboardEvent.code`; empty if a US keyboard lacks the key.
+        number: Windows virtual-key code; 0 if there is none.
+        keysym: keysym of X11; 0 if there is none.
+        shifted: the different character that the key writes with shift, if any.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Key:
 
     @property
     def location(self) -> int:
-        """The DOM's `KeyboardEvent.location`: 1 left, 2 right, 3 number pad, else 0."""
+        """The DOM's `KeyboardEvent.location`: 1 for left, 2 for right, 3 for the number pad, else 0."""
         if self.code.startswith("Numpad"):
             return 3
         if self.key in ("Shift", "Control", "Alt", "Meta"):
@@ -122,8 +122,8 @@ decimal decimal . NumpadDecimal 110 ffae | numpaddecimal kpdecimal
 divide divide / NumpadDivide 111 ffaf | numpaddivide kpdivide
 numpadenter enter Enter NumpadEnter 13 ff8d | kpenter
 """
-"""Name, pyautogui's, the DOM's key and code, virtual-key code, keysym (hexadecimal) | other names; `*` if pyautogui has
-them, too."""
+"""Name, pyautogui's name, the DOM's key and code, virtual-key code, keysym (hexadecimal) | other names. `*` marks other
+names that pyautogui has too."""
 _PAIRS = (
     "`~ Backquote 192", "1! Digit1 49", "2@ Digit2 50", "3# Digit3 51", "4$ Digit4 52", "5% Digit5 53", "6^ Digit6 54",
     "7& Digit7 55", "8* Digit8 56", "9( Digit9 57", "0) Digit0 48", "-_ Minus 189", "=+ Equal 187",
@@ -131,7 +131,7 @@ _PAIRS = (
     ",< Comma 188", ".> Period 190", "/? Slash 191",
     *(f"{letter}{letter.upper()} Key{letter.upper()} {ord(letter.upper())}" for letter in map(chr, range(97, 123))),
 )  # fmt: skip
-"""Character that a key writes alone and with shift, its code and its virtual-key code."""
+"""Character without shift, character with shift, the DOM's code, and virtual-key code."""
 _WORDS = {
     "plus": "+", "minus": "-", "equal": "=", "comma": ",", "period": ".", "slash": "/", "backslash": "\\",
     "semicolon": ";", "colon": ":", "apostrophe": "'", "grave": "`", "backquote": "`", "underscore": "_",
@@ -140,7 +140,7 @@ _WORDS = {
     "less": "<", "greater": ">", "question": "?", "bar": "|", "asciitilde": "~", "asciicircum": "^", "quotedbl": '"',
     "yen": "¥", "spacebar": "space",
 }  # fmt: skip
-"""Characters by the names that X, the DOM and people have for them."""
+"""Characters by their names in X11, in the DOM and in common use."""
 BLANKS = {" ": "space", "\t": "tab", "\n": "enter", "\r": "enter"}
 """Keys by the blanks that they write."""
 
@@ -167,12 +167,12 @@ def _named() -> Iterator[tuple[Key, Sequence[str]]]:
 
 
 KEYS: dict[str, Key] = {key.name: key for key in (*_characters(), *(key for key, _ in _named()))}
-"""Every key of the table by its name here."""
+"""Every key of the table, by its canonical name."""
 _MODIFIERS = ("Shift", "Control", "Alt", "Meta")
 
 
 def _sided() -> Iterator[tuple[str, str]]:
-    """Yields the names of the modifiers of either side, such as `right shift`, `Control_R` and `lctrl`."""
+    """Yields the names of left and right modifiers, such as `right shift`, `Control_R` and `lctrl`."""
     for key, others in _named():
         if key.key in _MODIFIERS and key.location == 1:
             for name in (key.name, *(other.strip("*") for other in others if other.strip("*").isalpha())):
@@ -187,17 +187,17 @@ _ALIASES = {
     **{other.strip("*"): key.name for key, others in _named() for other in others},
     **_WORDS,
 }
-"""Other names of the keys: by their place on the keyboard (`KeyA`), by side, and those of the tables."""
+"""Other names of keys: by position on the keyboard (`KeyA`), by side, and from the tables above."""
 PYAUTOGUI = frozenset(key.pyautogui for key in KEYS.values()) | {
     other[1:] for _, others in _named() for other in others if other.startswith("*")
 }
-"""The names that pyautogui has."""
+"""All names of keys in pyautogui."""
 _SIGNS = {"+": "plus", "-": "minus"}
 _MARKS = "".join(_SIGNS)
-"""Separators of the keys of an expression, besides blanks."""
+"""Separators between keys of an expression, in addition to blanks."""
 _JOINT = re.compile(r"(?<=[^\s+])(?:\s*\+(?=[^\s+])|\s*\+\s+(?=\S)|\s+\+(?=\S))|(?<=[^\s+-])(?:\s*-\s+|\s+-)(?=\S)")
-"""A sign between two keys: a plus with blanks around it or none, a minus with one; the last of `ctrl +`, `ctrl++` and
-`ctrl - -` is a key."""
+"""A separator between two keys: a plus with or without blanks around it, or a minus with a blank. The last sign of
+`ctrl +`, `ctrl++` and `ctrl - -` is a key."""
 
 
 def is_key(name: str) -> bool:
@@ -206,10 +206,10 @@ def is_key(name: str) -> bool:
 
 
 def key_named(name: str) -> Key:
-    """Finds the key that a policy calls `name`.
+    """Finds a key by any of its names.
 
     Raises:
-        ValueError: no keyboard has it.
+        ValueError: no key has this name.
     """
     if (found := _found(name)) is None:
         raise ValueError(f"there is no key {name[:80]!r}")
@@ -228,15 +228,15 @@ def _found(name: str) -> Key | None:
 
 
 def is_modifier(name: str) -> bool:
-    """Checks whether a keyboard has a modifier of this name: shift, control, alt or meta, of either side."""
+    """Checks whether a name is the name of a modifier: shift, control, alt or meta, left or right."""
     return (key := _found(name)) is not None and key.key in _MODIFIERS
 
 
 def names_of(expression: str) -> list[str]:
-    """Lists the names of the keys of an expression.
+    """Lists the names of the keys in an expression.
 
-    It reads `ctrl c`, `Ctrl + C`, `Ctrl - C`, `ctrl-shift-t`, `ctrl+page down`, `right shift-a`, `space bar` and
-    `ctrl +`."""
+    Accepted forms are `ctrl c`, `Ctrl + C`, `Ctrl - C`, `ctrl-shift-t`, `ctrl+page down`, `right shift-a`, `space bar`
+    and `ctrl +`."""
     if expression in BLANKS:
         return [BLANKS[expression]]
     pieces = (piece.split() for piece in _JOINT.split(expression))
@@ -244,7 +244,7 @@ def names_of(expression: str) -> list[str]:
 
 
 def _joined(words: Iterable[str]) -> list[str]:
-    """Joins words that are one key: `page down`, also where each is one itself (`right shift`)."""
+    """Joins words that name one key together, such as `page down`, or `right shift`, whose words are also keys."""
     names: list[str] = []
     for word in words:
         if names and _is_one(names[-1], word):
@@ -263,7 +263,7 @@ def _is_one(word: str, following: str) -> bool:
 
 
 def _between(word: str) -> list[str]:
-    """Lists the names within a word; a mark at its end is a key itself."""
+    """Lists the names within a word. A separator at its end is a key."""
     for mark in _MARKS:
         parts = re.split(rf"(?<=[^{mark}])[{mark}]", word)
         if len(parts) < 2 or not all(parts):
@@ -277,12 +277,12 @@ def _between(word: str) -> list[str]:
 
 
 def together(names: Iterable[str]) -> str:
-    """Writes keys that are pressed together, as a hotkey has them.
+    """Returns the canonical hotkey of keys that are pressed together.
 
-    A capital letter alone is typed, so it is pressed with shift; in a shortcut it names its key (`ctrl F` is `ctrl f`).
+    A single capital letter is pressed with shift. In a shortcut, a capital letter is the key (`ctrl F` is `ctrl f`).
 
     Raises:
-        ValueError: there is no key, one of the names is none, no keyboard has it, or they are too many.
+        ValueError: there are no names or too many, or a name is not the name of a key.
     """
     keys = [single(name) for name in names]
     if not keys:
@@ -295,15 +295,15 @@ def together(names: Iterable[str]) -> str:
     written = " ".join(keys)
     if names_of(written) == keys:
         return written
-    *first, last = (key_named(key).name for key in keys)  # `right` and `shift` are two here
+    *first, last = (key_named(key).name for key in keys)  # `right` and `shift` are two keys
     return " ".join([*(_SIGNS.get(key, key) for key in first), last])
 
 
 def together_in(expressions: Iterable[str]) -> str:
-    """Writes keys of a list of expressions that are pressed together, as a hotkey has them.
+    """Returns the canonical hotkey of a list of expressions that are pressed together.
 
     Raises:
-        ValueError: as `together`; the list holds several chords, such as `ctrl+a` and then `delete`.
+        ValueError: as in `together`; or the list has several hotkeys, such as `ctrl+a` and then `delete`.
     """
     items = [names_of(one) or [one] for one in expressions]
     names = [name for item in items for name in item]
@@ -313,10 +313,10 @@ def together_in(expressions: Iterable[str]) -> str:
 
 
 def single(name: str) -> str:
-    """Returns the name of one key as actions have it: in lower case, but for a character.
+    """Returns the canonical name of one key: in lower case, except for a character.
 
     Raises:
-        ValueError: it is empty, or several names, or no keyboard has it.
+        ValueError: the text is empty, has several names, or is not the name of a key.
     """
     names = names_of(name)
     if len(names) != 1:
@@ -326,26 +326,26 @@ def single(name: str) -> str:
 
 
 def chord(expression: str) -> list[Key]:
-    """Lists the keys that a hotkey of ours presses, in the order in which they go down.
+    """Lists the keys of a canonical hotkey, in the order in which they are pressed.
 
     Raises:
-        ValueError: no keyboard has one of them.
+        ValueError: a name is not the name of a key.
     """
     return [key_named(name) for name in together(names_of(expression)).split(" ")]
 
 
 def pyautogui_name(name: str) -> str:
-    """Returns pyautogui's name of a key; the name itself where it is one of its own, or of no keyboard."""
+    """Returns pyautogui's name of a key; the name itself if pyautogui has it or if it is not the name of a key."""
     return name if name in PYAUTOGUI or not is_key(name) else key_named(name).pyautogui or name
 
 
 def pyautogui_names(expression: str) -> list[str]:
-    """Lists pyautogui's names of the keys of an expression."""
+    """Lists pyautogui's names of the keys in an expression."""
     return [pyautogui_name(name) for name in names_of(expression)]
 
 
 def usual(expression: str) -> str:
-    """Rewrites an expression with our name of each key; a name that no keyboard has stays, in lower case."""
+    """Rewrites an expression with canonical names. An unknown name stays, in lower case."""
     names = (BLANKS.get(name, name) for name in names_of(expression))
     return " ".join(key_named(name).name if is_key(name) else name.lower() for name in names)
 

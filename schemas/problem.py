@@ -1,4 +1,4 @@
-"""Describe refused values and keys as a user writes them, without pydantic's own terms."""
+"""Describe refused values and keys in the user's terms instead of pydantic's terms."""
 
 import json
 import re
@@ -19,16 +19,16 @@ _BRANCH = re.compile(r"(str|int|float|bool|none)$|[a-z-]+\[.*\]$", re.DOTALL)
 
 
 def problem_of(error: ValidationError) -> tuple[str, str]:
-    """Describes the first error: its dotted field, empty for the whole, and the problem.
+    """Returns the dotted field and the problem of the first error. The field is empty if the whole value is refused.
 
-    The problem is worded to follow the field and a colon.
+    The text of the problem fits after the field and a colon.
     """
     first = _deepest(error.errors())
     return ".".join(str(one) for one in first["loc"] if not _is_branch(one)), in_words(first)
 
 
 def _deepest(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Finds the first error; where a field takes several types, that of the one that went furthest."""
+    """Finds the first error. If a field accepts several types, this is the error of the type that matched furthest."""
     first = found[0]
     at = next((at for at, one in enumerate(first["loc"]) if _is_branch(one)), None)
     if at is None:
@@ -38,18 +38,18 @@ def _deepest(found: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 
 def _is_branch(part: object) -> bool:
-    """Checks whether a part of a location names a type of a union instead of a field."""
+    """Checks whether a part of an error's location is a type of a union instead of a field."""
     return isinstance(part, str) and bool(_BRANCH.match(part))
 
 
 def named_problem(error: ValidationError) -> str:
-    """Writes `field: problem` of the first error."""
+    """Returns `field: problem` for the first error."""
     where, problem = problem_of(error)
     return f"{where}: {problem}" if where else problem
 
 
 def in_words(found: Mapping[str, Any]) -> str:
-    """Describes one of pydantic's errors."""
+    """Returns the problem of one pydantic error as text."""
     more = found.get("ctx", {})
     match found["type"]:
         case "missing":
@@ -74,17 +74,17 @@ def in_words(found: Mapping[str, Any]) -> str:
 
 
 CLOSE = 0.65
-"""Minimum similarity, of 1, of a key that is suggested."""
+"""Minimum similarity of a suggested key, in [0, 1]."""
 ELSEWHERE = {"lr": ("learning_rate",), "path": ("base", "uri", "folder"), "model": ("base",)}
-"""Keys of other programs, and their names here."""
+"""Keys of other programs, with the keys of this project."""
 
 
 COUNTED = re.compile(r"(?:n|num|number_of)_(.+)|(.+)_(?:count|number)")
-"""Pattern of other programs' keys for a number, whose key here is the plural: `browser_count` is `browsers`."""
+"""Pattern of other programs' keys for a number. This project uses the plural: `browsers` for `browser_count`."""
 
 
 def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[BaseModel] | None:
-    """Finds the section at `where` in another one; None where there is no section of fixed keys."""
+    """Finds the section at a path inside another section; None if there is no section with fixed keys."""
     found: Any = section
     for key in where:
         found = _inside(found, key)
@@ -92,13 +92,13 @@ def section_at(section: type[BaseModel], where: Sequence[str | int]) -> type[Bas
 
 
 def keys_of(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """Lists the keys of the section at `where` in another one; none where there is no section of fixed keys."""
+    """Lists the keys of the section at a path inside another section; empty if there is no section with fixed keys."""
     found = section_at(section, where)
     return list(found.model_fields) if found else []
 
 
 def nearest(key: str, known: Sequence[str]) -> str | None:
-    """Finds the known key that was probably meant; None where none is like it."""
+    """Finds the known key that the user probably meant; None if no key is similar."""
     if meant := [one for one in ELSEWHERE.get(key, ()) if one in known]:
         return meant[0]
     if (counted := COUNTED.fullmatch(key)) and (plural := f"{(counted[1] or counted[2]).rstrip('s')}s") in known:
@@ -107,7 +107,7 @@ def nearest(key: str, known: Sequence[str]) -> str | None:
 
 
 def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
-    """Lists the keys of pydantic's location `where`, without its names for the kinds that a value may have."""
+    """Lists the keys in a pydantic location, without pydantic's names of union members."""
     found: Any = section
     keys: list[str] = []
     for key in where:
@@ -119,7 +119,7 @@ def place(section: type[BaseModel], where: Sequence[str | int]) -> list[str]:
 
 
 def _inside(annotation: Any, key: str | int) -> Any:
-    """Finds the type of a key inside an annotated type; None if unknown."""
+    """Finds the type of a key inside an annotated type; None if the key is unknown."""
     if (section := _as_section(annotation)) is not None:
         return section.model_fields[str(key)].annotation if key in section.model_fields else None
     annotation = _plain(annotation)
@@ -130,7 +130,7 @@ def _inside(annotation: Any, key: str | int) -> Any:
 
 
 def _kinds(annotation: Any) -> bool:
-    """Checks whether a value may be of several kinds, apart from None."""
+    """Checks whether a value may have several types other than None."""
     return get_origin(_plain(annotation)) in (Union, UnionType)
 
 
@@ -140,7 +140,7 @@ def _as_section(annotation: Any) -> type[BaseModel] | None:
 
 
 def _plain(annotation: Any) -> Any:
-    """Strips the metadata of an annotation, and None where that is the only other kind."""
+    """Removes the metadata of an annotation, and None from a union with a single other type."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if hasattr(annotation, "__metadata__"):
         return _plain(inner[0])
@@ -151,16 +151,16 @@ def _plain(annotation: Any) -> Any:
 
 
 MOST_NAMED = 12
-"""Maximum keys of a section that are named where none is like an unknown one."""
+"""Maximum number of a section's keys in the message about an unknown key without a similar key."""
 
 
 def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> str:
-    """Lists every refused key with its reason; an unknown one with the nearest that is known.
+    """Lists every refused key with its reason. For an unknown key, the nearest known key is added.
 
     Args:
-        error: pydantic's.
+        error: the error of pydantic.
         root: the section that was read.
-        above: its dotted key; empty for the whole config.
+        above: dotted key of this section; empty for the whole config.
     """
     lines: list[str] = []
     places = [(place(root, item["loc"]), item) for item in error.errors()]
@@ -181,7 +181,7 @@ def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> s
             one = first if isinstance(first, int | float) else str(first)
             such = shlex.quote(f"{dotted}=[{json.dumps(one)}]")
             lines.append(f"{key} should be a list, such as {such} (got {given!r}).")
-        elif where not in [other for other, _ in places[:at]]:  # a value of several kinds is refused by each
+        elif where not in [other for other, _ in places[:at]]:  # each type of a union refuses the value
             reasons = [in_words(other) for there, other in places if there == where]
             wanted = ", or ".join([reasons[0], *(one.removeprefix("should be ") for one in reasons[1:])])
             got = "" if isinstance(given, dict) else f" (got {given!r})"
@@ -190,7 +190,13 @@ def explain(error: ValidationError, root: type[BaseModel], above: str = "") -> s
 
 
 def named(section: type[BaseModel], key: str, *where: str) -> list[str]:
-    """Lists the dotted keys of this name in the sections of `section`, whose own dotted key is `where`."""
+    """Lists the dotted keys that end with a name, in a section and the sections inside it.
+
+    Args:
+        section: the section.
+        key: the name.
+        where: dotted key of the section, in parts.
+    """
     inner = [(name, field.annotation) for name, field in section.model_fields.items()]
     found = [".".join([*where, name]) for name, _ in inner if name == key]
     for name, kind in inner:

@@ -1,8 +1,7 @@
-"""Registries of the parts that a config names: built-in ones by name, yours by a dotted path
-(`my_package.part:MyPart`).
+"""Find the parts that a config names: built-in parts by name, and your parts by dotted path (`my_package.part:MyPart`).
 
-One registry per kind of part, in the module of the part's abstract class. The built-in parts are registered by dotted
-paths as well, so only parts that a config names are imported, and your parts are found in the same way as ours.
+Each kind of part has a registry in the module of its abstract class. The registry has the dotted paths of the built-in
+parts, so only parts that a config names are imported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,8 +24,8 @@ class Registry(Generic[T]):
 
     Args:
         key: the config key that names a part, for messages.
-        base: the class that every part is an instance or a subclass of.
-        built_in: dotted paths by name.
+        base: class of which every part is an instance or a subclass.
+        built_in: dotted paths of the built-in parts, by name.
     """
 
     def __init__(self, key: str, base: type[T], built_in: Mapping[str, str]) -> None:
@@ -38,10 +37,11 @@ class Registry(Generic[T]):
 
         Args:
             name: the text in the config.
-            key: its config key, where there is one per part.
+            key: config key of the part, if it differs from the registry's key.
 
         Raises:
-            UsageError: there is none, or it is no subclass of the base; names the key and the known parts.
+            UsageError: the class does not exist, or is not a subclass of the base. The message has the key and the
+                known parts.
         """
         key = key or self.key
         found = self._found(name, key)
@@ -50,25 +50,25 @@ class Registry(Generic[T]):
         return found
 
     def instance_of(self, name: str) -> T:
-        """Imports the object of this name or dotted path; raises UsageError as `class_of` does."""
+        """Imports the object of this name or dotted path. Raises the errors of `class_of`."""
         found = self._found(name, self.key)
         if not isinstance(found, self._base):
             raise UsageError(f"`{self.key}`: {name} is no {self._base.__module__}.{self._base.__name__}.")
         return found
 
     def read(self, section: Any) -> dict[str, Any]:
-        """Reads the options of each part that a section of the config names; raises UsageError as `options` does."""
+        """Reads the options of each part that a section of the config names. Raises the errors of `options`."""
         return self.options(getattr(section, self.key.rpartition(".")[2]), section.options)
 
     def options(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-        """Reads the options of each named part by its class's `section`; their key is next to the key that names parts.
+        """Reads the options of each named part, using the attribute `section` of its class.
 
         Args:
-            names: the texts in the config.
-            given: each part's own keys, by its name.
+            names: the parts' names in the config.
+            given: options of each part, by its name.
 
         Raises:
-            UsageError: an unknown part, an unknown option, or options of a part that is not named.
+            UsageError: a part or an option is unknown, or a part with options is not named.
         """
         key = f"{self.key.rpartition('.')[0]}.options"
         for name in given.keys() - set(names):
@@ -78,9 +78,11 @@ class Registry(Generic[T]):
         return {name: options_of(part.section, given.get(name, {}), f"{key}.{name}") for name, part in parts.items()}
 
     def require(self, names: Sequence[str], given: Mapping[str, Mapping[str, Any]]) -> None:
-        """Checks the requirements of each named part (its class's `require`).
+        """Checks the requirements of each named part, using `require` of its class.
 
-        Raises FlywheelError for a missing one, and UsageError as `options` does.
+        Raises:
+            FlywheelError: a requirement is missing.
+            UsageError: as in `options`.
         """
         for name, options in self.options(names, given).items():
             part: Any = self.class_of(name)
@@ -106,7 +108,8 @@ class Registry(Generic[T]):
 
 
 def _place(error: Exception, module: str) -> str:
-    """Finds file and line of the module's package where an import failed, in brackets; empty if it failed before."""
+    """Returns the file and line of a failed import in brackets; empty if the failure is outside the module's
+    package."""
     if isinstance(error, SyntaxError):
         return f" ({error.filename}, line {error.lineno})"
     package = module.partition(".")[0]
@@ -116,10 +119,10 @@ def _place(error: Exception, module: str) -> str:
 
 
 def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
-    """Reads a part's own section of the config from the keys given under the config key `key`.
+    """Reads the options of a part as its section, from the values under a config key.
 
     Raises:
-        UsageError: an unknown key or a value of the wrong kind; names it with its place in the config.
+        UsageError: a key is unknown, or a value has the wrong type. The message has the dotted key.
     """
     try:
         return section.model_validate(dict(given))
@@ -129,6 +132,6 @@ def options_of(section: type[S], given: Mapping[str, Any], key: str) -> S:
 
 
 def seam(path: str) -> Any:
-    """Imports the registry or function at `package.module:name`, for the config, which imports nothing above it."""
+    """Imports the object at `package.module:name`. The config must not import these packages directly."""
     module, _, name = path.partition(":")
     return reduce(getattr, name.split("."), import_module(module))

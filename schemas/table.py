@@ -1,7 +1,7 @@
-"""Table contracts: a row, an Arrow schema derived from it, a key, partitions and expectations as data.
+"""Define contracts of tables: a row class, an Arrow schema, a key, partitions and expectations.
 
-The Arrow schema is read off the row's annotations, so the two cannot disagree; a field that is optional in
-the row is nullable in Arrow and no other field is.
+The Arrow schema is derived from the annotations of the row class. Only optional fields of the row are nullable in
+Arrow.
 """
 
 import threading
@@ -21,7 +21,7 @@ from common.text import Storable
 SCHEMA_VERSION = 5
 """Version of all table contracts together.
 
-`flywheel upgrade` brings an older lake up to date; a newer one is refused.
+`flywheel upgrade` upgrades a lake of an older version. A lake of a newer version is refused.
 """
 
 Int32 = Annotated[int, pa.int32()]
@@ -40,7 +40,7 @@ Severity = Literal["critical", "warning"]
 
 Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
 Metrics: TypeAlias = Mapping[str, Json]
-"""Values of a stage or a training by open names, kept as JSON."""
+"""JSON values of a stage or a training, by name."""
 
 
 class Row(BaseModel):
@@ -50,19 +50,19 @@ class Row(BaseModel):
 
 
 class Expectation(BaseModel):
-    """One thing a table is expected to hold: a Great Expectations type, its arguments, and why."""
+    """An expectation of a table: a class of Great Expectations, its arguments, and a reason."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
-    """The Great Expectations class, for example `ExpectColumnValuesToBeBetween`."""
+    """Class of Great Expectations, for example `ExpectColumnValuesToBeBetween`."""
     arguments: dict[str, Any]
     because: str
     severity: Severity = "critical"
 
     @property
     def columns(self) -> list[str]:
-        """Returns the columns this expectation names."""
+        """Returns the columns that the expectation checks."""
         one = [self.arguments["column"]] if "column" in self.arguments else []
         return [*one, *self.arguments.get("column_list", [])]
 
@@ -77,11 +77,11 @@ class Table:
     partition_by: tuple[str, ...] = ()
     expectations: tuple[Expectation, ...] = ()
     added: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Columns that lakes of earlier versions lack, with the SQL expression over the older columns that gives them."""
+    """Columns that lakes of earlier versions lack, each with an SQL expression over the older columns."""
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """Builds the Arrow schema, with the contract's name and version in its metadata."""
+        """Builds the Arrow schema. Its metadata has the contract's name and version."""
         fields = [_field(name, hint) for name, hint in _hints(self.row).items()]
         return pa.schema(fields, metadata={"flywheel.table": self.name, "flywheel.version": str(SCHEMA_VERSION)})
 
@@ -89,7 +89,7 @@ class Table:
         """Converts rows to an Arrow table of this contract.
 
         Raises:
-            pydantic.ValidationError: a row that breaks the contract, naming the field.
+            pydantic.ValidationError: a row does not fit the contract. The error has the field.
         """
         valid = [row if isinstance(row, self.row) else self.row.model_validate(row) for row in rows]
         return pa.Table.from_pylist([row.model_dump() for row in valid], schema=self.schema)
@@ -101,9 +101,9 @@ _last = datetime.min.replace(tzinfo=UTC)
 
 
 def utc_now() -> datetime:
-    """Returns the time in UTC, later than every one returned before.
+    """Returns the current time in UTC, always later than any time that was returned before.
 
-    A clock that is set back therefore makes no old row of the newest one, which is the valid one.
+    The newest row of a kind is the valid row. If the clock is set back, a newer row still has a later time.
     """
     global _last
     with _instants:
@@ -112,14 +112,14 @@ def utc_now() -> datetime:
 
 
 def not_before(instant: datetime) -> None:
-    """Makes later times later than this instant, the time of something written that counts as older."""
+    """Makes all further times of `utc_now` later than a given time, such as that of a stored row."""
     global _last
     with _instants:
         _last = max(_last, instant)
 
 
 def not_null(*columns: str, because: str) -> tuple[Expectation, ...]:
-    """Expect these columns to hold no nulls."""
+    """Expect no null in these columns."""
     return tuple(
         Expectation(kind="ExpectColumnValuesToNotBeNull", arguments={"column": c}, because=because) for c in columns
     )
@@ -128,13 +128,13 @@ def not_null(*columns: str, because: str) -> tuple[Expectation, ...]:
 def between(
     column: str, low: float | None, high: float | None, because: str, severity: Severity = "critical"
 ) -> Expectation:
-    """Expect a column's values to lie in [low, high]."""
+    """Expect a column's values to be in [low, high]."""
     arguments = {"column": column, "min_value": low, "max_value": high}
     return Expectation(kind="ExpectColumnValuesToBeBetween", arguments=arguments, because=because, severity=severity)
 
 
 def one_of(column: str, values: Iterable[str], because: str) -> Expectation:
-    """Expect a column's values to come from a closed set."""
+    """Expect a column's values to be from a closed set."""
     arguments = {"column": column, "value_set": sorted(values)}
     return Expectation(kind="ExpectColumnValuesToBeInSet", arguments=arguments, because=because)
 
@@ -142,7 +142,7 @@ def one_of(column: str, values: Iterable[str], because: str) -> Expectation:
 def unique(
     columns: tuple[str, ...], because: str = "a key names one row: retries write the same key again"
 ) -> Expectation:
-    """Expect the columns together to name each row once."""
+    """Expect the columns together to have different values in each row."""
     if len(columns) == 1:
         return Expectation(kind="ExpectColumnValuesToBeUnique", arguments={"column": columns[0]}, because=because)
     return Expectation(

@@ -1,7 +1,7 @@
-"""Linked pages without a sandbox: the content of a page in a state, and the effects of a click or a text.
+"""Define interfaces for walking through an environment's linked pages without a sandbox.
 
-An environment with such pages lets a player search for a task's goal, so that the task's limit follows from the cost of
-the search (`curation.synthesis.player`).
+`curation.synthesis.player` uses them to search for the goal of a task. The step limit of the task follows from the cost
+of this search.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from schemas.world import State
 
 
 class PageItem(NamedTuple):
-    """One thing on a page, in reading order."""
+    """One item of a page."""
 
     kind: str
     """`heading`, `text`, `link`, `button` or `text field`."""
@@ -24,24 +24,24 @@ class PageItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Content of a page that links to entities: all of a kind, or all of it that have these values."""
+    """Content of a page that links to entities: all entities of a kind, or all with certain values."""
 
     kind: str
     values: Mapping[str, int | str] = field(default_factory=dict[str, int | str])
 
 
 class PageWalk(ABC):
-    """A visit to the pages; each method but `items` is one step of an agent."""
+    """A visit to the pages. Each method except `items` is one step of a policy."""
 
     state: State
 
     @abstractmethod
     def items(self) -> Sequence[PageItem]:
-        """Lists the items of the open page."""
+        """Lists the items of the open page, in reading order."""
 
     @abstractmethod
     def click(self, at: int) -> None:
-        """Clicks an item, by its place in `items`."""
+        """Clicks an item, given its index in `items`."""
 
     @abstractmethod
     def clear(self) -> None:
@@ -49,17 +49,17 @@ class PageWalk(ABC):
 
     @abstractmethod
     def type(self, text: str) -> None:
-        """Types into the focused field."""
+        """Types text into the focused field."""
 
 
 class Layout(ABC):
-    """Layout of an environment's linked pages, which an agent may know; the content of single pages it may not."""
+    """Layout of an environment's linked pages. A player may know the layout, but not the content of single pages."""
 
     home: str = "Home"
-    """The link to the page that links to all listings; it is on every page."""
+    """Name of the link to the home page, which is on every page. The home page links to all listings."""
     listings: Mapping[str, Listing]
-    """Listings by the name of the link on the home page."""
+    """Listings, by the name of their link on the home page."""
 
     @abstractmethod
     def walk(self, initial: State, seed: int) -> PageWalk:
-        """Starts a new visit, from a state, with the seed of a trajectory."""
+        """Starts a new visit from a state, with the seed of a trajectory."""

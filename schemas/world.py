@@ -1,8 +1,8 @@
-"""Worlds, from which new tasks are made: the states of a sandbox, the linked pages in it, and checks on the state.
+"""Define worlds: descriptions of an environment from which makers propose new tasks.
 
-A world is described by data alone, so that makers of tasks need no sandbox: fields of a JSON state, and a site of
-entities with attributes and links, each attribute with its wording in instructions. A task made of it is a `Setup`: its
-initial state and the checks of its reward.
+A world describes the fields of a sandbox's JSON state, and a site: entities with attributes, and links between them.
+Each attribute has its wording in instructions. A world consists of data only, so makers need no sandbox. A made task
+has a `Setup`: its initial state and the checks that give its reward.
 """
 
 import json
@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 State = dict[str, Any]
-"""JSON by field."""
+"""JSON value by field."""
 
 
 class _WorldPart(BaseModel):
@@ -24,38 +24,39 @@ class StateField(_WorldPart):
 
     name: str
     kind: Literal["page", "text", "flag", "counts", "scores", "parts"]
-    """`page`: a page's name; `counts`: how many, at least 1, by an entity's name; `scores`: a list of numbers;
-    `parts`: names of `World.parts`, one space between two."""
+    """`page`: name of a page. `text`: a text. `flag`: true or false. `counts`: numbers of at least 1, by the name of an
+    entity. `scores`: a list of numbers. `parts`: names of `World.parts`, separated by spaces."""
     about: str
     free: bool = False
-    """Whether it may take any value in a task that does not ask for it, as the page that is open always may."""
+    """Whether the field may have any value at the end of a task that does not ask for it. A field of kind `page` always
+    may."""
 
     @property
     def guarded(self) -> bool:
-        """Checks whether a task that does not ask for it is to leave it as it was."""
+        """Checks whether a task that does not ask for this field must leave it unchanged."""
         return not self.free and self.kind != "page"
 
 
 class Attribute(_WorldPart):
-    """A property of entities of one kind, and its wording."""
+    """A property of all entities of one kind, and its wording in instructions."""
 
     of: str
-    """The kind of entity."""
+    """Kind of the entities."""
     name: str
     exact: str
-    """Words with `{}` for the value: `costs {}`."""
+    """Wording with `{}` for the value, such as `costs {}`."""
     vague: str = ""
-    """Vaguer words: of a number with two `{}` for a range, of a word with one for its family; empty for none."""
+    """Vaguer wording; empty for none. A number has two `{}` for a range, and a word has one `{}` for its family."""
     width: int = 0
-    """Of a number: how many values the range holds that replaces one of them."""
+    """For a number: size of the range that replaces a value in the vaguer wording."""
     families: Mapping[str, str] = {}
-    """Of a word: its family."""
+    """For a word: family of each value."""
     listed: bool = False
-    """Whether there is a page for each value that lists the entities that have it."""
+    """Whether each value has a page that lists the entities with this value."""
 
 
 class Relation(_WorldPart):
-    """A link from entities of one kind to those of another."""
+    """A link from entities of one kind to entities of another kind."""
 
     of: str
     name: str
@@ -66,23 +67,23 @@ class Entity(_WorldPart):
     """One page of a site."""
 
     key: str
-    """Name of its page."""
+    """Name of the entity's page."""
     kind: str
     title: str
     values: Mapping[str, int | str]
-    """Values by attribute."""
+    """Value of each attribute, by name."""
     links: Mapping[str, str] = {}
-    """Keys of entities by relation."""
+    """Key of the linked entity, by relation."""
 
 
 class Site(_WorldPart):
-    """Linked pages."""
+    """The linked pages of a world."""
 
     attributes: tuple[Attribute, ...]
     relations: tuple[Relation, ...]
     entities: tuple[Entity, ...]
     goods: str = ""
-    """The kind of entity that can be put into a cart."""
+    """Kind of entities that can be put into a cart."""
 
     def of_kind(self, kind: str) -> list[Entity]:
         """Lists all entities of a kind."""
@@ -94,32 +95,33 @@ class Site(_WorldPart):
 
 
 class Root(_WorldPart):
-    """One of the environment's own tasks, as the root of tasks made from it."""
+    """A task of the environment that made tasks descend from."""
 
     task: str
     """Template of the task."""
     fields: tuple[str, ...]
-    """Fields of the state that its reward reads. Any other task with rewards for them asks for the same."""
+    """Fields of the state that the task's reward reads. A made task whose reward reads one of them descends from this
+    task."""
 
 
 class World(_WorldPart):
-    """States, pages and own tasks of an environment."""
+    """States, pages and tasks of an environment."""
 
     fields: tuple[StateField, ...]
     start: Mapping[str, JsonValue]
-    """State in which nothing was done."""
+    """State before any action."""
     pages: tuple[str, ...] = ()
-    """Pages that are no entity's."""
+    """Pages that belong to no entity."""
     site: Site | None = None
     roots: Mapping[str, Root] = {}
-    """The environment's own task for each thing that can be asked: tasks made of that descend from it."""
+    """Tasks of the environment that made tasks descend from, by the kind of request."""
     parts: Mapping[str, str] = {}
-    """Own tasks that can be rolled out one after the other in one trajectory, each with its instruction."""
+    """Instructions of tasks that one trajectory can do one after the other, by task."""
 
     def asked(self, checks: Iterable["FieldCheck"], initial: Mapping[str, Any]) -> tuple[str, ...]:
-        """Lists the own tasks that some checks ask for, whatever the words.
+        """Lists the tasks of the environment that a made task asks for, by its checks instead of its words.
 
-        They are those whose fields are to be changed or, where they change on the way, to be left at a value; and those
+        These are tasks whose fields the checks read, apart from guarded fields that must stay unchanged; and the tasks
         that are parts.
         """
         guarded = {field.name for field in self.fields if field.guarded}
@@ -128,13 +130,13 @@ class World(_WorldPart):
         return tuple(dict.fromkeys([*(one.task for one in self.roots.values() if read & set(one.fields)), *parts]))
 
     def guards(self, checks: Collection["FieldCheck"], initial: Mapping[str, Any]) -> tuple["FieldCheck", ...]:
-        """Builds a check on each guarded field that no other check reads: it must stay as it was."""
+        """Builds a check for each guarded field that no other check reads. The field must not change."""
         read = {one.field for one in checks}
         kept = [field.name for field in self.fields if field.guarded and field.name not in read]
         return tuple(FieldCheck(field=name, value=initial[name]) for name in kept)
 
     def problem(self, state: Mapping[str, Any]) -> str:
-        """Describes the error of a state; empty if there is none."""
+        """Describes the error of a state; empty if the state is valid."""
         known = {field.name: field.kind for field in self.fields}
         if missing := known.keys() - state.keys():
             return f"field {min(missing)} is missing"
@@ -168,15 +170,15 @@ class World(_WorldPart):
 
 
 class FieldCheck(_WorldPart):
-    """A check that one field of the state holds one value; invisible spaces of a text do not matter."""
+    """A check that one field of the state has one value. Extra spaces in a text do not matter."""
 
     field: str
     value: JsonValue
     exact: bool = False
-    """Whether the case of a text matters, as it does where the words give it literally."""
+    """Whether the case of a text matters, because the instruction quotes the text."""
 
     def holds(self, state: Mapping[str, Any]) -> bool:
-        """Checks whether it holds."""
+        """Checks whether a state has the value."""
         return self.field in state and _plain(state[self.field], self.exact) == _plain(self.value, self.exact)
 
 
@@ -198,18 +200,19 @@ def score(checks: Iterable[FieldCheck], state: Mapping[str, Any]) -> float:
 
 
 def in_turn(instructions: Sequence[str]) -> str:
-    """Writes the instruction of several tasks one after the other."""
+    """Returns the instruction of several tasks to do one after the other."""
     parts = " ".join(f"({number}) {one}" for number, one in enumerate(instructions, 1))
     return f"Do {len(instructions)} tasks one after the other: {parts}"
 
 
 def canonical(value: object) -> str:
-    """Writes JSON with sorted keys: equal values are equal texts."""
+    """Returns JSON with sorted keys, so that equal values give equal texts."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False)
 
 
 def _plain(value: Any, exact: bool) -> object:
-    """Normalises texts: without invisible spaces and, unless exact, case; kinds are kept apart: true is not 1."""
+    """Normalises a value for comparison. Texts lose extra spaces and, unless exact, case. Booleans differ from
+    numbers."""
     if isinstance(value, str):
         return " ".join((value if exact else value.casefold()).split())
     return type(value) is bool, value

@@ -1,6 +1,7 @@
 """Import pyarrow's datasets without pandas.
 
-pyarrow imports pandas with its first dataset, for 0.4 s of a process's start; conversions to pandas import it later.
+pyarrow imports pandas with its datasets, which takes 0.4 s at the start of a process. Conversions to pandas still
+import it later.
 """
 
 import sys

@@ -1,7 +1,7 @@
-"""Turn the config's address into a file system and into options of Delta's own client.
+"""Convert the lake's address in the config to the settings of three storage clients.
 
-Three clients reach the same place: fsspec for the schema marker and blobs, delta-rs for writing tables, Arrow for
-reading them. This module alone sets them up, so that they agree on endpoint, region and credentials.
+fsspec stores the schema marker and blobs, delta-rs writes tables, and Arrow reads tables. Only this module configures
+these clients, so all three use the same endpoint, region and credentials.
 """
 
 import logging
@@ -23,24 +23,24 @@ from storage.objects import ObjectStore, open_store
 from storage.patience import StoreRetry, T
 
 UNKEPT = re.compile(r"[\[\]|^\\\x00-\x1f\x7f]")
-"""Characters in a folder's path that make delta-rs panic, or read from another place than it wrote to."""
+"""Characters in a folder's path that make delta-rs panic, or read from a different folder than the written folder."""
 
 GATEWAY = ("502", "503", "504")
-"""Status codes that may come from a gateway before an S3 server."""
+"""HTTP status codes that a gateway in front of an S3 server may send."""
 
 
 @dataclass(frozen=True)
 class Address:
-    """A place where data lies, with the clients that reach it."""
+    """A location of data, with the clients that access it."""
 
     uri: str
-    """An absolute folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
+    """Absolute path of a folder, `s3://bucket/prefix`, or (for tests) `memory://name`."""
     filesystem: Any
     """The fsspec file system; None for a folder on this machine."""
     delta_options: dict[str, str] = field(default_factory=dict, repr=False)
-    """Storage options of delta-rs; they include credentials, so `repr` leaves them out."""
+    """Storage options of delta-rs. They include credentials, so `repr` leaves them out."""
     patience: StoreRetry = field(init=False)
-    """Retry policy for an unreachable place."""
+    """Retry policy for an unreachable store."""
 
     def __post_init__(self) -> None:
         """Give the address its own retry policy."""
@@ -52,14 +52,14 @@ class Address:
         return "://" not in self.uri
 
     def path(self, *parts: str) -> str:
-        """Return the address of something below this one."""
+        """Return the address of a path below this address."""
         return "/".join([self.uri, *parts])
 
     def arrow(self, *parts: str) -> FileSystem:
-        """Return Arrow's own file system, rooted at something below this place.
+        """Return a file system of Arrow whose root is a path below this address.
 
-        delta-rs could lend Arrow a file system that calls back into Python. A read still under way in Arrow's threads
-        when the interpreter ends then hangs or aborts the process. Arrow's own file system never calls Python.
+        delta-rs also provides a file system for Arrow, but its reads call Python. If Arrow's threads still read when
+        the interpreter ends, the process hangs or aborts. Arrow's own file system never calls Python.
         """
         if self.local:
             return SubTreeFileSystem(self.path(*parts), LocalFileSystem())
@@ -75,23 +75,24 @@ class Address:
         return SubTreeFileSystem(self.path(*parts).removeprefix("s3://"), native)
 
     def store(self, *below: str) -> ObjectStore:
-        """Return the object store at this place, or below it."""
+        """Return the object store at this address, or at a path below it."""
         return open_store(self.path(*below), None if self.local else self.filesystem, self.patience)
 
     def patiently(self, operation: Callable[[], T]) -> T:
-        """Run a repeatable operation until the place is reachable, and return its result.
+        """Run a repeatable operation, retrying it while the store is unreachable, and return its result.
 
-        Errors that the user can fix become a `LakeError`; others pass unchanged.
+        The retry policy limits the time; a run sets the limit to `lake.patience_s`. Errors that the user can fix become
+        a `LakeError`; other errors pass unchanged.
         """
         return self.patience.over(operation)
 
 
 def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Address:
-    """Return the place that a config names.
+    """Return the address that a config names.
 
     Raises:
-        LakeError: a scheme other than a folder, `s3://` and `memory://`; S3 without a bucket, or without its
-            credentials in the environment.
+        LakeError: the config names neither a usable folder, `s3://` nor `memory://`. Or an S3 address has no bucket, or
+            the environment has no S3 credentials.
     """
     scheme, _, rest = config.uri.rpartition("://")
     if scheme == "s3":
@@ -119,7 +120,7 @@ def resolve(config: LakeConfig, environ: Mapping[str, str] | None = None) -> Add
 
 
 def _filesystem(protocol: str, **options: Any) -> Any:
-    """Return a file system of fsspec, which a lake in a folder does not import."""
+    """Return a file system of fsspec. Only this function imports fsspec, so a lake in a folder never loads it."""
     import fsspec
 
     return fsspec.filesystem(protocol, **options)
@@ -140,7 +141,7 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
     options |= {"AWS_SESSION_TOKEN": token} if token else {}
     if config.endpoint:
         options |= {"AWS_ENDPOINT_URL": config.endpoint, "AWS_ALLOW_HTTP": str(config.endpoint.startswith("http:"))}
-    logging.getLogger("asyncio").addFilter(_UNHEARD)
+    logging.getLogger("asyncio").addFilter(_BROKEN_REQUESTS)
     filesystem = _filesystem(
         "s3",
         key=key,
@@ -154,8 +155,8 @@ def _s3(config: LakeConfig, environ: Mapping[str, str]) -> Address:
     return Address(config.uri.rstrip("/"), filesystem, options)
 
 
-class _Unheard(logging.Filter):
-    """Drops asyncio's records about requests that a store broke off; the client repeats or reports each of them."""
+class _BrokenRequests(logging.Filter):
+    """Drops asyncio's log records about requests that a store broke off. The client repeats or reports each request."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log this record."""
@@ -163,7 +164,7 @@ class _Unheard(logging.Filter):
         return not (isinstance(error, ConnectionError) and record.getMessage().startswith("Task exception was never"))
 
 
-_UNHEARD = _Unheard()
+_BROKEN_REQUESTS = _BrokenRequests()
 
 
 def _bucket(uri: str) -> str:
@@ -176,10 +177,10 @@ def _no_bucket(uri: str) -> LakeError:
 
 
 def require_bucket(address: Address) -> None:
-    """Raise `LakeError` if the address is on S3 and no S3 server answers there, or its bucket does not exist.
+    """Raise `LakeError` if an S3 address has no S3 server or no bucket.
 
-    The check lists the bucket instead of asking by HEAD: only an answer with a body shows whether it is an S3 server.
-    Clients take any page with status 200 for an empty bucket, and any other with 404 for a missing one.
+    The check lists the bucket, because an answer to HEAD has no body, and only a body identifies an S3 server. A client
+    takes any page with status 200 for an empty bucket, and any page with status 404 for a missing bucket.
     """
     if not address.uri.startswith("s3://"):
         return
@@ -191,12 +192,12 @@ def require_bucket(address: Address) -> None:
         if isinstance(error, FileNotFoundError):
             raise _no_bucket(address.uri) from error
         raise
-    if "Name" not in listed:  # every S3 server repeats it
+    if "Name" not in listed:  # every S3 server repeats the bucket's name
         raise _no_server(address)
 
 
 def _is_foreign(error: Exception) -> bool:
-    """Whether an error comes from a server that is not S3: it has no S3 error code."""
+    """Whether an error comes from a server other than S3. Such an error has no S3 error code."""
     if isinstance(error, ParseError) or "TooManyRedirects" in repr(getattr(error, "kwargs", "")):
         return True
     answer = getattr(error.__cause__, "response", None)

@@ -1,9 +1,9 @@
-"""Directories in a store: checkpoints of policies, and other data that is no table.
+"""Store directories, such as checkpoints of policies, outside the tables of a lake.
 
-The manifest commits a directory: the files go first, hashed as they are written, then one small file with the sha256
-of each. Without a manifest there is no directory, so a process that dies on the way leaves nothing that looks whole.
-Where the files lie on a disk, the manifest also has their sizes and modification times, and a load hashes only files
-that changed since.
+A manifest commits a directory. The files are written and hashed first; the manifest, a small file with the sha256 of
+each file, is written last. A directory without a manifest does not exist, so a killed process leaves no partial
+directory. On a disk, the manifest also has the sizes and modification times of the files. A load then hashes only files
+that changed.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ MANIFEST = "manifest.json"
 
 
 class Blobs:
-    """Directories below a place."""
+    """Directories below an address."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
 
     def put_directory(self, local: Path, name: str, only: Container[str] | None = None) -> str:
-        """Store a directory's files under `name` and return it; the manifest is written last.
+        """Store the files of a directory under a name, and return the name. The manifest is written last.
 
         Args:
             local: the directory.
             name: name in the store.
-            only: files to store, relative to the directory; all if not given.
+            only: files to store, relative to the directory; all files if not given.
 
         Raises:
             CheckpointError: the directory is missing or empty.
@@ -52,18 +52,18 @@ class Blobs:
         return name
 
     def get_directory(self, name: str, local_cache: Path, without: tuple[str, ...] = ()) -> Path:
-        """Return a local directory with the files stored under a name (or at a full address), each as it was stored.
+        """Return a local directory with the unchanged files of a stored directory.
 
-        A store on this machine's disk returns its own directory, unless dropped files still lie in it; other stores
-        copy into `local_cache` once.
+        A store on this machine's disk returns its own directory, unless the directory still has dropped files. Other
+        stores copy the files into `local_cache` once.
 
         Args:
             name: result of `put_directory`, or the full address.
             local_cache: folder for copies.
-            without: prefixes of files that are not needed and so not fetched.
+            without: prefixes of files to leave out.
 
         Raises:
-            CheckpointError: no manifest, a missing file or a wrong hash; names the file.
+            CheckpointError: the manifest or a file is missing, or a hash is wrong. The message has the file.
         """
         name = self._name(name)
         address = self.store.path(name)
@@ -79,10 +79,10 @@ class Blobs:
         return here
 
     def require(self, name: str) -> None:
-        """Check that a directory's files exist; `get_directory` checks their content.
+        """Check that the files of a directory exist. `get_directory` also checks their content.
 
         Raises:
-            CheckpointError: no manifest, or a file is missing; names it.
+            CheckpointError: the manifest or a file is missing. The message has the file.
         """
         name = self._name(name)
         known, there = self._manifest(name), self.store.sizes(name)
@@ -92,21 +92,21 @@ class Blobs:
             raise CheckpointError(f"{self.store.path(f'{name}/{gone[0]}')} is missing.", "Restore it, or name another.")
 
     def sums(self, name: str) -> dict[str, str]:
-        """Return the sha256 of a directory's files by name in it; raise CheckpointError if it does not exist."""
+        """Return the sha256 of each file of a directory, by name. Raise CheckpointError if it does not exist."""
         return dict(self._manifest(self._name(name))["files"])
 
     def dropped(self, name: str) -> list[str]:
-        """Return the folders that were taken out of a stored directory."""
+        """Return the folders that were removed from a stored directory."""
         return self._manifest(self._name(name)).get("dropped", [])
 
     def drop(self, name: str, part: str, in_use: Callable[[], bool]) -> bool:
-        """Take a folder out of a stored directory, and return whether its files are deleted.
+        """Remove a folder from a stored directory, and return whether its files are deleted.
 
-        Later calls of `get_directory` return the directory without the folder. Its files are deleted unless `in_use`,
-        called after that, is true for an earlier reader; then the next call deletes them.
+        Later calls of `get_directory` return the directory without the folder. The files are deleted at once, unless
+        `in_use` returns True because an earlier reader uses them. Then the next call of `drop` deletes them.
 
         Raises:
-            CheckpointError: there is no such directory.
+            CheckpointError: the directory does not exist.
         """
         name = self._name(name)
         known = self._manifest(name)
@@ -157,7 +157,7 @@ class Blobs:
             (part / MANIFEST).write_bytes(_manifest(sums, part))
             try:
                 part.rename(target)
-            except OSError:  # another process has fetched it meanwhile
+            except OSError:  # another process fetched it first
                 if not target.is_dir():
                     raise
         finally:
@@ -165,7 +165,7 @@ class Blobs:
 
 
 def _copy(source: ObjectStore, name: str, size: int, target: ObjectStore, to: str) -> str:
-    """Copy a file in one pass and return its sha256."""
+    """Copy a file in one pass, and return its sha256."""
     digest = hashlib.sha256()
     target.delete(to)
     with target.create(to, size) as sink:
@@ -199,7 +199,7 @@ def _check(folder: Path, sums: Mapping[str, str], seen: Mapping[str, Any], addre
 
 
 def _seen(path: Path) -> list[int]:
-    """Return a file's size in bytes and modification time in nanoseconds, which change when it is written."""
+    """Return the size of a file in bytes and its modification time in nanoseconds. They show if the file changed."""
     about = path.stat()
     return [about.st_size, about.st_mtime_ns]
 

@@ -1,8 +1,7 @@
-"""Copies of an object store's files on this machine's disk, for repeated reads of a lake.
+"""Cache files of an object store on this machine's disk, for repeated reads of a lake.
 
-A table's file never changes and its name is used once, so a copy is always right. After upkeep the copies of older
-files are not used any more; all copies go when the lake reports that data was forgotten. All processes of this machine
-share the folder, and the user can delete it.
+A file of a table never changes and its name is never reused, so a copy is always valid. After data was forgotten in the
+lake, all copies are removed. All processes of this machine share the cache folder, and the user can delete it.
 """
 
 import contextlib
@@ -17,24 +16,24 @@ from uuid import uuid4
 from storage.objects import inside, open_store
 
 IN_USE_S = 900.0
-"""Seconds since its last use within which a copy may still be read and is not removed."""
+"""Seconds after its last use for which a copy is not removed, because a process may still read it."""
 TOGETHER = 8
-"""Number of files fetched at the same time."""
+"""Number of files that are fetched at the same time."""
 FRESH_S = 60.0
-"""Seconds after which a running process notices that others forgot data; a new process notices at once."""
+"""Maximum seconds until a running process notices that another process forgot data. A new process notices at once."""
 MARK = "generation"
 """File with the generation of the copies."""
 
 
 class FileCache:
-    """Copies of files below a place.
+    """Copies of the files below an address.
 
     Args:
-        folder: folder of the copies.
-        place: the place, as the file system names it.
-        filesystem: fsspec's, of the place.
-        most_bytes: maximum size of the copies; copies in use count and stay.
-        generation: returns a value whose change makes all older copies invalid.
+        folder: folder for the copies.
+        place: path of the address in the file system.
+        filesystem: fsspec file system of the address.
+        most_bytes: maximum size of all copies. Copies in use count, and are not removed.
+        generation: returns a value. All copies become invalid when it changes.
     """
 
     def __init__(
@@ -45,10 +44,13 @@ class FileCache:
         self._asked = float("-inf")
 
     def hold(self, files: Mapping[str, int]) -> bool:
-        """Copy files of these sizes to the same names in the folder; return False where they exceed the maximum size.
+        """Copy files to the same names in the folder. Return False if they exceed the maximum size.
+
+        Args:
+            files: size of each file in bytes, by name.
 
         Raises:
-            FileNotFoundError: the place does not have one of them any more.
+            FileNotFoundError: the object store no longer has a file.
             LakeError: a name leads out of the folder.
         """
         if sum(files.values()) > self._most:
@@ -56,7 +58,7 @@ class FileCache:
         while True:
             try:
                 self._hold(files)
-            except FileNotFoundError:  # in the place, or in the folder, which another process cleared meanwhile
+            except FileNotFoundError:  # in the store; or in the folder, if another process cleared it
                 if not all(self._filesystem.exists(f"{self._place}/{name}") for name in files):
                     raise
             else:
@@ -87,7 +89,7 @@ class FileCache:
         self._asked = time.monotonic()
 
     def _touched(self, name: str) -> bool:
-        """Whether there is a copy; its modification time becomes the time of this use."""
+        """Whether a copy exists. Its modification time becomes the time of this use."""
         try:
             os.utime(self._path(name))
         except FileNotFoundError:
@@ -108,7 +110,7 @@ class FileCache:
                 part.unlink(missing_ok=True)
 
     def _make_room(self, size: int) -> None:
-        """Remove the least recently used copies until there is room, but none that may be in use."""
+        """Remove the least recently used copies until there is room, except copies that may be in use."""
         copies: list[tuple[float, int, Path]] = []
         for name, taken in open_store(self.folder).sizes().items():
             with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
-"""Run the product's named SQL queries on a lake; each is a file in `queries/`.
+"""Run named SQL queries on a lake. Each query is a file in `queries/`.
 
-SQL stays in files of its own, so that a user can read it, and run it in any DuckDB, without this code. Parts that
-several queries share are views in `queries/views/`; a query names them like tables.
+Queries are files, so that users can read them and run them in any DuckDB without this code. Parts that several queries
+share are views in `queries/views/`. A query uses a view like a table.
 """
 
 import re
@@ -25,7 +25,7 @@ TOGETHER = 2048
 
 @cache
 def sql(name: str) -> str:
-    """Return the text of a query; raise FileNotFoundError for an unknown name."""
+    """Return the text of a query. Raise FileNotFoundError for an unknown name."""
     return (FOLDER / f"{name}.sql").read_text()
 
 
@@ -34,9 +34,9 @@ def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **para
 
     Args:
         lake: the lake to query.
-        name: the query's file name without `.sql`.
+        name: file name of the query, without `.sql`.
         versions: pinned table versions, as in `Lake.connect`.
-        parameters: values for the query's `$names`; each must be used and none may be missing.
+        parameters: values for all of the query's `$names`, and no others.
     """
     with stream(lake, name, versions, **parameters) as batches:
         return batches.read_all()
@@ -45,7 +45,10 @@ def ask(lake: Lake, name: str, versions: Mapping[str, int] | None = None, **para
 def answers(
     lake: Lake, kind: Callable[..., R], name: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> list[R]:
-    """Return a query's result as typed rows of a `kind` whose fields are the query's columns; otherwise as `ask`."""
+    """Return the result of a query as objects. The columns of the query are the arguments of `kind`.
+
+    The other arguments are those of `ask`.
+    """
     return [kind(**row) for row in ask(lake, name, versions, **parameters).to_pylist()]
 
 
@@ -53,7 +56,7 @@ def answers(
 def stream(
     lake: Lake, name: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> Iterator[pa.RecordBatchReader]:
-    """Yield a reader of a query's result, batch by batch while it is open; arguments as in `ask`."""
+    """Yield a reader of a query's result in batches. The arguments are those of `ask`."""
     with stream_text(lake, sql(name), versions, **parameters) as batches:
         yield batches
 
@@ -62,10 +65,10 @@ def stream(
 def stream_text(
     lake: Lake, text: str, versions: Mapping[str, int] | None = None, **parameters: Any
 ) -> Iterator[pa.RecordBatchReader]:
-    """Run a query given as text and yield its result batch by batch; the tables and views that it names exist.
+    """Run a query given as text, and yield a reader of its result in batches.
 
     Raises:
-        duckdb.Error: the text is not valid SQL, or names a table or column that does not exist.
+        duckdb.Error: the text is not valid SQL, or has a table or column that does not exist.
     """
     views = _views(text)
     with lake.connect(_named(TABLES, " ".join([text, *views.values()])), versions) as connection:
@@ -75,7 +78,8 @@ def stream_text(
 
 
 def _views(text: str) -> dict[str, str]:
-    """Return the views that a query names, directly or through other views, each after those it depends on."""
+    """Return the views that a query uses, directly or through other views. A view comes after the views that it
+    uses."""
     found: dict[str, str] = {}
     for view in _named(VIEWS, text):
         selected = re.sub(r"--.*", "", sql(f"views/{view}"))

@@ -1,4 +1,4 @@
-"""Compare two data versions at their pinned table versions, in DuckDB, without loading either whole."""
+"""Compare two data versions at their pinned table versions, in DuckDB and little memory."""
 
 import tempfile
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from storage.catalog import ask, stream
 from storage.lake import Lake
 
 EXAMPLES = 10
-"""Number of trajectories named for each change of labels."""
+"""Maximum number of trajectories in the result for each change of routes."""
 Pins = Mapping[str, int]
-"""Versions by table; a table without an entry did not exist then."""
+"""Table versions by table; a table without an entry did not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Counted:
     a: int
     b: int
     a_trials: int
-    """Those that no environment failure ended."""
+    """Number of trajectories without an environment failure."""
     b_trials: int
     a_successes: int
     b_successes: int
@@ -31,7 +31,7 @@ class Counted:
 
 @dataclass(frozen=True, slots=True)
 class ChangedRoute:
-    """Trajectories that both versions hold with different routes of their data."""
+    """Trajectories that have different routes in the two data versions."""
 
     was: str
     now: str
@@ -41,7 +41,7 @@ class ChangedRoute:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Two data versions side by side."""
+    """Numbers of two data versions side by side."""
 
     rows: dict[str, tuple[int, int]]
     """Number of rows of every table."""
@@ -56,7 +56,7 @@ def difference(lake: Lake, a: Pins, b: Pins) -> Difference:
     """Compare two data versions.
 
     Raises:
-        LakeError: files of a version were removed; names table and version.
+        LakeError: files of a version were removed. The message has the table and version.
     """
     tables = sorted(a.keys() | b.keys())
     rows = {table: (_rows(lake, table, a), _rows(lake, table, b)) for table in tables}
@@ -82,7 +82,7 @@ def _rows(lake: Lake, table: str, pins: Pins) -> int:
 
 
 def _written(lake: Lake, pins: Pins, path: Path) -> str:
-    """Write a version's trajectories to a Parquet file, batch by batch, and return its path."""
+    """Write the trajectories of a data version to a Parquet file in batches, and return its path."""
     with stream(lake, "version_trajectories", pins) as batches, pq.ParquetWriter(path, batches.schema) as file:
         for batch in batches:
             file.write_batch(batch)

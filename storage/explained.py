@@ -1,4 +1,4 @@
-"""Separate storage errors that the user can fix from others: every client has its own classes of errors."""
+"""Convert storage errors that the user can fix to `LakeError`."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from schemas.failure import FULL, LOCKED, FlywheelError, LakeError, StoreUnreachable
 
 CREDENTIALS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_FULL_WORDS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
-_LOCKED_WORDS = ("Permission denied", "(os error 13)", "Read-only file system", "(os error 30)", "(os error 1)")
-_CLOSED_WORDS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
-_AWAY_WORDS = (
+_FULL_TEXTS = ("No space left", "os error 28", "Disk quota exceeded", "os error 122", "File too large", "os error 27)")
+_READ_ONLY_TEXTS = ("Permission denied", "(os error 13)", "Read-only file system", "(os error 30)", "(os error 1)")
+_REFUSED_TEXTS = ("InvalidAccessKeyId", "SignatureDoesNotMatch", "AccessDenied", "Access Denied", "Forbidden")
+_UNREACHABLE_TEXTS = (
     "Could not connect", "error sending request", "Connect timeout", "Connection was closed", "dns error",
     "Connection reset", "Server disconnected", "operation timed out", "Read timeout", "error decoding response body",
     "IncompleteRead", "Cannot connect to host", "Connection timed out", "ConnectionClosed", "Couldn't connect",
     "curlCode",
 )  # fmt: skip
-_BUSY_WORDS = (
+_BUSY_TEXTS = (
     "SlowDown", "ServiceUnavailable", "Service Unavailable", "InternalError", "Internal Server Error", "RequestTimeout",
     "reduce your request rate", "Bad Gateway", "Gateway Timeout", "TooManyRequests", "Too Many Requests",
     "ConditionalRequestConflict", "OperationAborted", "conflicting conditional operation", "conflicting operation",
@@ -24,9 +24,9 @@ _BUSY_WORDS = (
 
 @contextmanager
 def explained(place: str) -> Iterator[None]:
-    """Turn storage errors that the user can fix into a `LakeError`; others pass unchanged.
+    """Convert storage errors that the user can fix to `LakeError`. Other errors pass unchanged.
 
-    Every client has its own classes of errors, so the text of an error decides.
+    The text of an error decides, because every storage client has its own error classes.
     """
     try:
         yield
@@ -41,19 +41,19 @@ def explained(place: str) -> Iterator[None]:
 
 def _explain(place: str, error: Exception) -> LakeError | None:
     text = str(error)
-    if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_WORDS):
+    if getattr(error, "errno", None) in FULL or any(word in text for word in _FULL_TEXTS):
         return LakeError(f"No space is left at {place}.", "Free some space and continue; committed data is safe.")
     if place.startswith("s3://"):
-        text = f"{text} {error.__cause__ or ''}"  # s3fs keeps the code of S3's answer there
-        if isinstance(error, PermissionError) or any(word in text for word in _CLOSED_WORDS):
+        text = f"{text} {error.__cause__ or ''}"  # the cause has the code of S3's answer
+        if isinstance(error, PermissionError) or any(word in text for word in _REFUSED_TEXTS):
             return LakeError(
                 f"{place} refuses the credentials.", f"Check {' and '.join(CREDENTIALS)} and their rights."
             )
-        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _AWAY_WORDS):
-            hint = "Check `lake.endpoint` and the network; the same command goes on where it was."
+        if isinstance(error, ConnectionError | TimeoutError) or any(word in text for word in _UNREACHABLE_TEXTS):
+            hint = "Check `lake.endpoint` and the network; the same command then continues."
             return StoreUnreachable(f"The S3 endpoint of {place} cannot be reached.", hint)
-        if busy := next((word for word in _BUSY_WORDS if word in text), None):
-            hint = "Wait, or let fewer runs use it at once; the same command goes on where it was."
+        if busy := next((word for word in _BUSY_TEXTS if word in text), None):
+            hint = "Wait, or let fewer runs use it at once; the same command then continues."
             return StoreUnreachable(f"The S3 endpoint of {place} answers with an error, {busy}.", hint)
     elif isinstance(error, NotADirectoryError) or _is_locked(error, text):
         hint = "Check its rights, or name another folder (a lake's is `lake.uri`)."
@@ -63,4 +63,4 @@ def _explain(place: str, error: Exception) -> LakeError | None:
 
 
 def _is_locked(error: Exception, text: str) -> bool:
-    return getattr(error, "errno", None) in LOCKED or any(word in text for word in _LOCKED_WORDS)
+    return getattr(error, "errno", None) in LOCKED or any(word in text for word in _READ_ONLY_TEXTS)

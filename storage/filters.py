@@ -1,4 +1,4 @@
-"""Translate a condition on rows for each engine: Arrow expressions, Delta predicates, DuckDB views."""
+"""Convert conditions on rows to Arrow expressions, Delta predicates and DuckDB views."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ Where = Mapping[str, Any] | pads.Expression
 
 
 def expression(where: Where | None) -> pads.Expression | None:
-    """Return the Arrow expression for a condition; None for no condition."""
+    """Return the Arrow expression of a condition; None without a condition."""
     if where is None or isinstance(where, pads.Expression):
         return where
     whole: pads.Expression | None = None
@@ -41,16 +41,16 @@ def predicate(touched: Mapping[str, list[Any]]) -> str | None:
 
 
 def columns(contract: Table, there: Collection[str]) -> str:
-    """Return a view's columns over a table version with the columns `there`; missing columns are computed."""
+    """Return the columns of a view over a table version that has the columns `there`. Missing columns are computed."""
     names = contract.schema.names
     return ", ".join(f'"{name}"' if name in there else f'{contract.added[name]} AS "{name}"' for name in names)
 
 
 def view(contract: Table, files: Sequence[str], there: Collection[str]) -> str:
-    """Return the DuckDB statement that makes a view over the Parquet files of a table with the columns `there`.
+    """Return the DuckDB statement that makes a view over a table's Parquet files, which have the columns `there`.
 
-    All files of a version have the same columns (an upgrade rewrites the table), so DuckDB need not open each file to
-    find them: with a thousand iterations that would take most of a query's time.
+    All files of a version have the same columns, because an upgrade rewrites the table. DuckDB therefore does not need
+    to open each file to find its columns. With a thousand iterations, this would take most of a query's time.
     """
     types = ", ".join(f"'{name}': INTEGER" for name in contract.partition_by)
     hive = f", hive_partitioning = true, hive_types = {{{types}}}" if types else ""

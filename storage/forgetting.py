@@ -1,8 +1,8 @@
-"""Remove a trajectory from every file of a lake: a commit per current table, copies for files of earlier versions.
+"""Remove trajectories from every file of a lake.
 
-Versions that policies pin stay readable for any Delta reader, without the forgotten rows. A copy without them exists
-before the log names it (`storage.relog`), and the original file goes last. A killed process repeats the work and finds
-less to do.
+A commit removes the rows from the current version of each table. Files of earlier versions are replaced by copies
+without the rows, so any Delta reader can still read versions that policies pin. A copy is written first, then the log
+names the copy (`storage.relog`), and the original file is deleted last. After a kill, the same command continues.
 """
 
 import hashlib
@@ -23,13 +23,13 @@ from storage.objects import ObjectStore
 from storage.relog import LOG, Copy, replace, unlike
 
 NAMES = ("trajectory_id", "rejected_trajectory_id")
-"""Columns with the id of a row's trajectory."""
+"""Columns with the id of a trajectory that the row belongs to."""
 TEXTS = {"verdicts": "reason", "quality": "examples", "quality_overrides": "reason"}
-"""Columns whose text names trajectories or pictures in a row about something else; the row stays."""
+"""Text columns that may name trajectories or pictures of other rows. Only the name is removed from such a row."""
 GONE = "a forgotten trajectory"
-"""Replacement for a name in such a text."""
+"""Replacement for a removed name."""
 PICTURES = {"screenshots": "sha256", "readings": "sha256"}
-"""Tables of pictures, with the column of the picture's sha256."""
+"""Tables about pictures, each with its column of the picture's sha256."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Texts:
 
     column: str
     pattern: str
-    """Regular expression that finds them."""
+    """Regular expression that matches the names."""
 
     def stand_in(self, rows: pa.Table) -> bool:
-        """Whether any of the rows has such a name."""
+        """Whether any of the rows has one of the names."""
         found = pc.call_function("match_substring_regex", [rows[self.column]], pc.MatchSubstringOptions(self.pattern))
         return bool(pc.call_function("any", [found]).as_py())
 
@@ -59,23 +59,27 @@ class Doomed:
 
     trajectories: Collection[str]
     screenshots: Collection[str]
-    """sha256 of pictures that no other row shows."""
+    """sha256 of pictures that only forgotten trajectories contain."""
 
     def columns(self, table: str) -> dict[str, Collection[str]]:
-        """Return the values by column that select a table's rows; empty for a table without data of trajectories."""
+        """Return the values, by column, that select the rows to remove; empty for a table without trajectories'
+        data."""
         if table in PICTURES:
             return {PICTURES[table]: self.screenshots}
         names = [name for name in NAMES if name in TABLES[table].schema.names and table != FORGOTTEN.name]
         return dict.fromkeys(names, self.trajectories)
 
     def text(self, table: str) -> Texts | None:
-        """Return the names to remove from a table's texts; None if it has none."""
+        """Return the names to remove from a table's texts; None if the table has no such texts."""
         names = sorted({*self.trajectories, *self.screenshots})
         return Texts(TEXTS[table], rf"\b(?:{'|'.join(map(re.escape, names))})\b") if table in TEXTS and names else None
 
 
 def successors(lake: Lake, names: Collection[str]) -> set[str]:
-    """Return the trajectories that repeat steps of these, directly or through others: they hold the same screens."""
+    """Return the trajectories that replay steps of the named trajectories, directly or through others.
+
+    They have some of the same screens.
+    """
     rows = lake.read("trajectories", ["trajectory_id", "continues"]).to_pylist()
     found, new = set[str](), set(names)
     while new := {row["trajectory_id"] for row in rows if row["continues"] in new} - found:
@@ -84,7 +88,7 @@ def successors(lake: Lake, names: Collection[str]) -> set[str]:
 
 
 def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
-    """Return the sha256 of pictures that only these trajectories show."""
+    """Return the sha256 of pictures that only the named trajectories contain."""
     with lake.connect(["steps", "annotations"]) as connection:
         connection.execute("CREATE TEMP TABLE names AS SELECT unnest($1) AS trajectory_id", [sorted(names)])
         rows = connection.sql("""
@@ -99,13 +103,13 @@ def own_screenshots(lake: Lake, names: Collection[str]) -> set[str]:
 
 
 def rows_of(lake: Lake, doomed: Doomed) -> dict[str, int]:
-    """Count the rows of current tables that would go; tables without any are left out."""
+    """Count the rows to remove from the current tables, by table. Tables without such rows are left out."""
     counts = {table: lake.count(table, _where(doomed.columns(table))) for table in TABLES if doomed.columns(table)}
     return {table: count for table, count in counts.items() if count}
 
 
 def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
-    """Remove the data from every table and from the files of every version; return removed current rows by table."""
+    """Remove the data from the files of all versions, and return the number of removed current rows by table."""
     removed = rows_of(lake, doomed)
     for table in removed:
         lake.delete(table, _predicate(doomed.columns(table)))
@@ -118,10 +122,9 @@ def erase(lake: Lake, doomed: Doomed) -> dict[str, int]:
 
 
 def unreadable(lake: Lake) -> dict[str, int]:
-    """Count by table the files whose size differs from the Delta log, so that only this code reads them.
+    """Count the files whose size differs from the Delta log, by table. Other Delta readers cannot read these files.
 
-    A `forget` of an earlier release left them under their own names. Tables without such files, and lakes that
-    forgot nothing, are left out.
+    `flywheel forget` of an earlier release rewrote files without renaming them. Tables without such files are left out.
     """
     if not lake.count(FORGOTTEN.name):
         return {}
@@ -130,9 +133,9 @@ def unreadable(lake: Lake) -> dict[str, int]:
 
 
 def heal(lake: Lake) -> dict[str, int]:
-    """Rename those files and let the log name them; return how many, by table.
+    """Rename the unreadable files and correct the log. Return their number by table.
 
-    A killed process repeats the work and finds fewer.
+    After a kill, the next call continues.
     """
     found = unreadable(lake)
     for table in found:
@@ -147,7 +150,7 @@ def heal(lake: Lake) -> dict[str, int]:
 
 
 def _renamed(store: ObjectStore, name: str) -> Copy:
-    """Copy a file to a name of its own."""
+    """Copy a file to a new name."""
     data = store.get(name)
     copy = Copy.of(_name_of_copy(name, data), len(data), pq.read_table(pa.BufferReader(data)))
     store.put(copy.name, data)
@@ -155,13 +158,14 @@ def _renamed(store: ObjectStore, name: str) -> Copy:
 
 
 def _name_of_copy(name: str, data: bytes) -> str:
-    """Return a name next to the replaced file; a name has one content, so cached copies stay right."""
+    """Return a name in the folder of the replaced file. The name depends on the content, so cached copies stay
+    valid."""
     folder, slash, _ = name.rpartition("/")
     return f"{folder}{slash}part-{hashlib.sha256(name.encode() + data).hexdigest()[:32]}.parquet"
 
 
 def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> None:
-    """Replace a table's files of all versions that hold such rows or texts by copies without them."""
+    """Replace the files of all versions of a table by copies without the rows and names to remove."""
     store = lake.files_of(table)
     copies = {name: copy for name in sorted(store.sizes()) if (copy := _copied(store, name, columns, text))}
     replace(store, copies, set[str]().union(*columns.values()))
@@ -170,13 +174,13 @@ def _rewrite(lake: Lake, table: str, columns: Mapping[str, Collection[str]], tex
 
 
 def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]], text: Texts | None) -> Copy | None:
-    """Copy a file without the doomed rows and names; return None where it has none."""
+    """Copy a file without the rows and names to remove. Return None if the file has none of them."""
     if name.startswith(LOG) or not name.endswith(".parquet"):
         return None
     try:
         file = pq.ParquetFile(pa.BufferReader(store.get(name)))
     except FileNotFoundError:
-        return None  # swept meanwhile
+        return None  # removed by another process
     there = {column: values for column, values in columns.items() if column in file.schema_arrow.names}
     named = text is not None and text.stand_in(file.read([text.column]))
     if not named and (not there or not file.read(list(there)).filter(_where(there)).num_rows):
@@ -192,10 +196,10 @@ def _copied(store: ObjectStore, name: str, columns: Mapping[str, Collection[str]
 
 
 def _where(columns: Mapping[str, Collection[str]]) -> pads.Expression:
-    """Return the expression for the doomed rows."""
+    """Return the expression that selects the rows to remove."""
     found = pads.scalar(False)
     for name, values in columns.items():
-        # a row without a name stays
+        # a row without an id stays
         found = found | (pads.field(name).is_valid() & pads.field(name).isin(pa.array(sorted(values), pa.string())))
     return found
 

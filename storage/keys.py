@@ -1,7 +1,7 @@
-"""Index of the keys that a table holds, so that writing a row again changes nothing.
+"""Index the keys of a table, so that a row is not written twice.
 
-The index reads only key columns, each file once, and not the files that this process wrote: files of a Delta table
-never change, so an index entry stays true. Rows are looked up by their first key column before the full comparison.
+The index reads only the key columns. It reads each file once, because files of a Delta table never change, and does not
+read files that this process wrote. Rows are looked up by their first key column before the full comparison.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ import pyarrow.dataset as pads
 
 
 def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the rows without repeated keys; of equal keys the last row stays, at its place."""
+    """Return the rows without repeated keys. The last row of each key stays in its position."""
     if rows.group_by(list(key), use_threads=False).aggregate([]).num_rows == rows.num_rows:
         return rows
     places = {identity: place for place, identity in enumerate(_identities(rows, key))}
@@ -21,7 +21,7 @@ def last_of_each_key(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def without(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return the rows whose key none of the others has."""
+    """Return the rows whose key is not among the keys of the other rows."""
     there = set(_identities(others, key))
     return rows.filter(pa.array([identity not in there for identity in _identities(rows, key)], pa.bool_()))
 
@@ -37,11 +37,11 @@ class KeyIndex:
     def missing(
         self, files: AbstractSet[str], dataset: Callable[[], pads.FileSystemDataset], rows: pa.Table
     ) -> pa.Table:
-        """Return the rows whose key one version of the table does not hold.
+        """Return the rows whose key is not in a version of the table.
 
         Args:
-            files: names of the version's files below the table.
-            dataset: returns the version, to read files that are not indexed yet.
+            files: names of the version's files, below the table.
+            dataset: returns the version as a data set, to read files that are not indexed yet.
             rows: rows to add.
         """
         self._keep(files)
@@ -54,7 +54,8 @@ class KeyIndex:
         return without(rows, near, self._key) if near.num_rows else rows
 
     def added(self, files: AbstractSet[str], rows: pa.Table) -> None:
-        """Record the version that added these rows; if they are one file of it, that file is not read."""
+        """Record that a new version added these rows. If the version has a single new file, the file is not read
+        later."""
         self._keep(files)
         if len(new := files - self._files.keys()) == 1:
             (name,) = new

@@ -1,4 +1,4 @@
-"""The lake: Delta tables of Parquet at one address, written by key (`storage.table`) and read by any engine."""
+"""Store and read the lake: Delta tables of Parquet at one address. Rows are written by key (`storage.table`)."""
 
 import os
 import tempfile
@@ -37,19 +37,20 @@ R = TypeVar("R", bound=Row)
 Columns = Iterable[str] | Mapping[str, pads.Expression]
 
 _MEMORY = 256 << 20
-"""Minimum bytes of a query for each of its threads; above its limit a query continues on disk. Every join and sort
-keeps some blocks per thread, whatever the size of the data: half of this was too little to select the training data
+"""Minimum memory of a query per thread, in bytes. Above its memory limit, a query continues on disk. Every join and
+sort keeps some blocks per thread, for data of any size. Half of this memory was too little to select the training data
 of a lake of 1,200 trajectories and 200 reviews."""
 _UNPACKED = 4
-"""Bytes of a query for each byte of its tables' files, pictures left out: about the need of a sort of all rows."""
+"""Memory limit of a query, as a multiple of the size of its tables' files without pictures. A sort of all rows needs
+about this much."""
 _SHARE = 4
-"""A query uses at most one in so many bytes of the machine's memory."""
+"""Divisor of the machine's memory that gives the upper bound of this limit."""
 _THREADS = 4
-"""Maximum threads of a query; more would only divide that memory."""
+"""Maximum threads of a query. More threads would only divide the memory."""
 
 
 class Lake:
-    """Tables of one lake. Threads can share it; processes cannot share it across a fork."""
+    """Tables of one lake. Threads can share an instance; a forked process must open the lake again."""
 
     def __init__(self, place: Address, mark: SchemaMarker, config: LakeConfig) -> None:
         self._place = place
@@ -65,16 +66,16 @@ class Lake:
 
     @classmethod
     def open(cls, config: LakeConfig, create: bool = True, oldest: int = SCHEMA_VERSION) -> "Lake":
-        """Open the lake at `lake.uri`, or make it if the place is empty and `create` is set.
+        """Open the lake at `lake.uri`. Make a lake if the address is empty and `create` is set.
 
         Args:
             config: the lake's address and settings.
-            create: whether to make a lake.
-            oldest: the oldest schema version that is opened; only an upgrade opens an old lake.
+            create: whether to make a lake at an empty address.
+            oldest: the oldest schema version that is accepted; only an upgrade accepts an older version.
 
         Raises:
-            LakeError: not a lake, a lake of another schema version, unreachable, credentials or bucket missing; the
-                message has the address or variable and the fix.
+            LakeError: the address has no lake or a lake of another schema version, or is unreachable; or credentials or
+                the bucket are missing. The message has the address or variable and the fix.
         """
         place = resolve(config)
         if place.uri.startswith("memory://"):
@@ -96,11 +97,11 @@ class Lake:
 
     @property
     def schema_version(self) -> int:
-        """Version of its tables' contracts."""
+        """Schema version of the lake's tables."""
         return self._mark.schema_version
 
     def finish_upgrade(self) -> None:
-        """Mark the lake as one of the current schema version; the last step of an upgrade."""
+        """Record that the lake has the current schema version. This is the last step of an upgrade."""
         self._mark = renew_marker(self._place.store(), self._mark)
 
     @property
@@ -110,17 +111,17 @@ class Lake:
 
     @property
     def blobs(self) -> Blobs:
-        """Data of the lake that is no table, such as checkpoints, under `blobs/`."""
+        """Data outside the tables, such as checkpoints, in the folder `blobs/`."""
         return Blobs(self._place.store("blobs"))
 
     def append(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> int:
-        """Add the rows whose key does not exist yet, and return their number.
+        """Add rows whose key does not exist yet, and return their number.
 
-        Other rows stay as they are; rows of forgotten trajectories are not written.
+        Existing rows do not change. Rows of forgotten trajectories are not written.
 
         Raises:
-            LakeError: unknown table, full disk, unreachable storage.
-            pydantic.ValidationError: a row that breaks the contract.
+            LakeError: the table is unknown, the disk is full, or the storage is unreachable.
+            pydantic.ValidationError: a row does not fit the table's schema.
         """
         stored = self._table(table)
         batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
@@ -130,14 +131,14 @@ class Lake:
         return set(self.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist())
 
     def upsert(self, table: str, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> None:
-        """Add rows, and replace those whose key exists; raises as `append` does."""
+        """Add rows, and replace existing rows of the same key. Raises the errors of `append`."""
         stored = self._table(table)
         batch = self._tombstones.without(stored.contract, _batch(stored.contract, rows))
         if batch.num_rows:
             stored.upsert(batch)
 
     def delete(self, table: str, predicate: str) -> int:
-        """Remove the rows for which an SQL predicate holds, and return their number."""
+        """Remove rows that fulfil an SQL predicate, and return their number."""
         stored = self._table(table)
 
         def attempt(handle: DeltaTable) -> int:
@@ -155,16 +156,17 @@ class Lake:
     def read(
         self, table: str, columns: Columns | None = None, where: filters.Where | None = None, version: int | None = None
     ) -> pa.Table:
-        """Return rows of a table, in no order; an empty table of its schema if it does not exist yet.
+        """Return rows of a table, in no order. A table that does not exist yet has no rows.
 
         Args:
-            table: its name.
-            columns: names, or expressions by name; all columns if not given.
+            table: name of the table.
+            columns: names of columns, or expressions by name; all columns if not given.
             where: a pyarrow expression, or values by column (a list means any of them, None means null).
             version: an earlier version of the table; the latest if not given.
 
         Raises:
-            LakeError: unknown table or version, a version whose files `maintain` removed, unreachable storage.
+            LakeError: the table or version is unknown, `maintain` removed files of the version, or the storage is
+                unreachable.
         """
         stored = self._read(table)
         schema = stored.contract.schema
@@ -176,14 +178,14 @@ class Lake:
         return found.cast(pa.schema([schema.field(name) for name in wanted], schema.metadata))
 
     def rows(self, kind: type[R], where: filters.Where | None = None, version: int | None = None) -> list[R]:
-        """Return `read`'s rows of the table of this kind of row, without validation: they were valid when written."""
+        """Return rows as objects of a row class. They are not validated again."""
         table = next(name for name, contract in TABLES.items() if contract.row is kind)
         return [kind.model_construct(**row) for row in self.read(table, where=where, version=version).to_pylist()]
 
     def batches(
         self, table: str, columns: Iterable[str], where: filters.Where | None = None, version: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Yield `read`'s rows a few at a time, for pictures; raises as `read` does."""
+        """Yield rows in batches, for tables with pictures. Raises the errors of `read`."""
         stored, wanted = self._read(table), list(columns)
         schema = pa.schema([stored.contract.schema.field(name) for name in wanted])
         try:
@@ -193,12 +195,12 @@ class Lake:
             raise stored.lost(version) from error
 
     def count(self, table: str, where: filters.Where | None = None, version: int | None = None) -> int:
-        """Count a table's rows; raises as `read` does."""
+        """Count the rows of a table. Raises the errors of `read`."""
         condition = filters.expression(where)
         return self._read(table).read(version, lambda there: there.count_rows(filter=condition))
 
     def iterations(self, table: str) -> list[int]:
-        """Return the iterations that an iteration-partitioned table has rows of, in order; reads no rows."""
+        """Return the iterations with rows in a table that is partitioned by iteration, in order. Reads no rows."""
         stored = self._table(table)
         with self._lock:
             handle = stored.handle()
@@ -226,11 +228,11 @@ class Lake:
         return None if handle is None else handle.version()
 
     def versions(self) -> dict[str, int]:
-        """Return the latest version of every table that exists, as pinned in a policy's `data_versions`."""
+        """Return the latest version of every table that exists, in the form of `policies.data_versions`."""
         return {name: version for name in TABLES if (version := self.version(name)) is not None}
 
     def drop_copies(self) -> None:
-        """Remove this machine's copies of the lake's files; a lake on this machine has none."""
+        """Remove this machine's cached copies of the lake's files. Only a lake on S3 has cached copies."""
         if self._copies is not None:
             self._copies.clear()
 
@@ -239,7 +241,7 @@ class Lake:
         return self._place.store("tables", self._table(table).contract.name)
 
     def versions_at(self, moment: datetime) -> dict[str, int]:
-        """Return the version that every table had at a moment; tables that did not exist yet are left out."""
+        """Return the version of every table at a point in time, without tables that did not exist yet."""
         found: dict[str, int] = {}
         for name, stored in self._tables.items():
             version = stored.version_at(moment)
@@ -248,17 +250,17 @@ class Lake:
         return found
 
     def missing(self, versions: Mapping[str, int]) -> dict[str, int]:
-        """Return those of the versions that cannot be read whole any more, since files of theirs were removed."""
+        """Return the versions that cannot be read whole, because files of them were removed."""
         return {name: version for name, version in versions.items() if self._table(name).is_lost(version)}
 
     def connect(
         self, tables: Iterable[str] | None = None, versions: Mapping[str, int] | None = None
     ) -> duckdb.DuckDBPyConnection:
-        """Return a DuckDB connection with each table as a view, without any extension, local and S3 alike.
+        """Return a DuckDB connection with each table as a view. It needs no extension, also for a lake on S3.
 
         Args:
-            tables: the views to make; all tables if not given.
-            versions: pinned versions; a table without an entry did not exist then and is empty.
+            tables: tables that become views; all tables if not given.
+            versions: version of each table; a table without an entry is empty. The latest versions if not given.
         """
         threads = min(_THREADS, os.cpu_count() or 1)
         connection = duckdb.connect(
@@ -281,7 +283,7 @@ class Lake:
         return connection
 
     def _view(self, connection: duckdb.DuckDBPyConnection, stored: StoredTable, handle: DeltaTable | None) -> None:
-        """Make a view over the table's local Parquet files or their local copies, else over Arrow's reader."""
+        """Make a view over local Parquet files or cached copies of them; without either, over Arrow's reader."""
         contract = stored.contract
         with self._lock:
             try:
@@ -300,14 +302,14 @@ class Lake:
         connection.execute(filters.view(contract, files, there))
 
     def _packed(self, stored: StoredTable, handle: DeltaTable | None) -> int:
-        """Return the bytes of a version's files; 0 for a table of pictures, which no query sorts."""
+        """Return the size of a version's files in bytes; 0 for a table of pictures, because no query sorts pictures."""
         if handle is None or any(pa.types.is_binary(field.type) for field in stored.contract.schema):
             return 0
         with self._lock:
             return sum(sizes_of(handle).values())
 
     def upgrade(self, table: str) -> list[str]:
-        """Add the columns that a table of an older lake lacks, in one commit, and return their names."""
+        """Add the missing columns of a table from an older lake, in one commit, and return their names."""
         stored = self._table(table)
         schema = stored.contract.schema
         lacked: list[str] = []
@@ -325,16 +327,16 @@ class Lake:
         return lacked if stored.handle() is not None and stored.change(attempt) else []
 
     def compact(self, table: str) -> int:
-        """Merge a table's small files, and return how many fewer files there are."""
+        """Merge the small files of a table, and return the decrease in files."""
         handle = self._table(table).handle()
         with self._lock:
             return 0 if handle is None else self._place.patiently(lambda: upkeep.compact(handle, table))
 
     def maintain(self, retention_hours: float | None = None) -> None:
-        """Keep file counts small; call it once an iteration, before versions are pinned for training.
+        """Merge small files and remove old files. Call it once per iteration, before a training pins table versions.
 
-        Files that only old versions need are removed after `retention_hours` (`lake.keep_hours` if not given), except
-        those of versions in `policies.data_versions`, which stay readable for good.
+        Files that only old versions need are removed after `retention_hours` (`lake.keep_hours` if not given). Versions
+        in `policies.data_versions` stay readable.
         """
         hours = self._config.keep_hours if retention_hours is None else retention_hours
         pins = upkeep.pinned_versions(self.read("policies", columns=["data_versions"]))
@@ -346,7 +348,7 @@ class Lake:
                     self._place.patiently(partial(upkeep.vacuum, handle, needed, hours))
 
     def size_bytes(self) -> int:
-        """Return the bytes of everything at the lake's address, blobs and old versions included."""
+        """Return the size of the lake in bytes, blobs and old versions included."""
         return sum(self._place.store().sizes().values())
 
     def _cache(self, most_bytes: int) -> FileCache:
@@ -364,7 +366,7 @@ def _names(handle: DeltaTable) -> set[str]:
 
 
 def _batch(contract: Table, rows: Iterable[Row | Mapping[str, Any]] | pa.Table) -> pa.Table:
-    """Convert rows to Arrow; of equal keys the last row stays."""
+    """Convert rows to Arrow. If several rows have the same key, the last row is kept."""
     if isinstance(rows, pa.Table):
         table: pa.Table = rows
         return last_of_each_key(table.select(contract.schema.names).cast(contract.schema), contract.key)

@@ -1,10 +1,9 @@
-"""Files by name, in a folder or any place that fsspec reaches: the one interface under the lake's blobs and
-checkpoints.
+"""Read and write files by name, in a folder or an object store. The lake's blobs and checkpoints use this interface.
 
-fsspec reaches more places than obstore does, and its file system is what the lake's address has as well.
+fsspec supports more kinds of stores than obstore, and the lake's address already has an fsspec file system.
 
-Names are relative POSIX paths. When its writer returns, a local file is on the disk, not only in the page cache;
-elsewhere the service is responsible for it.
+Names are relative POSIX paths. When a write to a local folder returns, the file is on the disk, not only in the page
+cache. In an object store, the service is responsible for durability.
 """
 
 import errno
@@ -24,7 +23,7 @@ from storage.patience import StoreRetry, T
 
 CHUNK = 16 << 20
 _REFUSED = (304, 412)
-"""HTTP statuses of a conditional write to a name that exists; MinIO before May 2024 answers 304."""
+"""HTTP statuses of a conditional write to an existing name. MinIO before May 2024 answers 304."""
 _UNKNOWN = 501
 """HTTP status of a server without conditional writes."""
 Buffer = bytes | bytearray | memoryview
@@ -38,13 +37,13 @@ class Sink(Protocol):
 
 
 class ObjectStore(ABC):
-    """Files below one place, with counts of the bytes read and written.
+    """Files below one folder or address, with counts of the bytes read and written.
 
     Every method raises `LakeError` for problems that the user can fix: no space, no rights, unreachable storage.
     """
 
     gap = 0
-    """Maximum bytes between two ranges that are cheaper to read as one."""
+    """Maximum bytes between two ranges up to which one read of both is cheaper."""
 
     def __init__(self, place: str) -> None:
         self.place = place
@@ -56,29 +55,30 @@ class ObjectStore(ABC):
         return f"{self.place.rstrip('/')}/{name}"
 
     def local_path(self, name: str) -> Path | None:
-        """Return the path of a file or folder on this machine's disk, or None if it is elsewhere."""
+        """Return the path of a file or folder on this machine's disk; None if the store is not on a disk."""
         return None
 
     @abstractmethod
     def sizes(self, folder: str = "") -> dict[str, int]:
-        """Return the bytes of every file below a folder, by name; empty if there is no such folder."""
+        """Return the size in bytes of every file below a folder, by name; empty if the folder does not exist."""
 
     @abstractmethod
     def create(self, name: str, size: int) -> AbstractContextManager[Sink]:
-        """Open a new file of `size` bytes for writing; on an error the file is removed."""
+        """Open a new file of `size` bytes for writing. After an error, the file is removed."""
 
     @abstractmethod
     def put(self, name: str, data: bytes) -> None:
-        """Write a small file whole, and replace an existing one."""
+        """Write a small file atomically, and replace an existing file."""
 
     @abstractmethod
     def put_once(self, name: str, data: bytes) -> bool:
-        """Write a small file whole unless it exists; of concurrent writers of other bytes, exactly one gets True."""
+        """Write a small file atomically unless it exists. Exactly one of several writers of different bytes gets
+        True."""
 
     def put_or_get(self, name: str, data: bytes) -> bytes:
-        """Write a small file whole unless it exists, and return its content: `data`, or another writer's bytes.
+        """Write a small file atomically unless it exists, and return its content: `data`, or another writer's bytes.
 
-        A file that its owner deletes between the refused write and the read is free again, so it is written anew.
+        The write is repeated if the file's owner deletes it between the refused write and the read.
         """
         while not self.put_once(name, data):
             with suppress(FileNotFoundError):
@@ -87,10 +87,11 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def get(self, name: str) -> bytes:
-        """Return a small file's content; raises FileNotFoundError."""
+        """Return the content of a small file. Raises FileNotFoundError if the file does not exist."""
 
     def age_s(self, name: str) -> float:
-        """Return the seconds since a file was written, by the store's own clock; raises FileNotFoundError."""
+        """Return the age of a file in seconds, by the store's own clock. Raises FileNotFoundError if it does not
+        exist."""
         probe = f"{name}.{uuid4().hex}"
         self.put(probe, b"")
         try:
@@ -103,33 +104,33 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether the file exists."""
 
     @abstractmethod
     def read(self, name: str, ranges: Sequence[tuple[int, memoryview]]) -> None:
-        """Fill each buffer with a file's bytes from an offset on.
+        """Fill each buffer with the bytes of a file from the given offset.
 
         Raises:
-            DamagedError: there is no such file, or it ends too early.
+            DamagedError: the file does not exist, or ends too early.
         """
 
     @abstractmethod
     def move(self, folder: str, to: str) -> None:
-        """Rename a folder to an unused name, without files that another process removes meanwhile."""
+        """Rename a folder to an unused name. Another process may remove files of the folder meanwhile."""
 
     @abstractmethod
     def delete(self, name: str) -> None:
-        """Remove a file; a missing file is no error."""
+        """Remove a file. A missing file is not an error."""
 
     def patiently(self, operation: Callable[[], T]) -> T:
-        """Run a repeatable operation until the place is reachable, and return its result."""
+        """Run a repeatable operation, retrying it while the store is unreachable, and return its result."""
         return operation()
 
     def prune(self, folders: str) -> None:  # noqa: B027  nothing to do where there are no folders
         """Remove empty folders whose name matches a pattern."""
 
     def chunks(self, name: str, size: int) -> Iterator[memoryview]:
-        """Yield the first `size` bytes of a file, piece by piece; a piece is valid until the next one."""
+        """Yield the first `size` bytes of a file in pieces. A piece is valid until the next piece is read."""
         buffer = memoryview(bytearray(min(size, CHUNK)))
         for start in range(0, size, CHUNK):
             part = buffer[: min(CHUNK, size - start)]
@@ -139,15 +140,15 @@ class ObjectStore(ABC):
     def _missing(self, name: str) -> DamagedError:
         return DamagedError(f"{self.path(name)} is missing.", "Restore it, or load another step.")
 
-    def _short(self, name: str) -> DamagedError:
+    def _truncated(self, name: str) -> DamagedError:
         return DamagedError(f"{self.path(name)} ends too early.", "Restore it, or load another step.")
 
 
 def inside(name: str) -> str:
-    """Return a name that may come from a row, a manifest or a record.
+    """Return a name after checking that it stays inside its folder. Names may come from rows, manifests or records.
 
     Raises:
-        LakeError: the name leads out of its place: an absolute path, a step up, a zero byte.
+        LakeError: the name leads out of its folder: an absolute path, `..`, or a zero byte.
     """
     if name.startswith("/") or "\0" in name or ".." in name.split("/"):
         raise LakeError(f"{name[:200]!r} is no name of a file: it leads out of its folder.", "Where did it come from?")
@@ -163,16 +164,16 @@ def open_store(
 
     Args:
         place: folder or address.
-        filesystem: fsspec's file system for the address, set up with its credentials and endpoint; if not given, fsspec
-            makes one from the environment.
-        patience: retry policy for an unreachable place; no retries if not given.
+        filesystem: an fsspec file system with the credentials and endpoint of the address; if not given, fsspec makes
+            one from the environment.
+        patience: retry policy for an unreachable store; no retries if not given.
     """
     address = os.fspath(place).removeprefix("file://")
     return RemoteStore(address, filesystem, patience) if "://" in address else LocalStore(Path(address))
 
 
 class LocalStore(ObjectStore):
-    """A folder of this machine, or of a file system that all ranks share."""
+    """Files below a folder of this machine, or of a file system that all ranks share."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(str(root.expanduser().absolute()))
@@ -185,9 +186,9 @@ class LocalStore(ObjectStore):
     @override
     def sizes(self, folder: str = "") -> dict[str, int]:
         found: dict[str, int] = {}
-        for at, _, names in os.walk(self._at(folder)):  # passes over a folder that is removed meanwhile
+        for at, _, names in os.walk(self._at(folder)):  # skips a folder that another process removes
             for path in (Path(at, name) for name in names):
-                with suppress(FileNotFoundError):  # swept meanwhile
+                with suppress(FileNotFoundError):  # removed by another process
                     if path.is_file():
                         found[path.relative_to(self._root).as_posix()] = path.stat().st_size
         return found
@@ -201,7 +202,7 @@ class LocalStore(ObjectStore):
             with path.open("xb", buffering=0) as file:
                 try:
                     _reserve(file.fileno(), size)
-                    yield _Whole(file)
+                    yield _CompleteWriter(file)
                     os.fsync(file.fileno())
                 except BaseException:
                     path.unlink(missing_ok=True)
@@ -249,7 +250,7 @@ class LocalStore(ObjectStore):
                 while done < len(buffer):
                     got = os.preadv(file, [buffer[done:]], start + done)
                     if got == 0:
-                        raise self._short(name)
+                        raise self._truncated(name)
                     done += got
                 self.read_bytes += done
         finally:
@@ -267,7 +268,7 @@ class LocalStore(ObjectStore):
     @override
     def prune(self, folders: str) -> None:
         for path in self._root.glob(folders):
-            with suppress(OSError):  # not empty, or no folder
+            with suppress(OSError):  # not empty, or not a folder
                 path.rmdir()
 
     def _at(self, name: str) -> Path:
@@ -275,7 +276,7 @@ class LocalStore(ObjectStore):
 
     @contextmanager
     def _part(self, name: str, data: bytes) -> Iterator[Path]:
-        """Write the bytes to a temporary file, for the `with` block to rename; it is removed after the block."""
+        """Write the bytes to a temporary file, which the `with` block renames. The file is removed after the block."""
         folder = self._at(name).parent
         part = folder / f".part-{uuid4().hex}"
         with explained(self.place):
@@ -293,7 +294,7 @@ class LocalStore(ObjectStore):
 
 
 class RemoteStore(ObjectStore):
-    """A place that fsspec reaches; `memory://` is the fake for tests."""
+    """Files below an address that fsspec supports; `memory://` is a fake for tests."""
 
     gap = 64 * 1024
 
@@ -310,7 +311,7 @@ class RemoteStore(ObjectStore):
     @override
     def sizes(self, folder: str = "") -> dict[str, int]:
         found = self.patiently(lambda: self._found(folder))
-        # a server lists folders too, even one that was made and emptied before
+        # a server lists folders too, even empty folders
         files = {path: about["size"] for path, about in found.items() if about["type"] == "file" and path[-1] != "/"}
         return {path.removeprefix(f"{self._root}/"): size for path, size in files.items()}
 
@@ -336,12 +337,12 @@ class RemoteStore(ObjectStore):
     def put_once(self, name: str, data: bytes) -> bool:
         made = None
         while made is None:
-            made = self.patiently(lambda: self._made(name, data))
+            made = self.patiently(lambda: self._created(name, data))
         self.written_bytes += len(data) if made else 0
         return made
 
-    def _made(self, name: str, data: bytes) -> bool | None:
-        """Whether this process wrote the file; None if its owner deleted it after the refused write."""
+    def _created(self, name: str, data: bytes) -> bool | None:
+        """Whether this process wrote the file; None if another process deleted it after the refused write."""
         try:
             self._files.pipe_file(self._at(name), data, mode="create")
         except OSError as error:
@@ -351,7 +352,7 @@ class RemoteStore(ObjectStore):
             if status not in _REFUSED:
                 raise
             try:
-                return self._files.cat_file(self._at(name)) == data  # ours, where the response to an attempt was lost
+                return self._files.cat_file(self._at(name)) == data  # equal if the response to our write was lost
             except FileNotFoundError:
                 return None
         return True
@@ -382,7 +383,7 @@ class RemoteStore(ObjectStore):
             raise self._missing(name) from error
         for part, (_, buffer) in zip(parts, ranges, strict=True):
             if len(part) != len(buffer):
-                raise self._short(name)
+                raise self._truncated(name)
             buffer[:] = part
             self.read_bytes += len(part)
 
@@ -413,13 +414,13 @@ class RemoteStore(ObjectStore):
 
 
 def no_conditional_writes(place: str) -> LakeError:
-    """Return the error of a place whose server cannot keep two writers of one name apart."""
+    """Return the error for a server without conditional writes, on which two writers of one name can collide."""
     problem = f"The server of {place} has no conditional writes (`If-None-Match: *`)."
     return LakeError(problem, "Use one that has them (docs/run.md): without, two runs lose each other's rows.")
 
 
 def _status(error: OSError) -> int | None:
-    """Return the HTTP status of a refused conditional write: servers word the refusal differently, or not at all."""
+    """Return the HTTP status of a refused conditional write. Messages differ between servers and can be empty."""
     if isinstance(error, FileExistsError):
         return _REFUSED[-1]
     response: Any = getattr(error.__cause__, "response", None) or {}
@@ -427,14 +428,15 @@ def _status(error: OSError) -> int | None:
 
 
 def _files_at(place: str) -> Any:
-    """Return the environment's file system for an address, on S3 without cached listings: others write there too."""
+    """Return an fsspec file system with settings from the environment. On S3 it caches no listings, because other
+    processes write to the same address."""
     from fsspec.core import url_to_fs
 
     return url_to_fs(place, **({"use_listings_cache": False} if place.startswith("s3://") else {}))[0]
 
 
-class _Whole:
-    """Writes until all bytes are written; a raw file may take fewer at once."""
+class _CompleteWriter:
+    """Writes all bytes. A single write to a raw file may write only some of them."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -446,7 +448,7 @@ class _Whole:
 
 
 def _reserve(file: int, size: int) -> None:
-    """Reserve the space before the first write, so that a full disk is noticed at once."""
+    """Reserve the space before the first write, so that a full disk is reported at once."""
     try:
         os.posix_fallocate(file, 0, size)
     except OSError as error:

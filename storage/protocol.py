@@ -1,8 +1,8 @@
-"""Refuse Delta tables whose Parquet files are not their rows, or whose log delta-rs cannot write.
+"""Refuse Delta tables with features that Arrow and DuckDB ignore, or that delta-rs cannot write.
 
-Other engines switch table features on. With deletion vectors a file still holds the deleted rows, with column mapping
-its columns have other names, with type widening older files have other types. Arrow and DuckDB read the files as they
-are and would return wrong rows. delta-rs opens such tables and reports the feature only in some calls.
+Other engines can switch on such features. With deletion vectors, a file still has the deleted rows. With column
+mapping, its columns have other names. With type widening, older files have other types. Arrow and DuckDB read the files
+directly, so they would return wrong rows. delta-rs opens such tables and reports the feature only in some calls.
 """
 
 import re
@@ -21,12 +21,12 @@ _VERSION = re.compile(
     r"|(Table features must be specified)"
 )
 _NAMED = {"catalog-managed": "catalogManaged", "Column mapping": "columnMapping"}
-"""Features by the words of delta-rs errors that do not have the feature's name."""
+"""Features by a text in delta-rs errors that lack the name of the feature."""
 _MAPPING = "delta.columnMapping.mode"
 
 
 def require_plain(handle: DeltaTable, uri: str) -> None:
-    """Raise LakeError where the files of a handle's version are not its rows; the message names the features."""
+    """Raise LakeError if a version's files must not be read directly. The message has the features."""
     protocol = handle.protocol()
     needed = set(protocol.reader_features or ())
     if handle.metadata().configuration.get(_MAPPING, "none") != "none":
@@ -37,7 +37,9 @@ def require_plain(handle: DeltaTable, uri: str) -> None:
 
 @contextmanager
 def features_named(uri: str) -> Iterator[None]:
-    """Turn delta-rs's refusal of a feature or a version into a `LakeError`; some look like a lost race for a commit.
+    """Convert delta-rs errors about a feature or a protocol version to a `LakeError`.
+
+    Some of these errors look like the error of a commit that came too late.
 
     Source: delta-io/delta-rs crates/core/src/kernel/transaction/protocol.rs, deltalake 1.6.6.
     """

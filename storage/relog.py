@@ -1,10 +1,11 @@
-"""Rewrite entries of a table's Delta log where copies replace files of earlier versions.
+"""Rewrite the Delta log of a table after copies replaced files of earlier versions.
 
-Every reader takes the size, number of rows and bounds of a file from the log, so a changed file under the same name
-would be unreadable. The new file has a name of its own, and the log names it. Log and files cannot change in one step,
-and a killed process must leave a log that is readable at each version. So the log's files are replaced one by one,
-newest first: all later entries already remove the new name that an entry adds. The old names stay among the removed
-ones, for processes that still know a version by them.
+Readers take the size, number of rows and bounds of a file from the log. They could not read a changed file under its
+old name. Each copy therefore has a new name, and the log is rewritten to name the copy.
+
+The log and the files cannot change in one step, and every version must stay readable if the process is killed. The
+log's files are therefore replaced one by one, newest first. If an entry adds a new name, the later entries then already
+remove this name. Entries that remove old names stay, for processes that opened a version before the change.
 """
 
 import io
@@ -27,20 +28,20 @@ HINT = f"{LOG}/_last_checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file that replaces another one in its folder."""
+    """A file that replaces another file in the same folder."""
 
     name: str
-    """Path below the table."""
+    """Path of the file, below the table."""
     size: int
     """Size in bytes."""
     rows: int
     nulls: Mapping[str, int]
     bounds: Mapping[str, tuple[Any, Any]]
-    """Least and greatest value of each column of text or whole numbers."""
+    """Minimum and maximum of each column of text or whole numbers."""
 
     @classmethod
     def of(cls, name: str, size: int, rows: pa.Table) -> "Copy":
-        """Describe a file of these rows for the log."""
+        """Return the description of a file with these rows."""
         nulls = {column: rows[column].null_count for column in rows.column_names}
         bounds: dict[str, tuple[Any, Any]] = {}
         for field in rows.schema:
@@ -51,12 +52,12 @@ class Copy:
         return cls(name, size, rows.num_rows, nulls, bounds)
 
     def path(self, before: str) -> str:
-        """Return its path as written in the log, given the path of the replaced file."""
+        """Return the path for the log, given the log's path of the replaced file."""
         folder, slash, _ = before.rpartition("/")
         return folder + slash + self.name.rpartition("/")[2]
 
     def stats(self, before: Mapping[str, Any]) -> dict[str, Any]:
-        """Return its statistics for the columns in the statistics of the replaced file."""
+        """Return statistics for the same columns as those of the replaced file."""
         bounded = [column for column in before.get("minValues", {}) if column in self.bounds]
         return {
             "numRecords": self.rows,
@@ -70,9 +71,9 @@ def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[s
     """Replace files in the log of a table, and remove secrets from all statistics.
 
     Args:
-        store: the table's files, old and new.
-        copies: new files by the names of the files that they replace.
-        secret: texts to remove also from the bounds of files that do not exist any more.
+        store: store with the old and new files of the table.
+        copies: the new files, by the names of the replaced files.
+        secret: texts to remove also from the bounds of files that no longer exist.
     """
     for name in sorted((one for one in store.sizes(LOG) if one[len(LOG) + 1 :][:20].isdigit()), reverse=True):
         if not name.endswith((".json", ".parquet")):
@@ -86,9 +87,9 @@ def replace(store: ObjectStore, copies: Mapping[str, Copy], secret: Collection[s
 
 
 def unlike(store: ObjectStore) -> list[str]:
-    """List a table's files whose size differs from the log, such as files rewritten under their own name.
+    """List the files of a table whose size differs from the log, such as files rewritten under their old name.
 
-    Delta readers that follow the log cannot read them. Missing files are not listed.
+    Delta readers cannot read these files. Missing files are not listed.
     """
     there, logged = store.sizes(), dict[str, int]()
     for name in sorted(one for one in there if one.startswith(LOG) and one.endswith(".json")):
@@ -99,7 +100,7 @@ def unlike(store: ObjectStore) -> list[str]:
 
 
 def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
-    """Return a commit's file with the new names; None where nothing changes."""
+    """Return the content of a commit's file with the new names; None if nothing changes."""
     lines = [line for line in data.decode().splitlines() if line.strip()]
     actions: list[dict[str, Any]] = [json.loads(line) for line in lines]
     gone = {unquote(action["remove"]["path"]) for action in actions if "remove" in action}
@@ -115,7 +116,8 @@ def _commit(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) ->
 
 
 def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]) -> bytes | None:
-    """Return a checkpoint with the new names; None where nothing changes. Its Parquet has a whole version."""
+    """Return the content of a log checkpoint with the new names; None if nothing changes. A checkpoint is a Parquet
+    file with the state of one version."""
     table = pq.read_table(io.BytesIO(data))
     if "add" not in table.column_names:
         return None
@@ -131,7 +133,7 @@ def _checkpoint(data: bytes, copies: Mapping[str, Copy], secret: Collection[str]
 
 
 def _added(add: dict[str, Any], copies: Mapping[str, Copy], secret: Collection[str]) -> dict[str, Any] | None:
-    """Return the log's entry for an added file with its copy's data; None where the entry stays."""
+    """Return the log's entry for an added file with the data of its copy; None if the entry does not change."""
     copy, stats = copies.get(unquote(add["path"])), json.loads(add.get("stats") or "{}")
     if copy is not None:
         changed = {"path": copy.path(add["path"]), "size": copy.size}
@@ -153,7 +155,7 @@ def _line(action: Mapping[str, Any]) -> str:
 
 
 def _put(store: ObjectStore, name: str, data: bytes) -> None:
-    """Rewrite a file of the log and keep its modification time, by which readers find a moment's version."""
+    """Rewrite a file of the log with its modification time, by which readers find the version at a point in time."""
     path = store.local_path(name)
     about = path and path.stat()
     store.put(name, data)
@@ -162,7 +164,7 @@ def _put(store: ObjectStore, name: str, data: bytes) -> None:
 
 
 def _hint(store: ObjectStore, checkpoint: str, size: int) -> None:
-    """Correct the log's hint about its last checkpoint, where it is this one."""
+    """Correct the log's hint about its last checkpoint, if the hint is about this checkpoint."""
     try:
         hint = json.loads(store.get(HINT))
     except FileNotFoundError:

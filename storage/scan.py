@@ -1,4 +1,4 @@
-"""Read a table batch by batch; after an outage of its storage the read continues after the last batch."""
+"""Read a table in batches. After an outage of the store, the read continues after the last batch."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -19,10 +19,10 @@ def scan(
     """Yield the rows of a table version, always in the same order.
 
     Args:
-        patiently: runs a repeatable operation until the storage answers.
-        dataset: the version.
-        columns: their names.
-        condition: selects rows; all if None.
+        patiently: runs a repeatable operation, retrying it while the store is unreachable.
+        dataset: the table version.
+        columns: names of the columns.
+        condition: condition of the rows; all rows if None.
     """
     reading: Iterator[pa.RecordBatch] | None = None
     done = 0

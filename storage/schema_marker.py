@@ -1,7 +1,7 @@
-"""The lake's schema marker: a small file with the lake's id and schema version.
+"""Read and write the schema marker: a small file with the lake's id and schema version.
 
-Without it a wrong `lake.uri` would quietly fill another folder, and a lake of another version would fail in the middle
-of a run instead of before it.
+The marker prevents that a wrong `lake.uri` fills another folder, and that a lake of another version fails in the middle
+of a run.
 """
 
 import json
@@ -29,14 +29,15 @@ class SchemaMarker(BaseModel):
 
 
 def read_marker(store: ObjectStore, uri: str, oldest: int = SCHEMA_VERSION) -> SchemaMarker | None:
-    """Return the schema marker at a place, or None if it has none.
+    """Return the schema marker at an address, or None if there is none.
 
     Args:
-        store, uri: the place.
+        store: object store at the address.
+        uri: the address, for messages.
         oldest: the oldest accepted schema version.
 
     Raises:
-        LakeError: an invalid marker, or one of another schema version.
+        LakeError: the marker is invalid, or has a schema version that is not accepted.
     """
     try:
         mark = SchemaMarker.model_validate(json.loads(store.get(NAME)))
@@ -60,10 +61,12 @@ def renew_marker(store: ObjectStore, mark: SchemaMarker) -> SchemaMarker:
 
 
 def make_marker(store: ObjectStore, uri: str) -> SchemaMarker:
-    """Mark an empty place as a lake; of several processes that try at once, one wins and all get its marker.
+    """Write the schema marker of a new lake to an empty address, and return the marker.
+
+    If several processes do this at once, all of them get the same marker.
 
     Raises:
-        LakeError: the place holds something else, or its server overwrites files despite a conditional write.
+        LakeError: the address has other data, or its server ignores the condition of a conditional write.
     """
     others = [name for name in store.sizes() if name != NAME]
     if others and not store.exists(NAME):

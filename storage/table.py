@@ -1,8 +1,8 @@
-"""One table of a lake in Delta: opened, changed by atomic commits, and read.
+"""Open, change and read one Delta table of a lake.
 
-No process ever writes a key twice. Each append reads the keys at version v and commits the rest as version v + 1 or
-not at all (`max_commit_retries=0`: Delta gives each version number to one writer only). A second writer reads the new
-version and tries again. A commit is atomic: a process killed before it writes nothing.
+No key is written twice. An append reads the keys at version v, and commits the missing rows as version v + 1. Delta
+gives each version number to one writer (`max_commit_retries=0`), so a second writer fails, reads the new version and
+tries again. A commit is atomic: a process that is killed before its commit changes nothing.
 """
 
 import errno
@@ -39,32 +39,32 @@ from storage.protocol import features_named, require_plain
 _STRICT = CommitProperties(max_commit_retries=0)
 _ATTEMPTS = 200
 _RESERVED = 1_000_000
-"""Bytes that a commit leaves free: for its log, and for concurrent writers."""
+"""Bytes that must stay free on the disk after a commit, for the log and for concurrent writers."""
 _NEWER = "A newer flywheel began to upgrade it: finish with its `flywheel upgrade` and use it, or a new `lake.uri`."
 
 
 def files_of(handle: DeltaTable) -> list[str]:
-    """Return the paths of a local table's Parquet files: Delta gives addresses, in which a space is %20."""
+    """Return the paths of a local table's Parquet files. Delta's log has URL-encoded paths, such as %20 for a space."""
     return [unquote(address) for address in handle.file_uris()]
 
 
 def sizes_of(handle: DeltaTable) -> dict[str, int]:
-    """Return the sizes of a version's files by their names below the table."""
+    """Return the size of each file of a version, by its name below the table."""
     return {unquote(path): size for path, size in _logged(handle).items()}
 
 
 def _logged(handle: DeltaTable) -> dict[str, int]:
-    """Return the sizes of a version's files by their addresses in the log, in which a space is %20."""
+    """Return the size of each file of a version, by its URL-encoded path in the log."""
     added = pa.table(handle.get_add_actions(flatten=True)).select(["path", "size_bytes"]).to_pydict()
     return dict(zip(added["path"], added["size_bytes"], strict=True))
 
 
 def _require_inside(paths: Iterable[str], place: str) -> None:
-    """Raise LakeError where a path in a table's log does not lie below the table."""
+    """Raise LakeError if a path in a table's log leads out of the table's folder."""
     for path in paths:
         try:
             name, before = path, ""
-            while name != before:  # readers decode it once, or twice
+            while name != before:  # some readers decode a path twice
                 name, before = unquote(inside(name)), name
         except LakeError as error:
             raise _outside(path, place) from error
@@ -78,7 +78,7 @@ def _outside(path: str, place: str) -> LakeError:
 
 
 def _committed(handle: DeltaTable) -> datetime:
-    """Return when a version was committed, or a later one made meanwhile."""
+    """Return the time of the latest commit, which may be newer than the handle's version."""
     commits = [commit.get("timestamp", 0) for commit in handle.history(1)]
     return datetime.fromtimestamp(max(commits, default=0) / 1000, UTC)
 
@@ -90,15 +90,15 @@ def _dataset(handle: DeltaTable, files: FileSystem) -> pads.FileSystemDataset:
 
 
 class StoredTable:
-    """A table at a lake's address, made by its first commit.
+    """A table at a lake's address. The first commit makes the table.
 
-    Methods raise `LakeError` where the storage is unreachable or the disk is full.
+    Methods raise `LakeError` if the storage is unreachable or the disk is full.
 
     Args:
-        contract: its schema, key and partitions.
+        contract: schema, key and partitions of the table.
         place: the lake's address.
-        lock: the lake's, held while Delta's handle is used: threads cannot share the handle safely.
-        cache: copies of its files, where the place is no folder of this machine.
+        lock: lock of the lake, held while Delta's handle is in use, because threads cannot share the handle safely.
+        cache: cached copies of the table's files, for a lake on S3.
     """
 
     def __init__(self, contract: Table, place: Address, lock: threading.RLock, cache: FileCache | None = None) -> None:
@@ -106,9 +106,9 @@ class StoredTable:
         self._place, self._cache = place, cache
         self._latest: DeltaTable | None = None
         self._checked, self._files = -1, set[str]()
-        """The latest version whose files were checked to lie below the table, and their names."""
+        """The latest version whose files are known to be inside the table's folder, and the names of its files."""
         self._seen: AbstractSet[str] = frozenset[str]()
-        """Addresses of those files in the log."""
+        """Paths of these files in the log."""
         self._index = KeyIndex(contract.schema, contract.key)
 
     def handle(self) -> DeltaTable | None:
@@ -117,13 +117,13 @@ class StoredTable:
             return self._place.patiently(self._refreshed)
 
     def at(self, version: int | None) -> DeltaTable | None:
-        """Return a version, the latest if not given."""
+        """Return the handle of a version; of the latest if not given."""
         if version is None:
             return self.handle()
         return self._place.patiently(lambda: self._at(version))
 
     def version_at(self, moment: datetime) -> int | None:
-        """Return the version that the table had at a moment; None if it did not exist yet."""
+        """Return the table's version at a point in time; None if the table did not exist yet."""
         handle = self.handle()
         if handle is None:
             return None
@@ -134,7 +134,7 @@ class StoredTable:
         return max(before, default=None)
 
     def is_lost(self, version: int) -> bool:
-        """Whether a version cannot be read whole: it never existed, or files of it were removed."""
+        """Whether a version cannot be read whole, because it never existed or because files of it were removed."""
         if self.handle() is None:
             return True
         try:
@@ -148,7 +148,8 @@ class StoredTable:
         return any(unquote(path) not in there for path in needed)
 
     def dataset(self, version: int | None = None, where: filters.Where | None = None) -> pads.Dataset:
-        """Return the rows of a version, the latest if not given; none if the table does not exist yet.
+        """Return the rows of a version (the latest if not given) as a data set. A table that does not exist has no
+        rows.
 
         Files that `where` excludes are not read.
         """
@@ -159,12 +160,12 @@ class StoredTable:
     def read(
         self, version: int | None, operation: Callable[[pads.Dataset], T], where: filters.Where | None = None
     ) -> T:
-        """Return an operation's result on `dataset`; repeat it where files went meanwhile.
+        """Run an operation on `dataset` and return its result. Repeat it if files disappear meanwhile.
 
-        Forgetting data replaces a version's files by files of other names.
+        `flywheel forget` replaces the files of a version by files with other names.
 
         Raises:
-            LakeError: files of the version are gone.
+            LakeError: files of the version are missing.
         """
 
         before: set[str] | None = None
@@ -172,45 +173,45 @@ class StoredTable:
             try:
                 return self._place.patiently(lambda: operation(self.dataset(version, where)))
             except FileNotFoundError as error:
-                before = self._moved(before, version, error)
+                before = self._names_after_failure(before, version, error)
 
     def snapshot(self, handle: DeltaTable, where: filters.Where | None = None) -> pads.FileSystemDataset:
-        """Return the rows of a handle's version; files that `where` excludes are not read."""
+        """Return the rows of a handle's version. Files that `where` excludes are not read."""
         name = self.contract.name
         if self._cache is not None:
             copies = _dataset(handle, SubTreeFileSystem(str(self._cache.folder / name), LocalFileSystem()))
             needed = {fragment.path for fragment in copies.get_fragments(filters.expression(where))}
-            if self._held(handle, needed):
+            if self._is_cached(handle, needed):
                 return copies
-        return self._where_it_lies(handle)
+        return self._in_store(handle)
 
     def files(self, handle: DeltaTable) -> list[str] | None:
-        """List the paths of a version's Parquet files on this machine; None where DuckDB cannot read them there.
+        """List the paths of a version's Parquet files on this machine; None if DuckDB cannot read them by path.
 
-        A folder above the table whose name is KEY=VALUE becomes a column of that name, which hides the file's own.
+        DuckDB turns a parent folder named KEY=VALUE into a column KEY, which hides a column of this name in the file.
         """
         folder = self._uri if self._cache is None else str(self._cache.folder / self.contract.name)
         if "=" in folder or "://" in folder:
             return None
         if self._cache is None:
             return files_of(handle)
-        return [f"{folder}/{name}" for name in sizes_of(handle)] if self._held(handle) else None
+        return [f"{folder}/{name}" for name in sizes_of(handle)] if self._is_cached(handle) else None
 
-    def _held(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:
+    def _is_cached(self, handle: DeltaTable, needed: Container[str] | None = None) -> bool:
         assert self._cache is not None
         sizes = sizes_of(handle).items()
         files = {f"{self.contract.name}/{name}": size for name, size in sizes if needed is None or name in needed}
         return self._place.patiently(partial(self._cache.hold, files))
 
-    def _where_it_lies(self, handle: DeltaTable) -> pads.FileSystemDataset:
+    def _in_store(self, handle: DeltaTable) -> pads.FileSystemDataset:
         return _dataset(handle, self._place.arrow("tables", self.contract.name))
 
     def append(self, rows: pa.Table) -> int:
-        """Add the rows whose key does not exist yet, and return their number."""
+        """Add rows whose key does not exist yet, and return their number."""
 
         def attempt(handle: DeltaTable) -> int:
             version = handle.version()
-            missing = self._index.missing(self._files_of(handle), lambda: self._where_it_lies(handle), rows)
+            missing = self._index.missing(self._files_of(handle), lambda: self._in_store(handle), rows)
             if missing.num_rows:
                 self._write(handle, missing, "append")
                 if handle.version() == version + 1:
@@ -220,7 +221,7 @@ class StoredTable:
         return self.change(attempt)
 
     def upsert(self, rows: pa.Table) -> None:
-        """Add rows, and replace those whose key exists."""
+        """Add rows, and replace existing rows of the same key."""
 
         def attempt(handle: DeltaTable) -> int:
             touched = filters.partitions(self.contract, rows)
@@ -234,22 +235,22 @@ class StoredTable:
         self.change(attempt)
 
     def rewrite(self, handle: DeltaTable, rows: pa.Table, touched: Mapping[str, list[Any]]) -> None:
-        """Replace the touched partitions by `rows`, or the whole table if it has none.
+        """Replace the touched partitions by `rows`; the whole table if it has no partitions.
 
-        Delta's own merge and delete leave files of string views behind, which Arrow cannot filter.
+        Delta's own merge and delete write columns as string views, which Arrow cannot filter.
         """
         self._write(handle, rows, "overwrite", predicate=filters.predicate(touched))
 
     def widen(self, handle: DeltaTable, rows: pa.RecordBatchReader) -> None:
-        """Replace the whole table, which may lack columns, by rows of the current columns."""
+        """Replace the whole table by rows with the current columns. The old table may lack some columns."""
         partition_by = list(self.contract.partition_by)
         self._write(handle, rows, "overwrite", schema_mode="overwrite", partition_by=partition_by)
 
     def change(self, attempt: Callable[[DeltaTable], int]) -> int:
-        """Run an attempt at a commit, and repeat it on the new version after another writer's; return its result.
+        """Run an attempt at a commit and return its result. Repeat it if another writer committed first.
 
         Raises:
-            LakeError: the table has other columns, or there are too many writers.
+            LakeError: the table has different columns, or too many writers committed first.
         """
         name, uri = self.contract.name, self._place.uri
         before: set[str] | None = None
@@ -258,7 +259,7 @@ class StoredTable:
                 try:
                     return self._place.patiently(lambda: attempt(self.handle() or self._create()))
                 except FileNotFoundError as error:
-                    before = self._moved(before, None, error)
+                    before = self._names_after_failure(before, None, error)
                 except CommitFailedError:
                     time.sleep(random.uniform(0.0, min(0.01 * 2**turn, 0.5)))
                 except SchemaMismatchError as error:
@@ -266,16 +267,16 @@ class StoredTable:
                     raise LakeError(problem, _NEWER) from error
         raise LakeError(f"Table `{name}` of {uri} was busy for {_ATTEMPTS} attempts.", "Run fewer writers at once.")
 
-    def _moved(self, before: set[str] | None, version: int | None, error: FileNotFoundError) -> set[str]:
-        """Name a version's files after one of them was gone.
+    def _names_after_failure(self, before: set[str] | None, version: int | None, error: FileNotFoundError) -> set[str]:
+        """Return the current file names of a version after one of its files was missing.
 
         Args:
-            before: the result of this method for the failure before, None for the first one.
+            before: the result of this method for the previous failure; None for the first failure.
             version: the version; the latest if not given.
             error: the failure.
 
         Raises:
-            LakeError: the files are the ones of the failure before, so that reading them again cannot help.
+            LakeError: the names did not change since the previous failure, so reading again cannot help.
         """
         with self.lock:
             self._latest = None
@@ -286,9 +287,9 @@ class StoredTable:
         return there
 
     def lost(self, version: int | None) -> LakeError:
-        """Return the error of a version whose files are gone, or that never existed."""
+        """Return the error for a version that never existed, or whose files were removed."""
         named = "the latest version" if version is None else f"version {version}"
-        problem = f"Files of {named} of table `{self.contract.name}` of {self._place.uri} are not there."
+        problem = f"Files of {named} of table `{self.contract.name}` of {self._place.uri} are missing."
         return LakeError(problem, "Use a version that a policy pins, or the latest.")
 
     def _write(
@@ -305,9 +306,9 @@ class StoredTable:
             write_deltalake(handle, rows, mode=mode, commit_properties=_STRICT, writer_properties=properties, **how)
 
     def _require_room(self, size: int) -> None:
-        """Raise OSError where so many bytes do not fit, or writing is not allowed.
+        """Raise OSError if the disk has no room for `size` bytes, or if writing is not allowed.
 
-        In the middle of a write delta-rs panics in addition to its error.
+        The check comes before the write, because delta-rs panics if a write fails halfway.
         """
         if not os.access(self._uri, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -330,7 +331,7 @@ class StoredTable:
         except TableNotFoundError:
             return None
         except (DeltaError, LakeError):
-            self._latest = None  # perhaps half updated
+            self._latest = None  # the handle may be half updated
             raise
         return self._latest
 

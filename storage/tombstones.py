@@ -1,4 +1,4 @@
-"""Keep forgotten data from coming back: rows of forgotten trajectories are never written."""
+"""Prevent that rows of forgotten trajectories are written again."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from schemas.table import Table
 from schemas.tables.forgotten import TABLE as FORGOTTEN
 
 FRESH_S = 60.0
-"""Seconds after which a running process notices data that others forgot; a new process notices at once."""
+"""Maximum seconds until a running process notices that another process forgot data. A new process notices at once."""
 COLUMN = "trajectory_id"
 
 
@@ -18,7 +18,7 @@ class Tombstones:
     """Ids of the trajectories that a lake has forgotten.
 
     Args:
-        read: returns the lake's current ids.
+        read: returns the current ids from the lake.
     """
 
     def __init__(self, read: Callable[[], set[str]]) -> None:
@@ -27,7 +27,7 @@ class Tombstones:
         self._asked = float("-inf")
 
     def without(self, contract: Table, rows: pa.Table) -> pa.Table:
-        """Return the rows of a table without those of forgotten trajectories."""
+        """Return the rows of a table without rows of forgotten trajectories."""
         if contract.name == FORGOTTEN.name:
             self._asked = float("-inf")
             return rows

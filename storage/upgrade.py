@@ -1,9 +1,9 @@
 """Upgrade a lake of an earlier schema version in place.
 
-Each step is one commit and detects whether it was made before; the schema marker is renewed last. A killed upgrade
-continues when it is started again. Until it is complete, older code reads the lake, but cannot write to a table with
-new columns. Versions that policies pin stay as they are; their missing columns are computed as they are read
-(`schemas.table.Table.added`).
+Each step is one commit, and is skipped if an earlier upgrade made it. The schema marker is renewed last. A killed
+upgrade continues when it is started again. Until the upgrade is complete, older code can read the lake, but cannot
+write to a table with new columns. Table versions that policies pin do not change. Their missing columns are computed
+when they are read (`schemas.table.Table.added`).
 """
 
 import json
@@ -17,7 +17,7 @@ from storage.forgetting import heal, unreadable
 from storage.lake import Lake
 
 OLDEST = 1
-"""The oldest schema version that can be upgraded."""
+"""Oldest schema version that can be upgraded."""
 
 
 def upgrade(
@@ -25,19 +25,19 @@ def upgrade(
 ) -> list[str]:
     """Upgrade the lake at `lake.uri`.
 
-    A lake of the current version only gets columns that came later, and fixes for files of an earlier release's
-    `forget`.
+    A lake of the current version only gets columns that were added later, and fixes for files that `flywheel forget` of
+    an earlier release wrote.
 
     Args:
         config: the lake's address and settings.
-        note: called with every step as it is made.
-        require_idle: raises where other processes work on the lake; called before files are removed.
+        note: called with the text of every step.
+        require_idle: raises an error if other processes use the lake; called before files are removed.
 
     Returns:
-        The steps made.
+        Texts of the steps.
 
     Raises:
-        LakeError: there is no lake, or a newer one.
+        LakeError: there is no lake, or it has a newer schema version.
     """
     lake = Lake.open(config, create=False, oldest=OLDEST)
     made: list[str] = []

@@ -1,4 +1,4 @@
-"""File layout and upkeep of tables: file settings, compaction, removal of unused files."""
+"""Maintain the files of tables: file settings, compaction, and removal of unused files."""
 
 import json
 import math
@@ -15,15 +15,18 @@ from storage.protocol import features_named
 SMALL_BYTES = 1_000_000
 """Size in bytes below which a file is small."""
 MANY = 8
-"""Number of small files above which a partition is compacted."""
+"""Maximum number of small files of a partition. A partition with more small files is compacted."""
 TARGET_BYTES = 64_000_000
 """Maximum size in bytes of a compacted file."""
 UNCOMMITTED_HOURS = 1
-"""Hours for which a file that no version names is kept; a writer commits a new file much sooner."""
+"""Hours for which a file without a commit is kept. A writer commits a new file much sooner."""
 
 
 def configuration(contract: Table) -> dict[str, str | None]:
-    """Return Delta settings: the log is kept for good (pins need it), statistics only for keys and partitions."""
+    """Return the Delta settings of a table.
+
+    The log is kept permanently, because pinned versions need it. Statistics are written only for keys and partitions.
+    """
     columns = dict.fromkeys([*contract.key, *contract.partition_by])
     return {
         "delta.logRetentionDuration": "interval 5200 weeks",
@@ -33,7 +36,7 @@ def configuration(contract: Table) -> dict[str, str | None]:
 
 
 def writer_properties(table: str) -> WriterProperties:
-    """Return Parquet settings: zstd, except for pictures, which are compressed already."""
+    """Return the Parquet settings of a table: zstd, except for pictures, which are already compressed."""
     if table == "screenshots":
         plain = {"png": ColumnProperties(dictionary_enabled=False, statistics_enabled="NONE")}
         return WriterProperties(compression="UNCOMPRESSED", column_properties=plain)
@@ -41,9 +44,9 @@ def writer_properties(table: str) -> WriterProperties:
 
 
 def compact(handle: DeltaTable, table: str) -> int:
-    """Merge small files where there are many, and return how many fewer files there are.
+    """Merge small files if there are many, and return the decrease in files.
 
-    A concurrent writer does no harm: the next call finds the same files.
+    If another writer commits first, the next call merges the files.
     """
     if not _crowded(handle):
         return 0
@@ -56,16 +59,15 @@ def compact(handle: DeltaTable, table: str) -> int:
 
 
 def vacuum(handle: DeltaTable, pins: set[int], retention_hours: float) -> None:
-    """Remove files that neither a version of the last `retention_hours` nor a pinned one needs.
+    """Remove files that neither a version of the last `retention_hours` nor a pinned version needs.
 
-    Delta counts whole hours: seconds count as none, and a longer fraction is rounded up. Files that no version names
-    are
-    kept for an hour at least: another process may have written them and not yet committed them.
+    Delta counts whole hours, so the hours are rounded up, except that a few seconds count as 0. Files without a commit
+    are kept for at least an hour, because another process may be about to commit them.
     """
     hours, keep = math.ceil(round(retention_hours, 3)), sorted(pin for pin in pins if pin <= handle.version())
     remove = partial(handle.vacuum, dry_run=False, enforce_retention_duration=False, keep_versions=keep)
     if hours < UNCOMMITTED_HOURS:
-        remove(hours, full=False)  # files of earlier versions that the latest does not need
+        remove(hours, full=False)  # files of earlier versions only
     remove(max(hours, UNCOMMITTED_HOURS), full=True)
 
 

@@ -1,4 +1,4 @@
-"""Adopt a checkpoint that was made elsewhere: copy it into the lake as a candidate like any other."""
+"""Adopt a checkpoint of another project: copy it into the lake as a candidate."""
 
 import hashlib
 from pathlib import Path
@@ -17,17 +17,16 @@ from tasks.shared.claims import claim
 from tasks.shared.policies import Origin, champion, last_iteration, register
 
 TAKEN = (SAFETENSORS, ".json", ".txt", ".jinja", ".model")
-"""Suffixes of a model directory's files: weights, settings, vocabularies, templates."""
+"""Suffixes of files that are copied: weights, settings, vocabularies and templates."""
 
 
 @boundary("adopt")
 def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
-    """Copy a checkpoint into the lake and register it as a candidate without a parent; return its version.
+    """Copy a checkpoint into the lake, register it as a candidate without a parent, and return its version.
 
     Raises:
-        UsageError: the name is taken or none, or the lake has no champion to challenge, or the champion's weights are
-            these.
-        CheckpointError: the directory cannot be loaded, or its weights are not in safetensors, or not numbers; nothing
+        UsageError: the name is in use or invalid, the lake has no champion, or the champion has the same weights.
+        CheckpointError: the directory cannot be loaded, or its weights are not in safetensors or not finite. Nothing
             was written.
     """
     lake = run_of(config, create=False).lake
@@ -43,7 +42,7 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
         )
     version = claim(lake, "adopted", {"directory": str(source)}, name)
     if lake.count("policies", {"policy_version": version}):
-        return version  # an earlier process copied it and died before measuring it
+        return version  # an earlier process copied the checkpoint and was killed
     checkpoint = lake.blobs.put_directory(source, f"checkpoints/{version}", files)
     base = "tiny" if is_tiny(read_config(source)) else str(source)
     made_by = config.model_copy(update={"policy": config.policy.model_copy(update={"base": base})})
@@ -53,11 +52,11 @@ def adopt_checkpoint(config: Config, directory: str, name: str | None) -> str:
 
 
 def files_of(source: Path) -> list[Path]:
-    """Return a model directory's files to copy.
+    """Return the files of a model directory that are copied.
 
     Raises:
-        UsageError: it is no directory.
-        CheckpointError: it has no weights, or pickled ones.
+        UsageError: the path is not a directory.
+        CheckpointError: the directory has no weights, or pickled weights.
     """
     if not source.is_dir():
         raise UsageError(f"{source} is no directory.", "Name a Hugging Face model directory.")

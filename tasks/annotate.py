@@ -1,4 +1,4 @@
-"""Stage: annotate trajectories by machine."""
+"""Stage `annotate`: annotate trajectories by rules and models."""
 
 from collections import Counter
 
@@ -18,9 +18,9 @@ from tasks.train.preferences import find_pairs
 def annotate(run: Run, iteration: int) -> PlainResult:
     """Annotate an iteration's trajectories, and make its perception data and preferences.
 
-    Accepted and failed steps get grounding targets. Failed ones also get the action and change between screens, and the
-    error step where rules find it. Some screens give perception data. Preferences come from trajectories of one task
-    and seed that part.
+    Steps of accepted and failed trajectories get grounding targets. Steps of failed trajectories also get the action
+    and the change between two screens, and the error step if rules find it. Perception data comes from a sample of
+    screens. Preferences come from two trajectories of one task and seed that part at some step.
     """
     lake = run.lake
     decisions = decisions_of(lake, iteration)

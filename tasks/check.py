@@ -1,4 +1,4 @@
-"""Checks before a run spends anything."""
+"""Check a run before it uses any budget."""
 
 from schemas.config import Config
 from tasks.preflight.preflight import require
@@ -7,5 +7,5 @@ from tasks.running.boundary import flow_task
 
 @flow_task("check")
 def check_before_spending(config: Config) -> None:
-    """Refuse a run that could not end well; raises as `tasks.preflight.preflight.require` does."""
+    """Refuse a run that would fail. Raises the errors of `tasks.preflight.preflight.require`."""
     require(config)

@@ -17,9 +17,9 @@ from tasks.train.groups import Weighed, choose_groups
 
 @stage("curriculum")
 def choose_tasks(run: Run, iteration: int) -> PlainResult:
-    """Weigh the tasks in DuckDB by the results so far, and store each choice with its numbers and its reason."""
+    """Weigh the tasks by the results so far, and store each choice with its numbers and its reason."""
     config, lake = run.config, run.lake
-    lake.append("tasks", catalog(config))  # some may have joined since the lake began
+    lake.append("tasks", catalog(config))  # a later config may have more tasks than the lake
     known, out = tasks_of(config, lake), left_out(config)
     without = "".join(f"; {name} is left out with its tasks: {why}" for name, why in out.items())
     tasks = [task.task_id for task in known if task.split == "train"]

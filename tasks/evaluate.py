@@ -1,4 +1,4 @@
-"""Stage: evaluate policies greedily, from pixels only, on held-out seeds and held-out tasks."""
+"""Stage `evaluate`: evaluate policies greedily, from pixels alone, on held-out seeds and held-out tasks."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ from tasks.shared.policies import candidate_of
 from tasks.shared.weights import load_policy
 
 SUITES = ("suite", "held_out", "synthesized")
-"""The collected tasks of the config, those that are never collected, and the made ones."""
+"""Suites: tasks that are collected, tasks that are only evaluated, and made tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class TaskRate:
     success: float
     n: int
     reward: float
-    """Mean of the raw rewards; of a game, its score."""
+    """Mean of the raw rewards, such as scores of a game."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +47,17 @@ class Summary:
     """Success rate of a policy."""
 
     success: float | None
-    """Mean over tasks; None where every trajectory was an environment failure, and then the interval's ends too."""
+    """Mean over tasks. If every trajectory had an environment failure, the mean and both ends of the interval are
+    None."""
     ci: tuple[float | None, float | None]
     """95 % interval over trajectories, with tasks as strata."""
     tasks: Mapping[str, TaskRate]
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Number of environment failures, which are in no rate, by boundary."""
+    """Number of environment failures, by boundary. No rate includes them."""
 
     @property
     def text(self) -> str:
-        """The mean and its interval as text, or the reason why it is unknown."""
+        """Returns the mean and its interval as text, or the reason why the mean is unknown."""
         if self.success is not None:
             return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
         where = ", ".join(f"{count} in the {boundary}" for boundary, count in self.failed.items())
@@ -70,7 +71,7 @@ class EvaluationResult(StageResult):
     suite: Summary
     held_out: Summary
     synthesized: Summary | None = None
-    """Success on made tasks, if there are some."""
+    """Success on made tasks; None if there are none."""
     tasks: Mapping[str, int] = Field(exclude=True)
     """Number of tasks by suite."""
 
@@ -85,7 +86,7 @@ class EvaluationResult(StageResult):
 
 @stage("evaluate", retry=True)
 def evaluate_candidate(run: Run, iteration: int) -> StageResult:
-    """Evaluate the candidate on the suite's held-out seeds, and on the tasks that it was never trained on."""
+    """Evaluate the candidate on held-out seeds of the suite, and on held-out tasks."""
     config, lake = run.config, run.lake
     candidate = candidate_of(lake, iteration)
     if candidate is None:
@@ -94,7 +95,7 @@ def evaluate_candidate(run: Run, iteration: int) -> StageResult:
 
 
 def measure_challenger(config: Config, lake: Lake, candidate: PolicyVersion) -> StageResult:
-    """Evaluate a policy until its promotion is decided; a broken policy is not evaluated."""
+    """Evaluate a policy until its promotion is decided. A broken policy is not evaluated."""
     if (broken := broken_making(lake, candidate)) is not None:
         return PlainResult(text=f"not measured: {broken.reason}", numbers={"policy": candidate.policy_version})
     policy, against = load_policy(config, lake, candidate.policy_version), opponent(lake, candidate)
@@ -116,12 +117,12 @@ def measure_suites(
     """Evaluate one policy on the suite and on the held-out tasks; return the means with their intervals.
 
     Args:
-        config: the suites and the seeds.
-        lake: stores the outcomes.
+        config: config with the suites and seeds.
+        lake: the lake for the outcomes.
         policy: the policy.
         iteration: iteration of the rows.
-        enough: called at every look with the seeds per task so far; returns the number of seeds that is enough, or None
-            to continue. All seeds if not given.
+        enough: called at every interim look with the number of seeds per task so far. It returns a sufficient number of
+            seeds, or None to continue. All seeds are evaluated if it is not given.
     """
     plans = measured_suites(config, lake)
     tasks = {name: len(plans.get(name, ())) for name in SUITES}
@@ -139,7 +140,7 @@ def measure_suites(
 def measure(
     config: Config, lake: Lake, policy: Policy, plans: Mapping[str, SeedsOf], iteration: int
 ) -> list[Evaluation]:
-    """Roll out the missing part of this policy's evaluation, by suite; return all rows of these suites."""
+    """Roll out the missing trajectories of a policy's evaluation, and return all rows of these suites."""
     planned = [
         evaluation_of(policy, task, seed, iteration, lake.lake_id)
         for task, seed in _missing(lake, policy.version, plans)
@@ -155,7 +156,7 @@ def measure(
 
 
 def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tuple[GuiTask, int]]:
-    """Return the tasks and seeds on which a policy was not measured yet."""
+    """Return the tasks and seeds on which the policy was not measured yet."""
     where = {"policy_version": version, "suite": list(plans)}
     done = {(row.suite, row.task_id, row.seed) for row in lake.rows(Evaluation, where)}
     return [
@@ -170,9 +171,9 @@ def _missing(lake: Lake, version: str, plans: Mapping[str, SeedsOf]) -> list[tup
 def perform(
     config: Config, policy: Policy, planned: Sequence[PlannedTrajectory], sink: Sink, temperature: float = 0.0
 ) -> None:
-    """Roll out, greedily unless a temperature is given, and hand finished trajectories to `sink`; nothing is recorded.
+    """Roll out trajectories, greedily unless a temperature is given, and pass them to `sink`. Nothing is stored.
 
-    Reports tasks of which no trajectory worked, with the reason.
+    Reports tasks whose trajectories all had environment failures, with the reason.
     """
     ended: list[Ended] = []
 
@@ -188,7 +189,7 @@ def perform(
 
 
 def evaluation_rows(records: Sequence[FinishedTrajectory], suites: Mapping[str, str]) -> list[Evaluation]:
-    """Return evaluation rows of finished trajectories; `suites` maps a task to its suite."""
+    """Return the rows of `evaluations` for finished trajectories. `suites` maps a task to its suite."""
     return [_row(record, suites[record.trajectory.task_id]) for record in records]
 
 
@@ -212,12 +213,12 @@ def _row(record: FinishedTrajectory, suite: str) -> Evaluation:
 
 
 def explorer_policy(config: Config) -> Policy:
-    """Return the policy without a model that is the baseline of all comparisons."""
+    """Return the explorer, which is the baseline of comparisons."""
     return EXPLORERS.class_of(config.collect.explorer)()
 
 
 def summary(rows: Sequence[Evaluation]) -> Summary:
-    """Summarize these rows; environment failures are left out."""
+    """Summarize evaluations, without environment failures."""
     by_task: dict[str, list[Evaluation]] = {}
     failed: Counter[str] = Counter()
     for row in rows:
@@ -239,7 +240,7 @@ def summary(rows: Sequence[Evaluation]) -> Summary:
 def evaluation_of(
     policy: Policy, task: GuiTask, seed: int, iteration: int, lake_id: str, attempt: int = 0, attempts: int = 1
 ) -> PlannedTrajectory:
-    """Return one of `attempts` attempts of a policy at a task and seed; only its evaluation is stored."""
+    """Plan one of `attempts` trajectories of a policy for a task and seed. Only its evaluation is stored."""
     return PlannedTrajectory(
         lake_id=lake_id,
         run_id=lake_id,

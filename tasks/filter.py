@@ -1,4 +1,4 @@
-"""Stage: run the gates on every trajectory, decide the route of its data, and judge single steps by rules."""
+"""Stage `filter`: run the gates on every trajectory, decide the route of its data, and assess single steps by rules."""
 
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
@@ -28,14 +28,14 @@ from tasks.shared.verdict_history import VerdictHistory
 
 
 class FilterResult(StageResult):
-    """Decisions on one iteration's trajectories."""
+    """Counts of the decisions about one iteration's trajectories."""
 
     routes: Mapping[str, int]
     """Number of trajectories by route."""
     reflections: int
     """Number of steps with a finding."""
     unanswered: int
-    """Number of trajectories that the judge gave no answer on; the most frequent reason follows."""
+    """Number of trajectories without an answer of the judge."""
     reason: str = Field(exclude=True)
 
     def __str__(self) -> str:
@@ -47,16 +47,16 @@ class FilterResult(StageResult):
 
     @property
     def event(self) -> tuple[str, Metrics]:
-        """Returns the number of accepted trajectories, and those by route."""
+        """Returns the event with the number of accepted trajectories, and the number by route."""
         return DATA_ACCEPTED, {"accepted": self.routes.get("sft", 0), "routes": self.routes}
 
 
 def decide_routes(run: Run, iteration: int) -> FilterResult:
-    """Run the configured gates in order, up to the first rejection; every rejection has its gate and reason.
+    """Run the configured gates in order, up to the first rejection. Each rejection has its gate and reason.
 
-    A repeated run with other gates or another judge adds their verdicts, and its decisions become the valid ones. The
-    machines of `cluster` share the judge's open questions. The gates compare each trajectory with those accepted before
-    it, so they run one after the other in this process.
+    A later run with other gates or another judge adds verdicts, and its decisions replace the earlier decisions. The
+    machines of `cluster` ask the judge about open trajectories. Gates compare a trajectory with trajectories that were
+    accepted before, so this process runs them one trajectory after the other.
     """
     if shares_out(run.config) and any(gate.given for gate in gates_of(run.config.filter)):
         history = VerdictHistory(run.config, run.lake, iteration)
@@ -73,7 +73,8 @@ filter_trajectories = stage("filter")(decide_routes)
 def decide(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None = None
 ) -> tuple[list[Verdict], int]:
-    """Write the results of the gates and the rules for an iteration's trajectories, or for those of these names alone.
+    """Write the results of the gates and rules for the trajectories of an iteration, or only for the named
+    trajectories.
 
     Returns:
         The decisions, and the number of steps with a finding.
@@ -84,7 +85,7 @@ def decide(
 def _decided(
     config: Config, lake: Lake, iteration: int, names: Container[str] | None
 ) -> tuple[list[Verdict], int, Counter[str]]:
-    """Do the same, and also count the trajectories that the judge gave no answer on, by reason."""
+    """Do the same as `decide`, and also count the trajectories without an answer of the judge, by reason."""
     decisions = list[Verdict]()
     verdicts, found = RowPacker("verdicts"), RowPacker("reflections")
     asks = any(gate.given for gate in gates_of(config.filter))
@@ -104,7 +105,7 @@ def _decided(
 def _found(
     config: Config, lake: Lake, iteration: int, history: VerdictHistory | None
 ) -> Iterator[tuple[list[Verdict], list[Reflection]]]:
-    """Yield the verdicts on each trajectory, the decision last, and the rules' findings on its steps."""
+    """Yield the verdicts on each trajectory, with the decision last, and the findings of rules about its steps."""
     gates, now = gates_of(config.filter), utc_now()
     known = Known(lake, iteration)
     if history:
@@ -124,9 +125,9 @@ def _found(
 
 
 def _audit(most: int, lake: Lake, history: VerdictHistory, iteration: int) -> None:
-    """Ask the judge about some trajectories of tasks with a verifier, and count its correct answers.
+    """Ask the judge about some trajectories that a verifier scored.
 
-    They are the evidence that ends its probation.
+    Its agreement with the verifiers can end its probation.
     """
     names = history.audited(most)
     history.ask(history.open(list(stored(lake, names))))

@@ -1,7 +1,7 @@
 """Judge stored trajectories again, in batches, and report verdicts, agreement and changes.
 
-Each batch's verdicts are written before the next batch, so a repeated command continues after an interruption. Routes
-stay unchanged until the filter runs again; a judge never decides on a task that has a verifier.
+The verdicts of a batch are written before the next batch starts, so a repeated command continues after an interruption.
+Routes do not change until the filter runs again. A judge never decides about tasks that have a verifier.
 """
 
 import time
@@ -24,23 +24,23 @@ from tasks.shared.trajectories import stored, trajectories_of
 from tasks.shared.verdict_history import Stored, VerdictHistory
 
 TOGETHER = 64
-"""Number of trajectories that are judged together; their screens are in memory."""
+"""Number of trajectories in a batch. Their screens are in memory at the same time."""
 
 
 @dataclass(slots=True)
 class Judging:
-    """Counts of judging so far."""
+    """Counts of judged trajectories so far."""
 
     seen: int = 0
     judged: int = 0
     tokens: int = 0
     failed: Counter[str] = field(default_factory=Counter[str])
-    """Trajectories without an answer, by reason."""
+    """Number of trajectories without an answer, by reason."""
     skipped: Counter[str] = field(default_factory=Counter[str])
-    """Trajectories that the judge was not asked about, by reason."""
+    """Number of trajectories that the judge was not asked about, by reason."""
     seconds: float = 0.0
     flips: Counter[str] = field(default_factory=Counter[str])
-    """Changed verdicts among the trajectories that another judge, or another version of this one, had judged."""
+    """Number of verdicts that differ from the earlier verdict of another judge or version, by kind of change."""
 
     def add(self, other: "Judging") -> None:
         """Add the counts of another part."""
@@ -55,7 +55,7 @@ class Judging:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """Number of trajectories that were judged before, and of changed verdicts."""
+    """Counts of trajectories with an earlier verdict, and of changed verdicts."""
 
     compared: int
     to_accept: int
@@ -64,7 +64,7 @@ class Earlier:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Report on judging again."""
+    """Report of `flywheel judge`."""
 
     judge: str
     iterations: Sequence[int]
@@ -77,23 +77,23 @@ class Judged:
     seconds_per_trajectory: float | None
     tokens_per_trajectory: float | None
     against: Mapping[Against, Confusion]
-    """Counts by source of the truth."""
+    """Confusion counts, by the reference of the comparison."""
     earlier: Earlier
     probation: str
-    """Reason for its probation; empty if it is not on probation."""
+    """Reason for the judge's probation; empty if it is not on probation."""
 
 
 def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> Judged:
-    """Ask the configured judge about every stored trajectory without a failure that it has not judged.
+    """Ask the configured judge about every stored trajectory that has no failure and no verdict of this judge.
 
     Args:
-        config: `judge` defines the judge and its screens.
-        lake: the lake with the trajectories; verdicts and agreements are added.
-        iterations: first and end of the iterations; all if not given.
+        config: config with the section `judge`.
+        lake: the lake with the trajectories, which also receives verdicts and agreements.
+        iterations: the first iteration and the iteration after the last; all if not given.
 
     Raises:
-        UsageError: there is no judge, or no trajectory in these iterations.
-        FlywheelError: the judge cannot work here, or answered on no trajectory that it was asked about.
+        UsageError: no judge is configured, or the iterations have no trajectory.
+        FlywheelError: the judge cannot start, or gave no answer at all.
     """
     judge = required_judge(config.judge)
     judge.require()
@@ -114,14 +114,14 @@ def judge_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
 
 def judge_in_parts(config: Config, iteration: int, names: Sequence[str]) -> list[Judging]:
-    """Ask the judge about an iteration's open trajectories, on the machines of `cluster`."""
+    """Ask the judge about the open trajectories of an iteration, on the machines of `cluster`."""
     given = {"config": config, "iteration": iteration}
     return share_out(config, judge_part, [{**given, "names": mine} for mine in divided(config, names)], "judge, parts")
 
 
 @part_task("judge-part")
 def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
-    """Ask the judge about the open ones among the named trajectories."""
+    """Ask the judge about the named trajectories, except trajectories that it has judged or cannot judge."""
     lake, done = Lake.open(config.lake, create=False), Judging()
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
     trajectories = (one for some in chunks for one in stored(lake, some))
@@ -130,7 +130,7 @@ def judge_part(config: Config, iteration: int, names: list[str]) -> Judging:
 
 
 def _judge(history: VerdictHistory, trajectories: Iterator[Stored], count: int, done: Judging) -> None:
-    """Ask about chunk after chunk."""
+    """Ask the judge about the trajectories, chunk by chunk."""
     with bar() as progress:
         shown = progress.add_task("judge", total=count, message="")
         while chunk := list(islice(trajectories, TOGETHER)):
@@ -139,7 +139,7 @@ def _judge(history: VerdictHistory, trajectories: Iterator[Stored], count: int, 
 
 
 def _ask(history: VerdictHistory, chunk: Sequence[Stored], done: Judging) -> None:
-    """Ask about the open trajectories of a chunk, and count."""
+    """Ask the judge about the open trajectories of a chunk, and count the results."""
     done.skipped.update(why for one in chunk if (why := history.why_not(one)))
     began = time.perf_counter()
     asked = history.ask(history.open(chunk))

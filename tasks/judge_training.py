@@ -1,7 +1,7 @@
-"""Train a judge of this project on verifiers' verdicts on the lake's trajectories.
+"""Train a judge on trajectories of the lake that verifiers scored.
 
-Pages (a task with a seed) are split by a hash of their name, the same in every lake: 80 % for training, 10 % for
-calibration and the choice of the threshold, 10 % for the report.
+A page is a task with a seed. A hash of its name splits the pages in the same way in every lake: 80 % for training, 10 %
+for calibration and the choice of the threshold, and 10 % for the report.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ Part = Literal["train", "validation", "test"]
 LEAST = 10
 """Minimum number of trajectories of each outcome in a part."""
 TOGETHER = 128
-"""Number of trajectories whose screens are in memory together; all other training data lies on the disk."""
+"""Number of trajectories whose screens are in memory at the same time. All other training data is on the disk."""
 POINTS = 5
-"""Number of points that are read on each screen."""
+"""Number of labelled points per screen."""
 LONGEST = 24
 """Maximum length of a name, in characters."""
 
@@ -54,7 +54,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A judge's results on unseen pages; stored with it."""
+    """Results of a judge on unseen pages, stored with the judge."""
 
     train: int
     """Number of training trajectories."""
@@ -69,31 +69,31 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class TrainedJudge:
-    """A trained judge; the fields of `flywheel judge --train --json`."""
+    """A trained judge, with the fields of `flywheel judge --train --json`."""
 
     judge: str
     checkpoint: str
-    """Its folder."""
+    """Folder of the judge."""
     threshold: float
     config: Sequence[str]
-    """Config keys that select it."""
+    """Config overrides that select the judge."""
     test: Report
 
 
 def train_judge(
     config: Config, lake: Lake, name: str, iterations: tuple[int, int] | None, effort: Effort = USUAL
 ) -> TrainedJudge:
-    """Train a judge, store it in the lake's blobs and in the work folder, and measure it.
+    """Train a judge, measure it, and store it in the lake's blobs and in the work folder.
 
     Args:
-        config: `judge.screens` defines its input; `seed`.
+        config: config with `judge.screens` and `seed`.
         lake: the lake with the trajectories.
-        name: its name; an existing one is fetched, not trained again.
-        iterations: first and end; all if not given.
+        name: name of the judge; an existing judge is fetched instead of trained again.
+        iterations: the first iteration and the iteration after the last; all if not given.
         effort: amount of training.
 
     Raises:
-        UsageError: a name that is none, or too few verified trajectories of either outcome.
+        UsageError: the name is invalid, or there are too few verified trajectories of an outcome.
     """
     if not NAME.fullmatch(name):
         raise UsageError(f"`--train {name}` is no name of a judge.", "Use letters, digits, dots and dashes.")
@@ -111,7 +111,7 @@ def train_judge(
 
 
 def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort: Effort, work: Path) -> None:
-    """Train a judge and write it, with its report, to a folder `judge` below a work folder."""
+    """Train a judge, and write the judge and its report to the folder `judge` in a work folder."""
     with bar() as progress:
         total = lake.count("trajectories") if iterations is None else None
         shown = progress.add_task("read", total=total, message="")
@@ -133,7 +133,12 @@ def _make(config: Config, lake: Lake, iterations: tuple[int, int] | None, effort
 
 
 def report_of(train: int, found: Confusion) -> Report:
-    """Return the report of a judge with so many training trajectories, from its counts at its threshold."""
+    """Return the report of a judge.
+
+    Args:
+        train: number of training trajectories.
+        found: confusion counts at the judge's threshold.
+    """
     rates = {name: getattr(found, name) for name in ("f1", "precision", "recall", "kappa", "false_accept_rate")}
     return Report(train, found.n, found.false_positives, **rates)
 
@@ -145,13 +150,13 @@ def read_split(
     work: Path,
     note: Callable[[], None] = lambda: None,
 ) -> Split:
-    """Read the verified trajectories of a lake, by part; those of practice pages are training data only.
+    """Read the verified trajectories of a lake, by part. Trajectories of practice pages are only training data.
 
     Args:
-        config: `judge.screens`, `seed`.
-        lake: read a few trajectories at a time.
-        iterations: first and end; all if not given.
-        work: folder for the data while it is needed.
+        config: config with `judge.screens` and `seed`.
+        lake: the lake; a few trajectories are read at a time.
+        iterations: the first iteration and the iteration after the last; all if not given.
+        work: folder for temporary data.
         note: called for every trajectory.
     """
     chance = random.Random(config.seed)
@@ -188,7 +193,7 @@ def read_split(
 
 
 def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Stored], dict[str, bytes]]]:
-    """Yield an iteration's trajectories that a judge could be asked about, a few at a time with their screens."""
+    """Yield the trajectories of an iteration that a judge can be asked about, in chunks, with their screens."""
     trajectories = (
         one
         for one in trajectories_of(lake, iteration)
@@ -200,13 +205,13 @@ def ended(config: Config, lake: Lake, iteration: int) -> Iterator[tuple[list[Sto
 
 
 def part_of(page: str) -> Part:
-    """Return the part of a page."""
+    """Return the part of the split that a page belongs to."""
     place = int.from_bytes(hashlib.sha256(page.encode()).digest()[:4], "big") / 2**32
     return "train" if place < 0.8 else "validation" if place < 0.9 else "test"
 
 
 def require_enough(split: Split) -> None:
-    """Raise UsageError unless each part has enough of both outcomes."""
+    """Raise UsageError if a part has too few trajectories of an outcome."""
     for part, cases in split.parts.items():
         successes = int(cases.truth.sum())
         least = min(successes, len(cases) - successes)
@@ -219,7 +224,7 @@ def require_enough(split: Split) -> None:
 
 
 def _readings(step: Step, png: bytes, chance: random.Random) -> Iterator[LabelledPoint]:
-    """Yield points of a screen with the smallest element there; none for pages without listed elements."""
+    """Yield points of a screen, each labelled with the smallest element at the point; none without listed elements."""
     elements = json.loads(step.elements or "[]")
     for _ in range(POINTS if elements else 0):
         if chance.random() < 0.85:

@@ -1,4 +1,4 @@
-"""Store, judge, filter and annotate a trajectory that a person took part in, like any other."""
+"""Store, judge, filter and annotate a trajectory of a live session."""
 
 from collections.abc import Sequence
 
@@ -25,9 +25,9 @@ from tasks.think.walk import ThinkingWalk
 def store(
     config: Config, lake: Lake, planned: PlannedTrajectory, record: FinishedTrajectory, reviews: Sequence[Review]
 ) -> FinishedTrajectory:
-    """Write a finished trajectory, then its verdicts and annotations and the rows of the decisions in it.
+    """Write a finished trajectory, then its verdicts, annotations and reviews.
 
-    If a later part fails, the trajectory is stored, and `flywheel refilter` continues from it.
+    If a later part fails, the trajectory stays stored, and `flywheel refilter` does the rest.
     """
     judge = required_judge(config.judge) if planned.task.verifier == JUDGED else None
     record = with_judgement(config, judge, planned, record)

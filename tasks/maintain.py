@@ -8,7 +8,7 @@ from tasks.running.run import run_of
 
 @boundary("maintain")
 def maintain_lake(config: Config) -> dict[str, int]:
-    """Run `storage.lake.Lake.maintain`; return the lake's bytes before and after."""
+    """Run `storage.lake.Lake.maintain`, and return the size of the lake in bytes before and after."""
     lake = run_of(config, create=False).lake
     before = lake.size_bytes()
     lake.maintain()

@@ -1,4 +1,4 @@
-"""Measure any policy on any seeds; nothing that a promotion reads is written."""
+"""Measure any policy on any held-out seeds, without writing data that a promotion reads."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ DEFAULT_SEEDS = (SPLIT_STARTS["test"], SPLIT_STARTS["test"] + 50)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One trajectory of one task and seed."""
+    """Result of one trajectory of one task and seed."""
 
     task: str
     seed: int
@@ -47,20 +47,20 @@ class Measured:
 def measure_policy(
     config: Config, policy: str, templates: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> Measured:
-    """Measure a policy's success by task and overall, with a 95 % interval.
+    """Measure the success of a policy by task and overall, with a 95 % interval.
 
-    One greedy trajectory per seed, or, with more `attempts`, so many, sampled like trajectories for data
-    (`Config.temperature`).
+    With one attempt, each seed has one greedy trajectory. With more attempts, trajectories are sampled at the
+    temperature of collection (`Config.temperature`).
 
     Raises:
-        UsageError: an unknown task, or seeds of the training split.
-        CheckpointError: an unknown or broken policy.
+        UsageError: a task is unknown, or the seeds are training seeds.
+        CheckpointError: the policy is unknown or broken.
     """
     return measured(config, _policy(config, policy), templates, seeds, attempts, lake_if_any(config))
 
 
 def check_seeds(seeds: tuple[int, int]) -> tuple[int, int]:
-    """Return the seeds; raise UsageError for those of the training split, and for none."""
+    """Return the seeds. Raise UsageError for training seeds or an empty range."""
     first, end = seeds
     if not SPLIT_STARTS["validation"] <= first < end:
         raise UsageError(
@@ -78,7 +78,7 @@ def measured(
     attempts: int = 1,
     lake: Lake | None = None,
 ) -> Measured:
-    """Measure a loaded policy, also on made tasks of a lake; raises as `measure_policy`."""
+    """Measure a loaded policy, also on made tasks of a lake. Raises the errors of `measure_policy`."""
     first, end = check_seeds(seeds or DEFAULT_SEEDS)
     whole = [task.task_id for task in catalog(config) if task.split == "train"] if templates is None else templates
     names, made = list(whole), made_named(config, lake)

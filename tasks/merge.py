@@ -1,4 +1,4 @@
-"""Merge policies of one start into one, and search the weights by held-out success."""
+"""Merge policies with a common origin into one policy, and search the weights by held-out success."""
 
 import shutil
 from collections.abc import Mapping, Sequence
@@ -22,24 +22,24 @@ from tasks.shared.policies import Origin, last_iteration, policies, policy_row, 
 from tasks.shared.weights import checkpoint_folder
 
 SEARCH_START = SPLIT_STARTS["validation"] + 500_000
-"""First of the held-out seeds of the search; a promotion uses other seeds, so it stays fair."""
+"""First held-out seed of the search. A promotion uses other seeds, so its test stays fair."""
 METHOD = "merge"
 
 
 @dataclass(frozen=True, slots=True)
 class TriedWeights:
-    """Weights and their success on the search's seeds."""
+    """Weights and their success on the seeds of the search."""
 
     shares: tuple[float, ...]
     success: float | None
 
 
 def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None) -> tuple[list[str], str]:
-    """Return the versions of the policies to merge and their common origin, as far as known without their weights.
+    """Return the versions of the policies to merge, and their common origin. Their weights are not read.
 
     Raises:
-        UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.
-        CheckpointError: policies that were not trained from one.
+        UsageError: a policy is unknown, there are fewer than two policies, or the sum of the shares is not 1.
+        CheckpointError: the policies have no common origin.
     """
     names = [policy_row(lake, name).policy_version for name in named]
     if len(set(names)) < 2:
@@ -52,17 +52,17 @@ def check_named(lake: Lake, named: Sequence[str], shares: Sequence[float] | None
 
 @boundary("merge")
 def merge_policies(config: Config, named: list[str], shares: list[float] | None, parts: int) -> str:
-    """Interpolate the policies' weights and register the result as a candidate; return its version.
+    """Interpolate the weights of policies, register the result as a candidate, and return its version.
 
     Args:
-        config: the suite, and the seeds per task for each point of the search.
-        named: their versions, at least two.
-        shares: one weight per policy; searched if not given.
-        parts: grid of the search: weights are multiples of 1 / parts.
+        config: config with the suite, and the seeds per task for each point of the search.
+        named: versions of the policies, at least two.
+        shares: one share per policy; searched if not given.
+        parts: grid of the search: shares are multiples of 1 / parts.
 
     Raises:
-        UsageError: an unknown policy, fewer than two, or weights that do not add up to 1.
-        CheckpointError: policies that cannot be merged.
+        UsageError: a policy is unknown, there are fewer than two policies, or the sum of the shares is not 1.
+        CheckpointError: the policies cannot be merged.
     """
     lake = run_of(config, create=False).lake
     names, origin = check_named(lake, named, shares)
@@ -72,7 +72,7 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
         lake, "merged", {"policies": names, "weights": shares, "parts": parts, "config": config.canonical()}
     )
     if lake.count("policies", {"policy_version": version}):
-        return version  # an earlier process merged it and died before measuring it
+        return version  # an earlier process merged the policies and was killed
     folder = work_folder(lake, version)
     tried = [TriedWeights(tuple(shares), None)] if shares else _search(config, folders, parts, folder / "tried")
     best = best_of(tried)
@@ -91,10 +91,10 @@ def merge_policies(config: Config, named: list[str], shares: list[float] | None,
 
 
 def common_origin(lake: Lake, names: Sequence[str]) -> str:
-    """Return the nearest trained policy that all of these were trained from.
+    """Return the nearest trained policy that all of the named policies descend from.
 
     Raises:
-        CheckpointError: there is none: their weights do not lie in one basin.
+        CheckpointError: there is none, so an interpolation of the weights would not work.
     """
     known = policies(lake)
     chains = [_ancestry(known, name) for name in names]
@@ -108,7 +108,7 @@ def common_origin(lake: Lake, names: Sequence[str]) -> str:
 
 
 def best_of(tried: Sequence[TriedWeights]) -> TriedWeights:
-    """Return the most successful weights; of equals the most even ones."""
+    """Return the weights with the highest success. Among equal success rates, return the most even weights."""
     return max(tried, key=lambda one: (one.success or 0.0, -max(one.shares)))
 
 

@@ -1,11 +1,11 @@
-"""Send lineage to a collector in OpenLineage's form (openlineage.io, spec 2-0-2).
+"""Send lineage events to an OpenLineage collector (openlineage.io, spec 2-0-2).
 
-A stage, or a retraining, is a run of a job. The lake's tables, at their versions, and policies are its data sets, named
-like OpenLineage names files and objects. A separate thread posts events, so that no run waits for a collector. A lost
-event ends nothing: it is reported once.
+Each stage and each retraining is a run of a job. Its data sets are versions of the lake's tables, and policies. Their
+names follow OpenLineage's naming of files and objects. A separate thread posts the events, so no run waits for the
+collector. A lost event does not end a run; it is reported once.
 
-openlineage-python checks these events in the tests. Its clients wait for a silent collector with every event, and log
-a traceback for each.
+The tests check these events with openlineage-python. This module does not use its clients, because they wait for a
+silent collector at every event and log a traceback each time.
 """
 
 import atexit
@@ -33,11 +33,11 @@ SPEC = "https://openlineage.io/spec"
 EVENT = f"{SPEC}/2-0-2/OpenLineage.json#/$defs/RunEvent"
 HTTP = ("http://", "https://")
 AGAIN_S = 60.0
-"""Seconds without posting after a lost event; events in that time are lost, too."""
+"""Seconds without posting after a lost event. Events of this time are lost too."""
 LAST_S = 1.0
-"""Seconds that a run which is being ended waits for its last event."""
+"""Seconds that a run waits for its last event if a signal ends the run."""
 WAITING = 1000
-"""Maximum number of events that wait to be posted."""
+"""Maximum number of queued events."""
 Event = dict[str, Any]
 
 
@@ -46,27 +46,27 @@ class Read:
     """Inputs of a run."""
 
     tables: Mapping[str, int]
-    """Versions of the read tables."""
+    """Versions of the tables that the run read."""
     parent: str | None = None
-    """The policy that the run continued from."""
+    """Policy that the run started from."""
 
 
 @contextmanager
 def emitted(
     run: Run, job: str, about: str, pins: Mapping[str, int] | None = None, parent: str | None = None
 ) -> Iterator[list[str]]:
-    """Send the begin and the end of the enclosed work; do nothing without a collector.
+    """Send events at the start and end of the enclosed work; without a collector, do nothing.
 
     Args:
-        run: its config has the collector's address.
-        job: name of the work, such as a stage's name.
-        about: distinguishes this run of the job from others, such as `iteration 3`.
-        pins: versions of the tables that it reads; the current ones if not given. Its inputs are those that it has read
-            by its end.
-        parent: the policy that it reads.
+        run: the run, whose config has the collector's address.
+        job: name of the work, such as the name of a stage.
+        about: text that distinguishes this run of the job from others, such as `iteration 3`.
+        pins: versions of the tables; the current versions if not given. Inputs are the tables that the work has read
+            until its end.
+        parent: the policy that the work reads.
 
     Yields:
-        A list; policy versions that are added to it are output data sets.
+        A list. Policy versions that the work adds to it are output data sets.
     """
     to, made = run.config.openlineage, list[str]()
     if not to.to:
@@ -85,7 +85,7 @@ def emitted(
         except BaseException as error:
             state = "FAIL" if isinstance(error, Exception) else "ABORT"
             send(to, event(run, job, about, state, read(), {}, problem=str(error) or type(error).__name__))
-            if state == "ABORT":  # a run that is being ended may not reach its ordinary end
+            if state == "ABORT":  # a signal may end the run before its normal end
                 flush(to, LAST_S)
             raise
     changed = {table: at for table, at in run.lake.versions().items() if before.get(table) != at}
@@ -107,12 +107,12 @@ def event(
     Args:
         run: the run, with the lake of the tables.
         job: name of the work.
-        about: distinguishes this run of the job from others.
+        about: text that distinguishes this run of the job from others.
         state: START, COMPLETE, FAIL or ABORT.
-        read: its inputs.
-        written: versions of the tables that it changed.
-        policies: versions that it made.
-        problem: the error that ended it.
+        read: inputs of the work.
+        written: versions of the tables that the work changed.
+        policies: policy versions that the work made.
+        problem: the error that ended the work.
     """
     namespace, name = run.config.openlineage.namespace, run.config.name
     facets: Event = {}
@@ -140,7 +140,7 @@ def event(
 
 
 def send(to: OpenLineageConfig, sent: Event) -> None:
-    """Write an event to its file, or queue it for posting; report a failure once."""
+    """Write an event to the file, or queue it for posting. Report a failure once."""
     text = json.dumps(sent, sort_keys=True)
     if to.to.startswith(HTTP):
         _poster(to).put(text)
@@ -155,7 +155,7 @@ def send(to: OpenLineageConfig, sent: Event) -> None:
 
 
 class Poster:
-    """Posts events in order, in a thread of its own, which ends with the process."""
+    """Posts events in order, in a daemon thread."""
 
     def __init__(self, to: OpenLineageConfig) -> None:
         self._to = to
@@ -164,7 +164,7 @@ class Poster:
         threading.Thread(target=self._work, name="openlineage", daemon=True).start()
 
     def put(self, text: str) -> None:
-        """Queue an event for posting; it is lost if too many wait already."""
+        """Queue an event for posting. The event is lost if the queue is full."""
         try:
             self._waiting.put_nowait(text)
         except queue.Full as error:
@@ -189,7 +189,7 @@ class Poster:
 
 
 def flush(to: OpenLineageConfig, seconds: float) -> bool:
-    """Wait up to `seconds` until every event is posted or lost; return whether all are."""
+    """Wait up to `seconds` until every event is posted or lost, and return whether the queue is empty."""
     return not to.to.startswith(HTTP) or _poster(to).flush(seconds)
 
 
@@ -197,7 +197,7 @@ _POSTERS: dict[str, Poster] = {}
 
 
 def _poster(to: OpenLineageConfig) -> Poster:
-    """Return the poster of an address."""
+    """Return the poster for an address."""
     if (poster := _POSTERS.get(to.to)) is None:
         poster = _POSTERS[to.to] = Poster(to)
         atexit.register(poster.flush, to.timeout_s)
@@ -236,7 +236,7 @@ def _policies(lake: Lake, versions: Iterable[str]) -> list[Event]:
 
 
 def _dataset(lake: Lake, below: str) -> dict[str, str]:
-    """Return namespace and name of data in the lake, by OpenLineage's naming of S3 objects and of local files."""
+    """Return OpenLineage's namespace and name for data in the lake."""
     where = urlsplit(lake.uri) if "://" in lake.uri else None
     if where is None:
         return {"namespace": "file", "name": f"{lake.uri}/{below}"}

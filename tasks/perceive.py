@@ -1,4 +1,4 @@
-"""Make perception data of an iteration's screens: elements from pages, or read from the pixels, each picture once."""
+"""Make perception data from screens of an iteration. Elements come from pages, or from a screen reader."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -23,11 +23,12 @@ from tasks.shared.material import pngs_of
 
 EMPTY = "[]"
 TIDIED = 200
-"""Number of readings after which the table's files are merged: each is written at once, so that a kill loses none."""
+"""Number of readings after which the table's files are merged. Each reading is written at once, so a kill loses
+none."""
 
 
 def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> list[Annotation]:
-    """Return the annotations of the chosen screens; pictures with marks are written to the lake before that."""
+    """Return the annotations of the chosen screens, after writing pictures with marks to the lake."""
     asked = config.annotate
     pngs = pngs_of(lake, sorted(chosen.steps)) if chosen.steps else {}
     wanted = [step for step, _ in chosen.steps.values() if step.elements == EMPTY and step.screenshot in pngs]
@@ -51,7 +52,7 @@ def perception_of(config: Config, lake: Lake, chosen: Chosen, now: datetime) -> 
 
 
 def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[str, bytes]) -> dict[str, str]:
-    """Return elements as JSON by screenshot, from the reader or stored readings; none without a reader."""
+    """Return elements as JSON by screenshot, from stored readings or the screen reader; empty without a reader."""
     kind = reader_class(config.annotate.reader)
     if kind is None or not steps:
         return {}
@@ -69,7 +70,12 @@ def read_screens(config: Config, lake: Lake, steps: Sequence[Step], pngs: dict[s
 
 @part_task("read-part")
 def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
-    """Read the screenshots without a reading, given with their iterations; return elements as JSON by screenshot."""
+    """Read screenshots, and return elements as JSON by screenshot.
+
+    Args:
+        config: the resolved config.
+        iterations: iteration of each screenshot, by its sha256.
+    """
     lake = Lake.open(config.lake, create=False)
     kind = reader_class(config.annotate.reader)
     assert kind is not None
@@ -79,7 +85,7 @@ def read_part(config: Config, iterations: dict[str, int]) -> dict[str, str]:
 
 
 def _read(kind: type[ScreenReader], lake: Lake, iterations: dict[str, int], pngs: dict[str, bytes]) -> dict[str, str]:
-    """Read screenshots one after the other; each reading is stored at once."""
+    """Read screenshots one after the other, and store each reading at once."""
     reader, found = kind(), dict[str, str]()
     with bar() as progress:
         shown = progress.add_task("read", total=len(iterations), message="")

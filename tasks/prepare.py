@@ -1,4 +1,4 @@
-"""Stage before the first iteration: write the task table, make the first policy, and measure it and the explorer."""
+"""Stage `prepare`, before the first iteration: write the task table, make the first policy, and measure it."""
 
 import asyncio
 import shutil
@@ -31,12 +31,12 @@ from tasks.shared.weights import load_policy
 
 INITIAL = "policy-initial"
 PAGES = {"train": 12, "practice": 60}
-"""Pages per task whose texts train the first policy's tokeniser."""
+"""Number of pages per task whose texts train the tokeniser of the first policy."""
 
 
 @stage("prepare")
 def prepare_lake(run: Run, iteration: int) -> PlainResult:
-    """Write the task table, make the first policy, measure it and the explorer on held-out seeds."""
+    """Write the task table, make the first policy, and measure it and the explorer on held-out seeds."""
     config, lake = run.config, run.lake
     tasks = catalog(config)
     lake.append("tasks", tasks)
@@ -52,7 +52,7 @@ def prepare_lake(run: Run, iteration: int) -> PlainResult:
 
 
 def renewed(lake: Lake, tasks: Sequence[GuiTask]) -> list[GuiTask]:
-    """Return the lake's tasks whose success threshold or grading changed, with the config's current values."""
+    """Return the lake's tasks whose threshold or grading changed, with the current values of the config."""
     now = {task.task_id: task.model_dump(include={"threshold", "graded"}) for task in tasks}
     known = lake.rows(GuiTask, {"task_id": sorted(now)})
     return [new for old in known if (new := old.model_copy(update=now[old.task_id])) != old]
@@ -63,7 +63,7 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
     shutil.rmtree(folder)
     source = Path(config.policy.base)
     if config.policy.base == "tiny":
-        from models.tiny.build import build_tiny  # `torch` is not for the process of every flow
+        from models.tiny.build import build_tiny  # late, because most flows do not need `torch`
 
         phrases = [phrase for name in config.think.thinkers for phrase in THINKERS.class_of(name).phrases]
         build_tiny(config.policy, run_until_interrupted(_texts(config, tasks)), config.seed, folder, phrases)
@@ -75,10 +75,10 @@ def _first_policy(config: Config, lake: Lake, tasks: list[GuiTask]) -> None:
 
 
 async def _texts(config: Config, tasks: list[GuiTask]) -> list[str]:
-    """Return the texts for the tokeniser: instructions of training seeds, and names on practice pages.
+    """Return the texts for the tokeniser: instructions of training seeds, and names of elements on practice pages.
 
     Raises:
-        EnvironmentDown: no seed of some tasks came up; the message has each task's name.
+        EnvironmentDown: all seeds of some tasks failed to start. The message has these tasks.
     """
     pool = SandboxPool(environments_of(config, tasks))
     failures: dict[str, str] = {}

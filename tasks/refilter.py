@@ -1,4 +1,4 @@
-"""Filter stored trajectories again with the current gates, and report the changes; nothing is rolled out."""
+"""Filter stored trajectories again with the current gates, and report the changes. Nothing is rolled out."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from typing import Any
 
 from schemas.config import Config
 from schemas.failure import UsageError
-from schemas.tables.stage import turn
+from schemas.tables.stage import chronological
 from storage.lake import Lake
 from tasks.annotate import annotate
 from tasks.filter import decide_routes
@@ -24,14 +24,14 @@ from tasks.shared.paths import work_folder
 from tasks.think.think import think
 
 EXAMPLES = 5
-"""Number of trajectories that the report names for each change."""
+"""Maximum number of trajectories in the report for each change."""
 Decided = Mapping[str, Sequence[str | None]]
-"""By trajectory: the route, the gate that rejected it (None for none), and the reason."""
+"""Route, rejecting gate (None for accepted trajectories) and reason, by trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Number of trajectories by route, or by the gate that rejected them."""
+    """Numbers of trajectories, by route and by rejecting gate."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
@@ -39,12 +39,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """Trajectories with another route than before."""
+    """Trajectories whose route changed."""
 
     was: str
     now: str
     gate: str
-    """The gate that decided; for accepted ones, the gate that rejected them before."""
+    """Gate that decided; for accepted trajectories, the gate that rejected them before."""
     n: int
     reason: str | None
     examples: Sequence[str]
@@ -60,22 +60,21 @@ class Changes:
     routes: Counts
     gates: Counts
     flips: Sequence[RouteChange]
-    """The most frequent first."""
+    """Changes of routes, the most frequent first."""
 
 
 @boundary("refilter")
 def refilter_trajectories(config: Config, iterations: tuple[int, int] | None) -> Changes:
-    """Run the configured gates on the trajectories of these iterations, annotate newly accepted ones, and compare.
+    """Run the configured gates on stored trajectories, annotate newly accepted trajectories, and report the changes.
 
-    The comparison is with the decisions before. After an interruption the same call continues, and its report covers
-    both parts.
+    After an interruption, the same call continues, and its report covers both parts.
 
     Args:
         config: the resolved config.
-        iterations: the first, and the one after the last; all if not given.
+        iterations: the first iteration and the iteration after the last; all if not given.
 
     Raises:
-        UsageError: the lake holds no trajectory of these iterations.
+        UsageError: the lake has no trajectory of these iterations.
     """
     run = run_of(config, create=False)
     asked = _asked(run.lake, iterations)
@@ -112,7 +111,7 @@ def changes(iterations: Sequence[int], before: Decided, after: Decided) -> Chang
 
 
 def _again(run: Run, iteration: int, path: Path) -> None:
-    """Filter one iteration; the earlier decisions are on the disk before the first new one."""
+    """Filter one iteration. The earlier decisions are written to the disk before the first new decision."""
     state = _read(path) if path.exists() else {"done": False, "before": _decided(run.lake, iteration)}
     if state["done"]:
         return
@@ -132,7 +131,9 @@ def _decided(lake: Lake, iteration: int) -> dict[str, list[str | None]]:
 
 def _asked(lake: Lake, iterations: tuple[int, int] | None) -> list[int]:
     there = sorted(set(lake.read("trajectories", ["iteration"])["iteration"].to_pylist()))
-    found = sorted((one for one in there if iterations is None or iterations[0] <= one < iterations[1]), key=turn)
+    found = sorted(
+        (one for one in there if iterations is None or iterations[0] <= one < iterations[1]), key=chronological
+    )
     if not found:
         held = f"iterations {there[0]} to {there[-1]}" if there else "none at all"
         raise UsageError("`--iterations`: the lake holds no trajectory of these.", f"It holds {held}.")
@@ -140,7 +141,7 @@ def _asked(lake: Lake, iterations: tuple[int, int] | None) -> list[int]:
 
 
 def _name(config: Config, iterations: Sequence[int]) -> str:
-    """Return the name of a folder for each way to filter these iterations."""
+    """Return the name of a folder that depends on these iterations and the config of the filter."""
     asked = f"{config.filter.model_dump_json()} {config.judge.model_dump_json()} {iterations}"
     return hashlib.sha256(asked.encode()).hexdigest()[:16]
 

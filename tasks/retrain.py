@@ -1,4 +1,4 @@
-"""Retrain from pinned data: the same training, without a collection."""
+"""Train a policy from pinned data without a collection."""
 
 import json
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from tasks.train.train import pins_of, train_from
 
 @dataclass(frozen=True, slots=True)
 class Pinned:
-    """The recipe of a retraining, and its config as canonical JSON."""
+    """Recipe of a retraining, and its config as canonical JSON."""
 
     recipe: PolicyRecipe
     config: str
@@ -30,16 +30,17 @@ class Pinned:
 
 @boundary("pin")
 def pin_data(config: Config, like: str | None) -> Pinned:
-    """Pin a retraining's data and claim its name: current data and champion, or the data of an earlier policy.
+    """Pin the data of a retraining and claim its name. Pin the current data, or the data of an earlier policy.
 
     Raises:
-        UsageError: there is no such policy, it was not trained from data, or the lake's policies are not the config's.
-        LakeError: files of the versions that an earlier policy was made from were removed; names them.
+        UsageError: the policy does not exist or was not trained from data, or the lake's policies have another origin
+            than the config's policy.
+        LakeError: files of the earlier policy's table versions were removed. The message has these versions.
     """
     lake = run_of(config, create=False).lake
     pinned = _today(config, lake) if like is None else _repeated(lake, like)
     recipe = pinned.recipe
-    # a retraining that was cut short while it was measured had added evaluations of its own
+    # a retraining that was interrupted during its evaluation added its own evaluations
     read = {table: version for table, version in recipe.pins.items() if table != "evaluations"}
     made = {"parent": recipe.parent, "iteration": recipe.iteration, "versions": read, "config": pinned.config}
     version = claim(lake, "retrained", made | ({"like": recipe.like} if recipe.like else {}))
@@ -48,9 +49,9 @@ def pin_data(config: Config, like: str | None) -> Pinned:
 
 @boundary("train")
 def train_retrained(config: Config, pinned: Pinned) -> str:
-    """Train from the pins and register the candidate; return its version."""
+    """Train from the pinned data, register the candidate, and return its version."""
     lake, recipe = run_of(config, create=False).lake, pinned.recipe
-    if not lake.count("policies", {"policy_version": recipe.version}):  # else an earlier process trained it
+    if not lake.count("policies", {"policy_version": recipe.version}):  # an earlier process may have trained the policy
         made_by = config_of(json.loads(pinned.config))
         where = {key: getattr(config.train, key) for key in LAUNCHED}
         train = made_by.train.model_copy(update=where)
@@ -70,7 +71,7 @@ def _today(config: Config, lake: Lake) -> Pinned:
 
 
 def trained_row(lake: Lake, version: str) -> tuple[PolicyVersion, str]:
-    """Return the row and the parent of a policy that was trained from data; raise UsageError for another."""
+    """Return the row and the parent of a policy. Raise UsageError if the policy was not trained from data."""
     row = policy_row(lake, version)
     if row.parent is None or not row.pins:
         raise UsageError(f"{version} was not trained from data ({row.method}).", "Name a policy that was trained.")

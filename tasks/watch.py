@@ -1,9 +1,9 @@
-"""Check whether there is enough new data to train on: counted in the lake, against the last training's data.
+"""Check if the lake has enough new data since the last training, and request a retraining.
 
-A server starts a retraining at the events that are emitted here (`apps.schedule.automations`), one per check, however
-much is due. Requests are stored in the lake, so the same data causes one request from any number of watchers; and
-another one when as much has come anew, or when the retraining failed. An event may be delivered twice: it names the
-policy that was trained last, and it is answered if another one has been trained by then.
+A check emits at most one event, and a Prefect server starts a retraining at this event (`apps.schedule.automations`).
+Requests are stored in the lake, so several watchers make only one request for the same data. A further request follows
+after the same amount of new data again, or after a failed retraining. An event names the policy that was trained last.
+If an event is delivered twice, the second delivery has no effect once a newer policy exists.
 """
 
 from collections.abc import Iterator
@@ -27,19 +27,19 @@ from tasks.shared.policies import champion_if_any, policies
 from tasks.shared.status import verified
 
 FILE = "control/asked.json"
-"""Name among the lake's blobs."""
+"""File of the stored requests, among the lake's blobs."""
 ANSWER = "control/answer.json"
-"""The retraining that was begun since then, if any."""
+"""File of the retraining that started after the request, if any."""
 AFTER = "after"
-"""Key of an event: the policy that was trained last when the event was emitted."""
+"""Key of an event with the policy that was trained last when the event was emitted."""
 NONE = "none"
-"""Value before any training."""
+"""Value of this key before any training."""
 TRIES = 3
-"""Maximum number of requests for the same data where retraining fails."""
+"""Maximum number of requests for the same data if retrainings fail."""
 
 
 class TriggerCounts(BaseModel):
-    """Requests since a policy was trained: the count at which each event was emitted."""
+    """Requests since the last training, with the count at which each event was emitted."""
 
     since: str = ""
     counts: dict[str, float] = {}
@@ -49,21 +49,21 @@ class TriggerCounts(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """Reason for a retraining: the number of new items, or the iteration of a drop; and the text."""
+    """Reason for a retraining: the number of new items, or the iteration of a drop, and a text."""
 
     count: int
     why: str
 
 
 class RetrainProcess(Owner):
-    """Process of a retraining."""
+    """Process that runs a retraining."""
 
     over: bool = False
 
 
 @contextmanager
 def answering(config: Config) -> Iterator[None]:
-    """Show watchers whether the enclosed retraining is still under way, as long as it has made no policy."""
+    """Record the process of the enclosed retraining, so that watchers know if it still runs."""
     store = Lake.open(config.lake, create=False).blobs.store
     store.put(ANSWER, RetrainProcess.this().model_dump_json().encode())
     try:
@@ -74,16 +74,16 @@ def answering(config: Config) -> Iterator[None]:
 
 @flow_task("watch")
 def watch_lake(config: Config) -> dict[str, Due]:
-    """Emit the first due event and return all of them, by event; none while the lake is paused or has no champion."""
+    """Emit the first due event and return all due events; none while the lake is paused or has no champion."""
     lake = run_of(config, create=False).lake
     if pause := pause_of(lake):
-        print_line(pause.text)  # a request now would be forgotten
+        print_line(pause.text)  # a paused lake ignores requests
         return {}
     if champion_if_any(lake) is None:
         print_line("watch: the lake has no champion yet")
         return {}
     last = last_trained(lake)
-    asked = _to_ask(lake, last)
+    asked = _open_requests(lake, last)
     found = due(config, lake, last, asked)
     first = next(iter(found), None)
     if first and emit(lake, first, {**asdict(found[first]), AFTER: asked.since or NONE}):
@@ -101,10 +101,10 @@ def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: TriggerCo
     """Return the current reasons for a retraining, by event.
 
     Args:
-        config: its `[triggers]` has the limits.
-        lake: the lake to count in.
+        config: config with the limits (`[triggers]`).
+        lake: the lake.
         last: the policy that was trained last.
-        asked: the requests so far; read from the lake if not given.
+        asked: earlier requests; read from the lake if not given.
     """
     asked, chosen = asked or _asked(lake, last), config.triggers
     steps, decisions = new_since(lake, last)
@@ -123,13 +123,16 @@ def due(config: Config, lake: Lake, last: PolicyVersion | None, asked: TriggerCo
 
 
 def answered(config: Config, after: str) -> str | None:
-    """Return the policy trained since the one that an event names, which answers the event; None if there is none."""
+    """Return the policy that was trained after the policy in an event; None if there is none.
+
+    An event with a newer policy needs no retraining.
+    """
     last = last_trained(Lake.open(config.lake, create=False))
     return last.policy_version if last and last.policy_version != after else None
 
 
 def new_since(lake: Lake, last: PolicyVersion | None) -> tuple[int, int]:
-    """Return the accepted steps and people's decisions that the last trained policy has not read; all, if none was."""
+    """Return the numbers of accepted steps and reviewers' decisions that the last training did not read."""
     pins = last.pins if last else {}
     steps, decisions = (
         _count(lake, query) - (_count(lake, query, pins) if last else 0)
@@ -144,8 +147,8 @@ def last_trained(lake: Lake) -> PolicyVersion | None:
     return trained[-1] if trained else None
 
 
-def _to_ask(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
-    """Return the requests so far; none where their retraining failed, at most `TRIES` times."""
+def _open_requests(lake: Lake, last: PolicyVersion | None) -> TriggerCounts:
+    """Return the earlier requests; none if their retraining failed, for at most `TRIES` requests."""
     asked = _asked(lake, last)
     try:
         answer = RetrainProcess.model_validate_json(lake.blobs.store.get(ANSWER))
@@ -171,9 +174,10 @@ def _count(lake: Lake, query: str, pins: dict[str, int] | None = None) -> int:
 
 
 def _drop(lake: Lake, last: PolicyVersion | None) -> tuple[float, int] | None:
-    """Return the drop of the policy's success in the newest iteration, beyond chance, and that iteration.
+    """Return the drop of the policy's success in the newest iteration, and this iteration.
 
-    Both rates are over the same mix of tasks. None where that iteration is trained on already, or there is no drop.
+    Both success rates have the same mix of tasks. None if a training has read the iteration, or if there is no drop
+    beyond chance.
     """
     own = [row for row in verified(lake) if row.kind == "policy" and row.iteration >= 0]
     rates = {row.iteration: row.fixed_mix for row in own if row.fixed_mix}

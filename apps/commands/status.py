@@ -14,7 +14,7 @@ from flywheel import OpenLake
 from rollout.failures import FailedTask
 from schemas.failure import UsageError
 from schemas.tables.quality import OVERRIDES
-from schemas.tables.stage import STAGES, label_of, turn
+from schemas.tables.stage import STAGES, chronological, label_of
 from schemas.tables.trajectory import IMPORT
 from storage.lake import Lake
 from tasks.promote.events import ROLLED_BACK, PromotionEvent, decisions, outcomes, rolled_back
@@ -150,7 +150,7 @@ def _overrides(lake: Lake) -> str:
     """A line per reason for which an iteration passed the quality gate all the same, the newest three."""
     rows = overridden(lake, lake.version(OVERRIDES.name))
     found = {(row.iteration, row.person, row.reason) for row in rows}
-    newest = sorted(found, key=lambda one: turn(one[0]))[-3:]
+    newest = sorted(found, key=lambda one: chronological(one[0]))[-3:]
     return "".join(f"\nquality of {label_of(at)} overridden by {who}: {why}" for at, who, why in newest)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.failure import UsageError
-from schemas.tables.stage import label_of, turn
+from schemas.tables.stage import chronological, label_of
 from storage.catalog import answers
 from storage.lake import Lake
 
@@ -93,11 +93,11 @@ def quality_of(lake: Lake, iteration: int | None, before: int | None = None) -> 
     Raises:
         UsageError: no gate has checked that iteration.
     """
-    known = sorted(lake.iterations("quality"), key=turn, reverse=True)
+    known = sorted(lake.iterations("quality"), key=chronological, reverse=True)
     if iteration is not None and iteration not in known:
         there = ", ".join(label_of(one) for one in known[:10]) or "none"
         raise UsageError(f"No gate has checked {label_of(iteration)}.", f"Checked: {there}; `flywheel quality check`.")
-    left = known if before is None else [one for one in known if turn(one) < turn(before)]
+    left = known if before is None else [one for one in known if chronological(one) < chronological(before)]
     shown = [iteration] if iteration is not None else left[:ITERATIONS]
     first, last = min(shown, default=0), max(shown, default=0)
     found = answers(lake, _found, "quality_found", failing=iteration is None, first=first, last=last)

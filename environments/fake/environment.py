@@ -1,11 +1,14 @@
-"""Define the fake environment: fast tasks for tests, without a browser.
+"""Define the fake environment: fast tasks for tests, with coloured buttons drawn in Python instead of a browser.
 
-Draw a pure Python GUI for tests: coloured buttons, no browser, the same pixels for the same seed.
+The same seed gives the same pixels. The tasks:
 
-`click-target` asks for one of two buttons, `click-one` for the only one (`click-red` and so on: of that colour),
-`click-of-three` for one of three; `two-steps` and `three-steps` ask for all of them in order, `enter-text` for a typed
-word and a button, and `dies` is `click-target` in a box that dies at the first action whenever its seed is a multiple
-of three. `note` asks for two words in a field and has no verifier: it never ends by itself, and a judge scores it.
+- `click-target`: click one of two buttons.
+- `click-one`: click the only button. `click-red` and so on: click the only button, which has this colour.
+- `click-of-three`: click one of three buttons.
+- `two-steps`, `three-steps`: click two or three buttons in order.
+- `enter-text`: type a word and click a button.
+- `dies`: as `click-target`, but the sandbox dies at the first action if the seed is a multiple of three.
+- `note`: type two words. The task has no verifier and never ends by itself; a judge scores it.
 """
 
 import io
@@ -29,27 +32,27 @@ from schemas.tables.task import JUDGED, GuiTask, TaskEntry
 
 WIDTH, HEIGHT = 160, 210
 DEADLY = 3
-"""`fake/dies` dies on seeds divisible by this."""
+"""The sandbox of the task `dies` dies if the seed is a multiple of this number."""
 COLOURS = {"red": (220, 40, 40), "green": (40, 160, 60), "blue": (50, 80, 220), "orange": (240, 150, 30)}
 _WORDS = ("ada", "grace", "joan", "mary", "edith")
 _BUTTON = (48, 24)
 _FIELD = (20, 60, 140, 78)
 _CLICKS = {"click-one": (1, 1), "click-of-three": (3, 1), "two-steps": (2, 2), "three-steps": (3, 3)}
-"""Buttons on the screen and the number of them to click; one of two for other templates."""
+"""Number of buttons on the screen and number of clicks, by template. Other templates have two buttons and one click."""
 
 Box = tuple[int, int, int, int]
 
 
 @dataclass(slots=True)
 class _Scene:
-    """The state of the screen."""
+    """State of the screen."""
 
     instruction: str
     order: list[str]
-    """The buttons to click, in order."""
+    """Buttons to click, in order."""
     buttons: dict[str, Box]
     word: str | None = None
-    """The goal text of the text field, if there is one."""
+    """Text to type into the text field; None if the task has no text field."""
     typed: str = ""
     focused: bool = False
     clicked: list[str] = field(default_factory=list)
@@ -57,7 +60,7 @@ class _Scene:
 
 
 class FakeSandbox(Sandbox):
-    """One fake task; deterministic in its seed and the actions."""
+    """One fake task. Its screens depend only on the seed and the actions."""
 
     async def _start(self, task: GuiTask, seed: int) -> None:
         self._task = task
@@ -66,7 +69,7 @@ class FakeSandbox(Sandbox):
 
     @property
     def scored(self) -> Outcome:
-        """The outcome of the clicks so far."""
+        """Outcome of the clicks so far."""
         return self._scene.outcome
 
     async def _observe(self, elements: bool) -> Observation:
@@ -89,13 +92,13 @@ class FakeSandbox(Sandbox):
 
 
 class FakeVerifier(Verifier):
-    """Scores the clicks; the first wrong one ends the task."""
+    """Scores the clicks. The first wrong click ends the task."""
 
     each_step = True
     reads = FakeSandbox
 
     async def outcome(self, sandbox: FakeSandbox) -> Outcome:
-        """The reward so far."""
+        """Returns the outcome of the clicks so far."""
         return sandbox.scored
 
 
@@ -173,7 +176,7 @@ class FakeConfig(EnvironmentConfig):
 
 
 class FakeEnvironment(Environment[FakeConfig]):
-    """Buttons, a text field, a box that dies, and a task without a verifier."""
+    """Tasks with buttons and text fields, a task whose sandbox dies, and a task without a verifier."""
 
     section = FakeConfig
     verifier = "fake"
@@ -181,12 +184,12 @@ class FakeEnvironment(Environment[FakeConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Tasks by template, as the module lists them."""
+        """Tasks by template."""
         return _entries()
 
     @property
     def lineage(self) -> str:
-        """Our own."""
+        """This project."""
         return "flywheel"
 
     @property
@@ -195,7 +198,7 @@ class FakeEnvironment(Environment[FakeConfig]):
         return self.config.sandboxes
 
     def host(self) -> Host:
-        """No host is needed."""
+        """Returns a host that does nothing, because the sandboxes run in this process."""
         return NoHost(lambda: FakeSandbox(self.config))
 
 

@@ -1,13 +1,17 @@
-"""Isolate processes in a bubblewrap sandbox: their own root, process table, network and disks.
+"""Isolate processes in a bubblewrap sandbox with its own root, process table, network and disks.
 
-The sandbox sees the system's programs (`/usr`, read-only) and a few empty folders, and no other file of the machine. It
-can write to three small file systems in memory (`/work`, `/tmp`, `/dev/shm`), which end with it. It has no network but
-its own loopback, no capabilities and no way to new ones, no further user namespaces, and few system calls (`seccomp`).
-If we are root, its processes run as `nobody`, so they never have more rights than an ordinary user. The kernel limits
-each process; `supervisor` limits all of them together. No process outlives it: its first process ends with bubblewrap,
-which ends with this process even if we are killed outright (`--die-with-parent`).
+The sandbox can read the system's programs (`/usr` and folders such as `/lib`), `/etc/alternatives` and
+`/etc/ld.so.cache`; its `/etc/passwd` is made for it. It sees no other file of the machine. It can write to three small
+file systems in memory: `/work`, `/tmp` and `/dev/shm`. They disappear when the sandbox ends.
 
-The host reads and writes its files through a descriptor of `/work` (`files`), never by a path that leads through it.
+The sandbox has no network except its own loopback device. Its processes have no capabilities and cannot gain any. They
+cannot create user namespaces, and `seccomp` allows few system calls. If this process runs as root, they run as
+`nobody`. The kernel limits each process, and `supervisor` limits all processes together.
+
+No process outlives the sandbox (`--die-with-parent`). If this process ends or is killed, bubblewrap ends. If bubblewrap
+ends, the first process of the sandbox ends, and with it all others.
+
+The host accesses the sandbox's files through a descriptor of `/work` (`files`), never through a path.
 """
 
 import asyncio
@@ -30,7 +34,7 @@ START_S = 15.0
 WORK = "/work"
 DISKS = (WORK, "/tmp", "/dev/shm")
 HIDDEN = Path(__file__).parents[1]
-"""Folder of our own code, which the sandbox does not see, wherever it is installed."""
+"""Folder of this package. It is hidden from the sandbox if it is installed below `/usr`."""
 _USER, _GROUP = 1000, 1000
 _PASSWD = f"user:x:{_USER}:{_GROUP}:user:{WORK}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n"
 _CHILDREN = "/proc/{0}/task/{0}/children"
@@ -43,31 +47,33 @@ class SandboxLimits:
     """Limits of one sandbox."""
 
     memory_mib: int = 256
-    """Memory of all its processes together; each may have twice that of address space."""
+    """Resident memory of all processes together. The address space of each process may be twice as large."""
     disk_mib: int = 32
-    """Size of `/work`; `/tmp` and `/dev/shm` have a quarter of it each."""
+    """Size of `/work`. `/tmp` and `/dev/shm` each have a quarter of this size."""
     files: int = 4000
-    """Files and folders on the three together."""
+    """Files and folders in `/work`, `/tmp` and `/dev/shm` together."""
     processes: int = 32
     cpu_s: int = 60
-    """Processor time of all of its processes together, and of each one."""
+    """Processor time of all processes together; also the limit of each single process."""
     open_files: int = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Resources that the sandbox's processes use together."""
+    """Resources that all processes of a sandbox use together."""
 
     processes: int
     memory: int
-    """Bytes of resident memory; a page that two share counts twice."""
+    """Bytes of resident memory. A page that two processes share counts twice."""
     cpu_s: float
     files: int
 
 
 def owner() -> tuple[int, int] | None:
-    """User and group of the sandbox's processes on the host, if they are not ours: `nobody` if we are root, else
-    None."""
+    """User and group of the sandbox's processes on the host: `nobody` if this process runs as root.
+
+    None if the sandbox's processes have the user and group of this process.
+    """
     if os.geteuid() != 0:
         return None
     user = pwd.getpwnam("nobody")
@@ -75,22 +81,22 @@ def owner() -> tuple[int, int] | None:
 
 
 class Bubblewrap:
-    """One running sandbox. Made by `start`, ended by `close`."""
+    """One running sandbox. `start` makes it, and `close` ends it."""
 
     def __init__(self, process: asyncio.subprocess.Process, limits: SandboxLimits, stdin: int, stdout: int) -> None:
         self._process = process
         self._init = 0
         self.limits = limits
         self.stdin, self.stdout = stdin, stdout
-        """Standard input and output of the script; `stdout` carries its errors, too. Neither blocks."""
+        """Standard input and output of the script. `stdout` also carries standard error. Neither blocks."""
         for descriptor in (stdin, stdout):
             os.set_blocking(descriptor, False)
         self.ended = ""
-        """The reason that it was ended early, if it was."""
+        """Reason for which the sandbox was ended early; empty if it was not."""
         self.disks: tuple[int, ...] = ()
         """Descriptors of `DISKS`."""
         self._own_cpu: dict[tuple[int, str], float] = {}
-        """Processor seconds of each process (its number, its start time) when it was last measured."""
+        """Processor seconds of each process at the last measurement, by process id and start time."""
         self._gone_cpu = 0.0
         """Processor seconds of ended processes."""
 
@@ -100,7 +106,7 @@ class Bubblewrap:
 
         Raises:
             FlywheelError: bubblewrap is not installed.
-            SandboxFailure: it did not start; with its output.
+            SandboxFailure: the sandbox did not start; the message has its output.
         """
         bwrap = bubblewrap(INSTALL)
         sweep()
@@ -120,7 +126,7 @@ class Bubblewrap:
             await asyncio.shield(asyncio.wait((spawning,)))
         except asyncio.CancelledError as error:
             cancelled = error
-            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
+            await asyncio.wait((spawning,))  # a process can be ended only after its start
         for descriptor in (inside_in, inside_out, *passed):
             os.close(descriptor)
         if (error := spawning.exception()) is not None:
@@ -145,12 +151,12 @@ class Bubblewrap:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the sandbox runs."""
         return self._process.returncode is None and not self.ended
 
     @property
     def killed(self) -> bool:
-        """Whether bubblewrap itself was killed from outside; no process in the sandbox can do that."""
+        """Whether a process outside the sandbox killed bubblewrap. Processes in the sandbox cannot kill it."""
         return self._process.returncode == -signal.SIGKILL and not self.ended
 
     @property
@@ -159,12 +165,12 @@ class Bubblewrap:
         return self._process.pid
 
     def enter(self) -> None:
-        """Opens its disks; call it once the script runs, before any process of a policy does."""
+        """Opens the disks. Call it when the script runs, before any command of a policy starts."""
         root = f"/proc/{self.pids()[1]}/root"
         self.disks = tuple(os.open(f"{root}{disk}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) for disk in DISKS)
 
     def pids(self) -> list[int]:
-        """Its process ids on the host: the first one (bubblewrap's), the script's shell, all others."""
+        """Process ids on the host: bubblewrap's first process in the sandbox, the script's shell, then all others."""
         found, waiting = [], [self._init]
         while waiting:
             pid = waiting.pop(0)
@@ -174,16 +180,16 @@ class Bubblewrap:
         return found
 
     def signal(self, number: int) -> None:
-        """Sends a signal to all its processes but the first two."""
+        """Sends a signal to all processes except bubblewrap's own and the script's shell."""
         for pid in self.pids()[2:]:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, number)
 
     def usage(self) -> Usage:
-        """Measures the current usage. Call it repeatedly, since the processor time of a process can disappear with it.
+        """Measures the current usage. Call it repeatedly, because the processor time of an ended process can be lost.
 
-        A parent that waits for a process inherits its time. A parent that ignores the exit does not, so the last
-        measured time of each process is also kept, and the larger of the two sums counts.
+        A parent that waits for a child process inherits the child's time. A parent that does not wait inherits nothing.
+        The sandbox therefore also adds up the last measured times of all processes, and takes the larger sum.
         """
         pids = self.pids()
         memory, handed_on, own = 0, 0.0, dict[tuple[int, str], float]()
@@ -206,7 +212,7 @@ class Bubblewrap:
         return Usage(len(pids), memory, cpu, files)
 
     def end(self, reason: str) -> None:
-        """Kills all its processes at once, from any thread; `reason` is reported unless an earlier one was given."""
+        """Kills all processes at once, from any thread. The first given `reason` is reported."""
         self.ended = self.ended or reason
         if self._process.returncode is None:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -215,7 +221,7 @@ class Bubblewrap:
             end(self._process.pid)
 
     async def gone(self) -> None:
-        """Waits until it has ended; kills it if it does not end by itself."""
+        """Waits for the sandbox to end, and kills it after one second."""
         try:
             async with asyncio.timeout(1.0):
                 await self._process.wait()
@@ -223,7 +229,7 @@ class Bubblewrap:
             self.end("it did not end")
 
     async def close(self) -> None:
-        """Ends it, waits for it, and closes its descriptors."""
+        """Ends the sandbox, waits for its end, and closes its descriptors."""
         self.end("it was closed")
         await self._process.wait()
         ends, self.disks = (self.stdin, self.stdout, *self.disks), ()
@@ -234,7 +240,7 @@ class Bubblewrap:
 
 
 def _piped(data: bytes) -> int:
-    """A descriptor to read these bytes from; they fit into a pipe."""
+    """Returns a descriptor from which these bytes can be read. They must fit into a pipe."""
     read, write = os.pipe()
     try:
         os.write(write, data)
@@ -244,7 +250,7 @@ def _piped(data: bytes) -> int:
 
 
 async def ready(end: int, to_write: bool = False) -> None:
-    """Waits until a descriptor can be read from or written to, or its other end is closed."""
+    """Waits until a descriptor is readable or writable, or its other end is closed."""
     loop = asyncio.get_running_loop()
     happened: asyncio.Future[None] = loop.create_future()
     add, remove = (loop.add_writer, loop.remove_writer) if to_write else (loop.add_reader, loop.remove_reader)
@@ -256,8 +262,11 @@ async def ready(end: int, to_write: bool = False) -> None:
 
 
 async def _child(message: int) -> int:
-    """The process id of the sandbox's first process, as bubblewrap reports it; raises an error of any kind if it does
-    not."""
+    """Returns the process id of the sandbox's first process, as bubblewrap reports it.
+
+    Raises:
+        TimeoutError, OSError, EOFError, ValueError, KeyError: bubblewrap reports no process id.
+    """
     text = b""
     async with asyncio.timeout(START_S):
         while not text.rstrip().endswith(b"}"):
@@ -277,7 +286,7 @@ def _left(stdout: int) -> bytes | None:
 
 
 def _arguments(limits: SandboxLimits, info: int, filter_: int, passwd: int) -> Iterator[str]:
-    """bubblewrap's options; mounts are made in this order."""
+    """Yields bubblewrap's options. bubblewrap makes the mounts in this order."""
     yield from ("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_USER), "--gid", str(_GROUP))
     yield from ("--die-with-parent", "--new-session", "--cap-drop", "ALL", "--hostname", "sandbox", "--clearenv")
     yield from ("--info-fd", str(info))
@@ -314,7 +323,7 @@ _ENVIRONMENT = {
 
 
 def _limited(limits: SandboxLimits) -> str:
-    """The shell commands that set the limits of each process, before the script."""
+    """Returns the shell commands that limit each process. They run before the script."""
     kib = limits.memory_mib << 10
     bounds = {
         "c": 0, "u": limits.processes, "v": 2 * kib, "t": limits.cpu_s, "f": limits.disk_mib << 10,

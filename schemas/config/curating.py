@@ -1,4 +1,4 @@
-"""The sections of curation: `filter`, `judge`, `annotate`, `reflect`, `think` and `synthesis`."""
+"""Define the sections of curation: `filter`, `judge`, `annotate`, `reflect`, `think` and `synthesis`."""
 
 from typing import Annotated, Any, Literal
 
@@ -33,9 +33,9 @@ class FilterConfig(PartsSection):
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of each gate, under its name: `filter.options.loops.max_repeats`."""
     prefixes: Literal["none", "people", "all"] = "people"
-    """Authors whose mark of a wrong step makes the steps before it examples: `none`, `people`, or `all` (gates too). A
-    gate cannot know whether the steps before were useful: of a failure that its verifier rejected, all steps but the
-    last would be imitated."""
+    """Authors who can mark a wrong step so that training imitates the steps before it: `none`, `people`, or `all`
+    (people and gates). A gate cannot know if the earlier steps were useful. With `all`, training imitates all steps
+    except the last of a failure that its verifier rejected."""
     corrections: Literal["all", "verified"] = "all"
     """Reviewers' corrections that training uses. `all`: every correction, except corrections that a sandbox refuted and
     unverified corrections of a verified success. `verified`: only corrections that succeeded in a sandbox
@@ -62,24 +62,25 @@ class JudgeConfig(PartsSection):
     """Failures of the judge on a trajectory after which the trajectory is an environment failure."""
     votes: Count = 1
     """Votes of the judge per trajectory. All votes must accept it: the score is the lowest. If votes err independently,
-    the rate of n false votes is the n-th power of the rate of one (ZeroGUI, arXiv 2505.23762: 4 at temperature 1)."""
+    the rate of n false votes is the n-th power of the rate of one false vote (ZeroGUI, arXiv 2505.23762: 4 at
+    temperature 1)."""
     pairwise: bool = False
-    """Keep a preference between two trajectories of a task without a verifier only if the judge prefers the same one in
-    both orders (Seed1.5-VL, arXiv 2505.07062)."""
+    """Keep a preference between two trajectories of a task without a verifier only if the judge prefers the same
+    trajectory in both orders (Seed1.5-VL, arXiv 2505.07062)."""
     audit: Whole = 40
     """Trajectories per iteration, of tasks with a verifier, on which the judge's accuracy is measured. These judgements
     change nothing else."""
     evidence_min: Whole = 100
     """Minimum number of the judge's verdicts that were compared with verifiers or people; with fewer, the judge is on
-    probation. Then its rejections count, and trajectories that it accepts are held back. 100 verdicts, two thirds of
-    them on failures, distinguish a false accept rate of 0.1 from one of 0.2. A fifth must be on failures, because only
-    those measure false accepts. 0 trusts the judge without evidence."""
+    probation. The rejections of a judge on probation count, and the trajectories that it accepts are held back. 100
+    verdicts, two thirds of them on failures, distinguish a false accept rate of 0.1 from one of 0.2. A fifth must be on
+    failures, because only failures measure false accepts. 0 trusts the judge without evidence."""
     kappa_min: Share = 0.6
-    """Minimum agreement (Cohen's kappa); a judge below it is on probation. From 0.61 on it is called substantial
-    (Landis and Koch, 1977)."""
+    """Minimum agreement (Cohen's kappa); a judge below it is on probation. Landis and Koch (1977) call an agreement
+    above 0.6 substantial."""
     false_accept_max: Share = 0.1
-    """Maximum share of failures that the judge accepts; a judge above it is on probation, because each of these teaches
-    an error as a success."""
+    """Maximum share of failures that the judge accepts; a judge above it is on probation, because training would learn
+    an error from each of these failures."""
 
 
 PerceptionKind = Literal["description", "caption", "question", "marks", "transition"]
@@ -118,12 +119,13 @@ class ReflectConfig(PartsSection):
     """Attempts at a state before an earlier state is tried. More attempts find rarer corrections and cost more
     steps."""
     ahead: Count = 3
-    """Maximum steps of a correction, its own step included. One that needs many more corrects another step."""
+    """Maximum steps of a correction, the corrected step included. A correction that needs many more steps corrects
+    another step."""
     people: bool = True
-    """Try people's corrections in a sandbox, at most `attempts` times, before they are trained on. It costs sandbox
-    steps only if there are corrections to try, and does not need `reflect.on`."""
+    """Try reviewers' corrections in a sandbox, at most `attempts` times each, before training uses them. This key does
+    not need `reflect.on`. It costs sandbox steps only if there are corrections to try."""
     recover: bool = True
-    """Also perform the error again and recover from it, if it did not end the trajectory."""
+    """Also repeat the error in a sandbox and recover from it, if the error did not end the trajectory."""
     proposers: Annotated[tuple[str, ...], Field(min_length=1)] = ("policy", "precedent")
     """Proposers of corrections, in turn: `policy` (the champion at a higher temperature, once a trained policy exists),
     `precedent` (successful actions of the task on other seeds, applied to similar elements; else the explorer),
@@ -140,9 +142,9 @@ class ThinkConfig(PartsSection):
 
     thinkers: tuple[str, ...] = ("template",)
     """Thinkers in order; the first thought that is kept is used. `policy`: the champion, which does not see the action;
-    a thought is kept if it led to the same action. `endpoint`: a served model, which may see the action. `rules`: from
-    the page's elements. `template`: a few words for each kind of action. Or `my_package.my_thinker:MyThinker`. Empty:
-    steps stay without a thought."""
+    a thought is kept if it led to the same action. `endpoint`: a served model, which may see the action. `rules`:
+    sentences made from the page's elements. `template`: a few words for each kind of action. Or
+    `my_package.my_thinker:MyThinker`. Empty: steps stay without a thought."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of each thinker, under its name: `think.options.endpoint.url`."""
     tries: Count = 4
@@ -171,15 +173,16 @@ class SynthesisConfig(PartsSection):
     proposals: Count = 20
     """Proposals per maker, environment and iteration."""
     reward: str = "reader"
-    """Author of the rewards, which reads the instruction alone: `reader` (it reads the sentences of the built-in
-    makers), `endpoint`, or `my_package.my_reward:MyReward`."""
+    """Author of the rewards. It reads only the instruction. `reader` (for instructions of the built-in makers),
+    `endpoint`, or `my_package.my_reward:MyReward`."""
     options: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (pydantic copies it)
     """Keys of each maker, under its name, and of the reward's author under `reward`."""
     near_misses: Count = 3
-    """Minimum number of near-miss states, which differ slightly from the golden one, that a reward must reject."""
+    """Minimum number of near-miss states that a reward must reject. A near miss differs slightly from the golden
+    state."""
     max_steps: Annotated[int, Field(ge=1, le=1000)] = 100
-    """Maximum step limit of a made task. A task is rejected if a player that does not know where to look needs more
-    steps, with a margin, in any of several trajectories."""
+    """Maximum step limit of a made task. A task is rejected if an undirected player needs more steps, with a margin, in
+    any of several trajectories."""
     solver: Literal["explorer", "champion"] = "explorer"
     """Policy that tries accepted tasks."""
     tries: Whole = 8

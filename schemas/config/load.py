@@ -1,4 +1,4 @@
-"""Reads a config from a TOML file, then `FLYWHEEL__SECTION__KEY` variables, then `section.key=value` overrides."""
+"""Reads a config: a TOML file, then variables `FLYWHEEL__SECTION__KEY`, then overrides `section.key=value`."""
 
 import json
 import os
@@ -28,16 +28,17 @@ RENAMED: dict[str, str] = {
     "judge.model": "judge.options.model",
     "judge.timeout_s": "judge.options.timeout_s",
 }
-"""Old dotted keys with their new ones, or with a sentence on the replacement; they are refused."""
+"""Refused old keys, each with the new dotted key or a sentence about the replacement."""
 
 
 def load_config(
     path: str | Path | None = None, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
 ) -> Config:
-    """Resolves the config of a file or a profile, or of this folder if none is named (`schemas.config.profiles`).
+    """Resolves the config of a file or profile; of the current folder if neither is given (`schemas.config.profiles`).
 
     Raises:
-        UsageError: a missing or broken file, an unknown key, a value of the wrong kind; names the field and the fix.
+        UsageError: the file is missing or broken, a key is unknown, or a value has the wrong type. The message has the
+            field and the fix.
     """
     fields = read_toml(None if path is None else Path(path))
     for name, value in sorted((os.environ if environ is None else environ).items()):
@@ -64,7 +65,7 @@ def _override(fields: dict[str, Any], override: str) -> None:
 
 
 def _blame_quotes(overrides: Iterable[str], error: UsageError) -> None:
-    """Raises UsageError for a refused list or section that is no JSON: a shell took its quotes."""
+    """Raises UsageError for an override that is not valid JSON because a shell removed its quotes."""
     for override in overrides:
         key, _, value = override.partition("=")
         if value.startswith(("[", "{")) and isinstance(_value(value), str) and f"`{key}`" in error.problem:
@@ -73,7 +74,7 @@ def _blame_quotes(overrides: Iterable[str], error: UsageError) -> None:
 
 
 def config_of(fields: Mapping[str, Any]) -> Config:
-    """Makes the config of these fields; raises UsageError as `load_config` does."""
+    """Makes a config from its fields. Raises the errors of `load_config`."""
     refuse_renamed(fields, RENAMED)
     try:
         return Config.model_validate(fields)
@@ -82,7 +83,7 @@ def config_of(fields: Mapping[str, Any]) -> Config:
 
 
 def _put(fields: dict[str, Any], keys: list[str], value: Any, source: str) -> None:
-    """Sets a value at its keys; `source` is the text that the user wrote."""
+    """Sets a value in nested fields. `source` is the user's text, for messages."""
     if (known := keys_of(Config, keys)) and not is_section(value):
         raise UsageError(
             f"`{source}` is a section, not a value (got {value!r}).",
@@ -104,11 +105,11 @@ def _value(text: str) -> Any:
 
 
 def refuse_renamed(fields: Mapping[str, Any], renamed: Mapping[str, str]) -> None:
-    """Raises UsageError for old keys, with their new names.
+    """Raises UsageError for old keys. The message has their new names.
 
     Args:
-        fields: a config as it was written.
-        renamed: old dotted key to new dotted key, or to a sentence on the replacement.
+        fields: fields of a config.
+        renamed: new dotted key, or a sentence about the replacement, by old dotted key.
     """
     found = {old: new for old, new in renamed.items() if _holds(fields, old.split("."))}
     if found:
@@ -125,7 +126,7 @@ def _holds(fields: Any, keys: list[str]) -> bool:
 
 
 def modern(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Converts a resolved config of an earlier schema version to today's keys; one of today stays as it is."""
+    """Converts a resolved config of an earlier schema version to the current keys. A current config does not change."""
     config = deepcopy(dict(fields))
     if (old := config.pop("environment", None)) is not None:
         config["environments"] = {old["kind"]: _environment(old)}
@@ -146,7 +147,7 @@ def _environment(old: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _filter(old: Mapping[str, Any], gates: Sequence[str]) -> dict[str, Any]:
-    """Replaces the gate `rules` of version 2 by the three gates with its effect."""
+    """Replaces the gate `rules` of schema version 2 by three gates with the same effect."""
     at = gates.index("rules")
     options = dict(old.get("options", {}))
     rules = options.pop("rules", {})

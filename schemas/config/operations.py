@@ -1,4 +1,4 @@
-"""The sections of a flywheel in operation: budget, cluster, machines, traces, lineage, triggers, trackers."""
+"""Define the sections of operation: budget, cluster, machines, traces, lineage, triggers and trackers."""
 
 from typing import Annotated, Any, Literal
 
@@ -40,7 +40,8 @@ class MachinesConfig(Section):
     hosts: tuple[str, ...] = ()
     """With `train.launch=torchrun`: the machines; `localhost` is this machine."""
     reach: str = "ssh -o BatchMode=yes -o ConnectTimeout=10 {host}"
-    """With `train.launch=torchrun`: program that runs a command on another machine; the command follows as one word."""
+    """With `train.launch=torchrun`: program that runs a command on another machine. The command is added as its last
+    argument."""
     command: str = ""
     """With `train.launch=command`: command that starts `{node}` once on each of `{nodes}` machines and lasts until all
     have ended, such as `srun`, `ray job submit` or `kubectl`. A shell runs it. Its placeholders are {node}, {python},
@@ -53,12 +54,13 @@ class MachinesConfig(Section):
     python: str = ""
     """Python interpreter on these machines, with this code. If not set, this interpreter's path."""
     least: Count | None = None
-    """Minimum number of machines to continue with if one is lost. If not set, training waits for all."""
+    """Minimum number of machines that a training continues with after it lost a machine. If not set, training waits for
+    all."""
     join_s: Positive = 30.0
     """Seconds to wait for a missing machine, once there are `least`."""
     store: str = ""
-    """`s3://bucket/prefix` for the job, its checkpoints and its result, if the machines share no folder. If empty, they
-    are in the work folder (FLYWHEEL_HOME), which all machines must then share under one path."""
+    """`s3://bucket/prefix` for the job, its checkpoints and its result, if the machines share no folder. If empty, the
+    work folder (FLYWHEEL_HOME) has them, and all machines must share this folder under one path."""
 
     @model_validator(mode="after")
     def _fits(self) -> "MachinesConfig":
@@ -72,7 +74,7 @@ class MachinesConfig(Section):
 
 
 def filled(template: str, blanks: dict[str, str]) -> str:
-    """Fills in the blanks of a template; other braces stay as they are, for shells have their own."""
+    """Replaces placeholders such as `{node}` in a template. Other braces stay, because shells use braces too."""
     for name, value in blanks.items():
         template = template.replace(f"{{{name}}}", value)
     return template
@@ -126,16 +128,17 @@ class OpenLineageConfig(Section):
     read_if = (ReadIf("openlineage.to"),)
 
     to: Annotated[str, Field(pattern=r"^(https?://.+|[^:]*)$")] = ""
-    """File to which each event is added as a line of JSON, or the `http://` or `https://` address to which events are
-    posted, such as `http://marquez:5000/api/v1/lineage`; empty for none."""
+    """A file, to which each event is added as a line of JSON. Or an address (`http://` or `https://`) to which events
+    are posted, such as `http://marquez:5000/api/v1/lineage`. Empty for no events."""
     namespace: str = "flywheel"
     """Namespace of the jobs. Data sets are named by their location: `s3://BUCKET` and `PREFIX/tables/steps`, or `file`
     and the path."""
     key_variable: str = "OPENLINEAGE_API_KEY"
     """Environment variable with the API key of the address; no key is sent if the variable is not set."""
     timeout_s: Positive = 5.0
-    """Maximum seconds for the delivery of an event. A slower event is lost, and so are the events of the next minute;
-    the loss is reported once. A run waits for deliveries only at its very end, and at most this long."""
+    """Maximum seconds for the delivery of an event. If a delivery takes longer, the event and all events of the next
+    minute are lost, and the loss is reported once. A run waits for deliveries only at its end, and at most this
+    long."""
 
 
 class TriggersConfig(Section):
@@ -147,8 +150,8 @@ class TriggersConfig(Section):
     decisions: Whole = 20
     """New decisions of reviewers that start a retraining; 0 for never."""
     success_drop: Share = 0.1
-    """Drop of the policy's success that starts a retraining; 0 for never. It is measured from the iteration before to
-    the newest, over the same tasks, and must be beyond chance (95 %)."""
+    """Drop of the policy's success that starts a retraining; 0 for never. The drop is measured between the two newest
+    iterations, over the same tasks, and must be beyond chance (95 %)."""
 
 
 class TrackingConfig(PartsSection):

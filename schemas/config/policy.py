@@ -1,4 +1,4 @@
-"""The section `policy`: the model that acts, and the server that runs it."""
+"""Define the section `policy`: the model that acts, and the server that runs the model."""
 
 import os
 from typing import Annotated, Any, Literal
@@ -8,8 +8,8 @@ from pydantic import AfterValidator, Field, model_validator
 from schemas.config.section import Count, Positive, ReadIf, Section, Whole
 
 TEXT_HEAD, VISION_HEAD = 32, 64
-"""Widths of an attention head of the small policy's text stack and of its vision tower; there few, since
-the softmax over patches costs more than it brings."""
+"""Widths of an attention head of the small policy's text stack and of its vision tower. The tower has few heads,
+because each head computes a costly softmax over all patches."""
 OURS = {
     "model", "messages", "seed", "n", "stream", "max_tokens", "max_completion_tokens", "logprobs", "top_logprobs",
     "return_token_ids", "generation_config", "temperature", "top_p", "top_k", "min_p", "repetition_penalty",
@@ -68,7 +68,7 @@ class ServerConfig(Section):
     @model_validator(mode="after")
     def _one_server(self) -> "ServerConfig":
         if self.url and self.command:
-            raise ValueError("policy.server.url and policy.server.command are both set: take one away")
+            raise ValueError("policy.server.url and policy.server.command are both set: remove one of them")
         if self.command and "{port}" not in self.command:
             raise ValueError("policy.server.command has no {port}: put it where the program reads its port")
         if self.command and "{checkpoint}" not in self.command and self.update in ("vllm", "sglang", "restart"):
@@ -130,15 +130,16 @@ class PolicyConfig(Section):
     """Device of a model other than the small policy in rollouts; `auto` takes a GPU if there is one. `int8` needs the
     CPU."""
     batch: Count = 8
-    """Replies that a model other than the small policy generates at the same time, without a server. More take more
-    memory."""
+    """Replies that a model other than the small policy generates at the same time, without a server. A larger number
+    takes more memory."""
     seen_screens_mb: Whole = 1024
     """Memory in MB for the vision tower's outputs of recent screens, which the next steps reuse; 0 for none. A screen
     of 1920 x 1080 takes about 20 MB in a model of 7 billion weights."""
     prefix_mb: Whole = 2048
     """Memory in MB for keys and values of recent prompts; 0 for none. A step computes only the tokens after the longest
-    prefix that its prompt shares with one of them. 4,000 tokens take about 230 MB in Qwen2.5-VL of 7 billion weights,
-    so a batch of 8 fits. With more concurrent trajectories little is reused but the beginning of all prompts."""
+    prefix that its prompt shares with a recent prompt. 4,000 tokens take about 230 MB in Qwen2.5-VL of 7 billion
+    weights, so a batch of 8 fits. With more concurrent trajectories, steps reuse little more than the common beginning
+    of all prompts."""
     server: ServerConfig = ServerConfig()
     hidden: Annotated[int, Field(ge=TEXT_HEAD, multiple_of=TEXT_HEAD)] = 192
     """Width of the small policy's text stack: a multiple of 32, the width of an attention head."""
@@ -165,7 +166,7 @@ class PolicyConfig(Section):
         return {**self.model_dump(include=named), "backend": "server" if self.acts_on_server else self.backend}
 
     @model_validator(mode="after")
-    def _remembers(self) -> "PolicyConfig":
+    def _require_history(self) -> "PolicyConfig":
         if self.history_turns is not None and self.history_turns < self.history_images - 1:
             raise ValueError(
                 f"policy.history_turns is {self.history_turns}, fewer than the past screens of policy.history_images, "
@@ -180,7 +181,9 @@ class PolicyConfig(Section):
         if self.backend == "server" and not self.server.named:
             raise ValueError("policy.backend is server: set policy.server.url or policy.server.command")
         if self.backend in ("tiny", "transformers") and self.server.named:
-            raise ValueError(f"policy.backend is {self.backend}: take policy.server away, or set it to server")
+            raise ValueError(f"policy.backend is {self.backend}: remove policy.server, or set policy.backend to server")
         if self.options and ":" not in self.backend:
-            raise ValueError(f"policy.options has keys of a backend of your own, and policy.backend is {self.backend}")
+            raise ValueError(
+                f"policy.options is set, and policy.backend is {self.backend}: only your own backend has options"
+            )
         return self

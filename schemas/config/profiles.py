@@ -1,7 +1,7 @@
-"""Finds the config file, also if none is named or a profile is: no command needs the project's folder.
+"""Finds the config file: a named file, a named profile, or the default.
 
-A project's own `flywheel.toml` (`flywheel init` writes it) comes before the laptop profile. Profiles ship with the
-code, in `configs/`, in a checkout and in a wheel alike.
+The default is `flywheel.toml` in the current folder, which `flywheel init` writes, else the profile `laptop`. Profiles
+are installed with the code, in `configs/`.
 """
 
 import tomllib
@@ -11,7 +11,7 @@ from typing import Any
 from schemas.failure import UsageError
 
 OWN = "flywheel.toml"
-"""A project's config, in its folder."""
+"""Name of a project's config file."""
 LAPTOP = "laptop"
 FOLDER = Path(__file__).parents[2] / "configs"
 
@@ -20,10 +20,11 @@ def config_file(named: str | Path | None = None) -> Path:
     """Finds the config file.
 
     Args:
-        named: a file; or a profile, as `laptop` or as `configs/laptop.toml`, where there is no such file; or nothing.
+        named: a file; or, if there is no such file, a profile such as `laptop` or `configs/laptop.toml`. The default
+            config if not given.
 
     Raises:
-        UsageError: there is neither.
+        UsageError: there is neither such a file nor such a profile.
     """
     path = Path(named if named is not None else OWN)
     if path.is_file():
@@ -41,10 +42,10 @@ def config_file(named: str | Path | None = None) -> Path:
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:
-    """Reads the fields of a config file, or of the profile that it names.
+    """Reads the fields of a config file, or of a profile.
 
     Raises:
-        UsageError: there is none, or it is not TOML in UTF-8.
+        UsageError: the file does not exist, or is not TOML in UTF-8.
     """
     path = config_file(path)
     try:

@@ -1,4 +1,4 @@
-"""Base class of every section of the config, and the check of its addresses for credentials."""
+"""Define the base class of the config's sections, and refuse addresses with credentials."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,24 +23,24 @@ def is_section(value: object) -> TypeGuard[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class ReadIf:
-    """Keys of a section that are read only while another key has certain values."""
+    """Condition of keys: a run reads them only if another key has certain values."""
 
     key: str
     """The other key, dotted from the top of the config."""
     values: tuple[object, ...] = ()
-    """Values of the other key under which they are read; if empty, all but none."""
+    """Values of the other key with which the keys are read; if empty, all values except false, empty and none."""
     keys: tuple[str, ...] = ()
-    """The keys; if empty, all keys of the section but the other key."""
+    """The keys; if empty, all keys of the section except the other key."""
     refused: bool = True
-    """Whether a run refuses the keys, or only names them because another command reads them."""
+    """Whether a run refuses unused keys. If false, a run only lists them, because another command reads them."""
 
     def holds(self, value: object) -> bool:
-        """Checks whether the keys are read under this value of the other key."""
+        """Checks whether the keys are read with this value of the other key."""
         return value in self.values if self.values else bool(value) and value != "none"
 
 
 class Section(BaseModel):
-    """A part of the config; unknown keys are refused."""
+    """A section of the config. Unknown keys are refused."""
 
     read_if: ClassVar[tuple[ReadIf, ...]] = ()
     """Conditions of keys (`tasks.preflight.unused_keys`)."""
@@ -50,14 +50,14 @@ class Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_none(cls, given: Any) -> Any:
-        """Read `none` as no value where a key takes a number or nothing: TOML has no word for that."""
+        """Read the text `none` as null for keys that accept null but no text, because TOML has no null."""
         if not is_section(given):
             return given
         return {name: None if value == "none" and _may_lack(cls, name) else value for name, value in given.items()}
 
 
 def changed_keys(section: Section, default: Section, among: Iterable[str]) -> list[str]:
-    """Lists the dotted keys at or below those of `among` that differ from `default`, in the order of `among`."""
+    """Lists the dotted keys whose values differ from `default`, at or below the keys of `among`, in their order."""
     changed = list(_changed(section, default))
     return [key for one in among for key in changed if f"{key}.".startswith(f"{one}.")]
 
@@ -79,14 +79,14 @@ class PartsSection(Section):
 
     @model_validator(mode="after")
     def _read_parts(self) -> Self:
-        """Refuse unknown parts and keys; the defaults hold, and are made before parts can be imported."""
+        """Refuse unknown parts and options. Default values are valid, and are not checked."""
         if self.model_fields_set:
             seam(self.parts)(self)
         return self
 
 
 def _may_lack(section: type[BaseModel], name: str) -> bool:
-    """Checks whether a key takes None and no text."""
+    """Checks whether a key accepts None but no text."""
     field = section.model_fields.get(name)
     kinds = get_args(field.annotation) if field is not None else ()
     return type(None) in kinds and not any(kind is str or get_origin(kind) is Literal for kind in kinds)
@@ -94,7 +94,7 @@ def _may_lack(section: type[BaseModel], name: str) -> bool:
 
 _ADDRESS = re.compile(r"(?:([a-z][a-z0-9+.-]*):)?//([^/?#\s]*)([^\s]*)", re.IGNORECASE)
 _BARE = ("uri", "url", "endpoint", "address", "to")
-"""Keys whose values are addresses even without `scheme://`."""
+"""Keys whose values are always addresses, also without `scheme://`."""
 _SECRET = re.compile(
     r"[?&#;](?:[^=&#;\s]*[-_.])?((?:api|access|secret)?[-_]?key|[^=&#;\s]*(?:token|passwo?r?d|secret|signature|credentials?)"
     r"|pwd|pass|sig|auth|authorization)=[^&#;\s]",
@@ -105,15 +105,15 @@ _VARIABLES = {
     "traces": "OTEL_EXPORTER_OTLP_HEADERS",
     "tracking.options.mlflow": "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD",
 }
-"""Environment variables of sections that have no `key_variable`."""
+"""Environment variables with the credentials of sections that have no `key_variable`."""
 
 
 def refuse_credentials(config: BaseModel) -> None:
-    """Checks every text of a config.
+    """Checks every text of a config for addresses with credentials.
 
     Raises:
-        UsageError: an address holds a user with a password, or a parameter that is named like a key; names the config's
-            key and the environment variable to use, and shows nothing of the address.
+        UsageError: an address has a user with a password, or a parameter with the name of a secret. The message has the
+            config key and the environment variable to use, and not the address.
     """
     for section, name, text, variable in _texts("", config):
         key = f"{section}.{name}" if section else name
@@ -125,7 +125,7 @@ def refuse_credentials(config: BaseModel) -> None:
 
 
 def _texts(section: str, value: Any, variable: str | None = None) -> Iterator[tuple[str, str, str, str | None]]:
-    """Yields (section, name, text, environment variable of its key) of every text below a section."""
+    """Yields the section, name, text and credentials' environment variable of every text in a section."""
     fields: Mapping[str, Any] = dict(value) if isinstance(value, BaseModel) else value
     own = fields.get("key_variable") or _VARIABLES.get(section)
     if own is None and section.rpartition(".options")[1]:
@@ -140,7 +140,7 @@ def _texts(section: str, value: Any, variable: str | None = None) -> Iterator[tu
 
 
 def _credentials(name: str, text: str) -> str | None:
-    """Describes the secret part of an address; None for an address without one."""
+    """Describes the secret part of an address; None if the address has no secret."""
     bare = f"//{text}" if name in _BARE and "//" not in text and not text.startswith("/") else text
     for scheme, host, rest in _ADDRESS.findall(bare):
         user, at, _ = host.rpartition("@")

@@ -1,4 +1,7 @@
-"""The config: frozen, typed and closed. Every number that shapes a run is a field here, with its unit."""
+"""Define the config: immutable sections of typed keys, without unknown keys.
+
+Every number that shapes a run is a key of the config, with its unit.
+"""
 
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -43,8 +46,9 @@ class LakeConfig(Section):
     cannot reach the store at its start ends at once."""
     keep_hours: Positive = 72.0
     """Hours that upkeep keeps a file that no table's latest version needs, rounded up to whole hours. Table versions
-    that a policy was made from are always kept. Set it longer than the longest training: a training's versions are kept
-    only once it has ended. A file without a commit is kept for at least an hour, because its commit may follow."""
+    that a policy was made from are always kept. Set it longer than the longest training, because the versions of a
+    training are kept only after its end. A file without a commit is kept for at least an hour, because its commit may
+    follow."""
     cache_mb: Whole = 4096
     """For a lake on S3: size in MB of the tables' cache in the work folder; 0 for none. Queries read all other data
     from S3."""
@@ -53,7 +57,7 @@ class LakeConfig(Section):
 
 
 class EnvironmentConfig(Section):
-    """One environment of the suite: `[environments.NAME]`. Each kind has further keys of its own."""
+    """One environment of the suite: `[environments.NAME]`. Each kind of environment has further keys."""
 
     kind: str = ""
     """Built-in environment, or `package.module:Environment`. If not set, the section's name."""
@@ -85,7 +89,8 @@ def _environment(name: str, given: Any) -> EnvironmentConfig:
 
 
 class SuiteConfig(Section):
-    """Tasks by template, or `environment/template` if several environments have a template of that name."""
+    """Tasks of a run. A task has the name of its template, or `environment/template` if several environments have such
+    a template."""
 
     tasks: tuple[str, ...]
     """Tasks that are rolled out and evaluated: templates of any configured environment, such as `click-test`."""
@@ -120,26 +125,26 @@ class CurriculumConfig(Section):
     """Share of the trajectories that is spread evenly over all tasks."""
     most_shown: Positive = 3.0
     """Maximum weight of a task that the explorer has to demonstrate. A task that the policy solves in half of its
-    trajectories weighs 1. A higher value favours tasks that are hardly ever solved; a lower one favours tasks that the
-    policy can learn by itself."""
+    trajectories weighs 1. A higher value favours tasks that are hardly ever solved; a lower value favours tasks that
+    the policy can learn by itself."""
     saturated: Positive = 0.1
-    """Weight of a task that the policy always solves. A higher value detects forgetting sooner; a lower one leaves more
-    trajectories for tasks that can still be learned."""
+    """Weight of a task that the policy always solves. A higher value detects forgetting sooner; a lower value leaves
+    more trajectories for tasks that can still be learned."""
     hopeless_below: Share = 0.05
-    """A task is hopeless while the posterior mean of the policy's success is at most this. Of twenty policy
-    trajectories none would teach anything, so the explorer demonstrates the task."""
+    """A task is hopeless while the posterior mean of the policy's success is at most this. The policy then succeeds in
+    at most about one of twenty trajectories, so the explorer demonstrates the task."""
     saturated_above: Share = 0.95
-    """A task is saturated while the posterior mean of the policy's success is at least this. Of twenty trajectories
-    none fails, so none adds information."""
+    """A task is saturated while the posterior mean of the policy's success is at least this. At most about one of
+    twenty trajectories then fails, so trajectories add little information."""
     shown_rate: Positive = 0.3
-    """Success rate of the explorer at which a task that it has to demonstrate weighs 1. The weight rises as the rate
-    falls, so that a success costs about the same in every task. The explorer's mean over the default suite is 0.33."""
+    """Success rate of the explorer at which a task for the explorer weighs 1. The weight rises as the rate falls, so
+    that a success costs about the same in every task. The explorer's mean over the default suite is 0.33."""
     hopeless_share: Share = 0.25
     """In hopeless and unseen tasks, the policy and the relay get this fraction of their usual share of the
     trajectories. It is enough to detect the policy's first successes while the explorer demonstrates the task."""
 
     @model_validator(mode="after")
-    def _apart(self) -> "CurriculumConfig":
+    def _require_ordered_limits(self) -> "CurriculumConfig":
         if self.hopeless_below >= self.saturated_above:
             raise ValueError(
                 f"hopeless_below is {self.hopeless_below}, not below saturated_above, {self.saturated_above}: "
@@ -168,7 +173,7 @@ class CollectConfig(Section):
     """Finished trajectories per write to the lake."""
 
     @model_validator(mode="after")
-    def _whole(self) -> "CollectConfig":
+    def _require_shares(self) -> "CollectConfig":
         if self.policy_share + self.relay_share > 1:
             raise ValueError(
                 f"policy_share {self.policy_share:g} and relay_share {self.relay_share:g} are more than 1 together; "
@@ -215,9 +220,9 @@ class PromoteConfig(Section):
     undecided: Literal["tolerance", "bounded", "hold"] = "tolerance"
     """Decision on a candidate if the test is undecided after all seeds. `tolerance`: promote it if it is at most
     `tolerance` below the champion, so that the next training starts from it; the decision states the risk. `bounded`:
-    promote it only if it is also, beyond chance, better than -tolerance - resolution, so that `alpha` bounds every
+    promote it only if its difference is also, beyond chance, above -tolerance - resolution. `alpha` then bounds every
     promotion. Use `bounded` for suites of about 200 pairs or more; with few pairs it holds even equal candidates.
-    `hold`: hold it. `docs/promotion.md` has the simulated rates."""
+    `hold`: hold the candidate. `docs/promotion.md` has the simulated rates."""
     unparsable: Share = 0.5
     """A candidate is broken if more than this share of its trajectories ends in a reply without an action, and its
     share exceeds the champion's."""
@@ -252,8 +257,8 @@ class DeskConfig(Section):
     """Review desk."""
 
     host: str = "127.0.0.1"
-    """Address that the desk listens on. On any address but this machine's own, the desk asks every client for a
-    token."""
+    """Address that the desk listens on. On any other address than the loopback address, the desk asks every client for
+    a token."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8750
     """Port of the desk; 0 for any free port."""
     token_variable: str = "FLYWHEEL_DESK_TOKEN"
@@ -273,12 +278,13 @@ class Config(Section):
     name: str = "laptop"
     """Name of this config in reports and in Prefect."""
     seed: Whole = 0
-    """Seed of all randomness: trajectory seeds, sampling and training. Two lakes of one config agree."""
+    """Seed of all randomness: trajectory seeds, sampling and training. Two lakes made with the same config and seed
+    agree."""
     iterations: Count = 4
-    """Number of iterations of `flywheel run`, unless its command line sets one."""
+    """Number of iterations of `flywheel run`, unless its command line sets a number."""
     lake: LakeConfig = LakeConfig()
     environments: dict[str, SerializeAsAny[EnvironmentConfig]] = Field({"miniwob": {}}, validate_default=True)
-    """Environments in which agents act, a section each with its own keys; MiniWoB++ if there is none."""
+    """Environments in which policies act. Each environment has a section with its own keys. MiniWoB++ if not set."""
     suite: SuiteConfig
     synthesis: SynthesisConfig = SynthesisConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
@@ -342,7 +348,8 @@ class Config(Section):
 
     @property
     def temperature(self) -> float:
-        """Returns the temperature of the policy's trajectories for data: of groups where the method collects those."""
+        """Returns the sampling temperature of data collection: the temperature of groups if the method collects
+        groups."""
         return self.train.group.temperature if self.train.in_groups else self.collect.temperature
 
     def canonical(self) -> str:

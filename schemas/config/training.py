@@ -14,32 +14,34 @@ class MemoryConfig(Section):
 
     frozen: Literal["float32", "bfloat16", "nf4"] = "float32"
     """Precision of frozen weights: the base of adapters, and a frozen vision tower. `float32`: 4 bytes per weight.
-    `bfloat16`: 2 bytes. They compute in `train.precision`. `nf4` (QLoRA) needs adapters: linear layers in the language
-    model's blocks are rounded to 4 bits, 0.56 bytes per weight, and everything else is in bfloat16. The saved policy
-    has the rounded weights with the adapters merged in."""
+    `bfloat16`: 2 bytes. Frozen weights compute in `train.precision`. `nf4` (QLoRA) needs adapters: linear layers in the
+    language model's blocks are rounded to 4 bits, 0.56 bytes per weight, and everything else is in bfloat16. The saved
+    policy has the rounded weights with the adapters merged in."""
     freeze_vision: bool = False
-    """Freeze the vision tower and its merger. It then needs no gradients, moments or stored activations."""
+    """Freeze the vision tower and its merger. A frozen tower needs no gradients, moments or stored activations."""
     offload: bool = False
-    """Keep the fp32 weights, their gradients and moments in host memory, where the optimiser steps; the GPU holds only
-    the copies that it computes with. Needs a GPU, and no adapters."""
+    """Keep the fp32 weights, their gradients and moments in host memory, and run the optimiser there. The GPU holds
+    only the copies that it computes with. Needs a GPU, and no adapters."""
     whole_gradients: bool = False
-    """Keep the whole gradient of a step with several micro-batches in each process, 4 bytes per trained weight. It is
-    then shared out once, after the last micro-batch, instead of after each."""
+    """Keep the whole gradient of a step with several micro-batches in each process, 4 bytes per trained weight. The
+    processes then share out the gradient once a step, after the last micro-batch. If false, they share it out after
+    every micro-batch."""
     moments: Literal["float32", "8bit"] = "float32"
     """Precision of AdamW's two moments per trained weight. `float32`: 4 bytes each. `8bit`: 1 byte each; steps are
-    rounded, so the result differs slightly. The next training loads stored moments only in the same precision."""
+    rounded, so the result differs slightly. The next training loads stored moments only if it has the same
+    precision."""
     logits_chunk: Count | None = None
     """Targets whose logits are computed at a time. With more targets, the backward pass computes logits again, chunk by
     chunk. If not set, the logits of all targets of a micro-batch are held at once."""
 
 
 class ExpertsConfig(Section):
-    """Training of a mixture of experts (Qwen3-VL-30B-A3B and the like); not for other models."""
+    """Training of a mixture of experts, such as Qwen3-VL-30B-A3B; not for other models."""
 
     parallel: bool = False
-    """Expert parallelism: each process holds whole experts, a share of every layer's, and receives the tokens routed to
-    them, instead of gathering all weights of a layer. The number of experts must be a multiple of the number of
-    processes, and `train.replicas` must be 1."""
+    """Expert parallelism: each process holds a share of the experts of every layer, and receives the tokens routed to
+    them. If false, each process gathers all weights of a layer. The number of experts must be a multiple of the number
+    of processes, and `train.replicas` must be 1."""
     balance: Annotated[float, Field(ge=0.0)] = 0.0
     """Weight of the auxiliary loss that spreads tokens over experts (Switch, arXiv 2101.03961, as in `transformers`).
     It is the mean over documents and layers, so it does not depend on how the work is distributed. Qwen's
@@ -50,8 +52,8 @@ class RateSection(Section):
     """Settings of every method."""
 
     learning_rate: Positive | None = None
-    """Learning rate. If not set, the method's own for the model's optimiser: Muon for the small policy, AdamW for any
-    other."""
+    """Learning rate. If not set, the method's default for the optimiser: Muon for the small policy, AdamW for other
+    models."""
 
 
 class StepSection(RateSection):
@@ -74,31 +76,33 @@ class PreferenceConfig(EpochSection):
     """`train.method=dpo`: prefer the reply that led to success over another reply to the same context."""
 
     beta: Positive = 0.1
-    """Weight of a nat of log ratio to the parent policy (the paper gives no value)."""
+    """Weight of the log ratio to the parent policy, per nat. The paper gives no value."""
 
 
 class ClippedConfig(EpochSection):
-    """Settings of every training on rewards: PPO's clipped loss over the replies' tokens."""
+    """Settings of all methods that train on rewards, with PPO's clipped loss over the tokens of replies."""
 
     overlong: Whole = 0
     """Replies within this many tokens of `policy.max_new_tokens` get a soft penalty; 0 for none. Pass@k forms of
     `train.group.advantage` have no such penalty."""
     clip_low: Share = 0.2
-    """Maximum fall of a token's probability in one training, as a share; beyond it the token's loss is clipped."""
+    """Maximum fall of a token's probability in one training, as a share. Beyond this share, the token's loss is
+    clipped."""
     clip_high: Positive = 0.28
-    """Maximum rise of a token's probability in one training, as a share; beyond it the token's loss is clipped."""
+    """Maximum rise of a token's probability in one training, as a share. Beyond this share, the token's loss is
+    clipped."""
     dual_clip: Annotated[float, Field(gt=1.0)] | None = None
-    """Maximum loss of a token with a negative advantage, as a multiple of the advantage, however much its probability
-    has risen (dual clip, arXiv 1912.09729; verl: 3). No bound if not set."""
+    """Maximum loss of a token with a negative advantage, as a multiple of the advantage, for any rise of its
+    probability (dual clip, arXiv 1912.09729; verl: 3). No bound if not set."""
     kl: Annotated[float, Field(ge=0.0)] = 0.0
-    """Weight per token of the KL divergence from the policy before this training, or with a stream before this batch
-    (DART-GUI: 0.1); 0 for none, as in DAPO."""
+    """Weight per token of the KL divergence from the policy before this training; with a stream, from the policy before
+    this batch. 0 for none, as in DAPO. DART-GUI uses 0.1."""
     most_weight: Positive = 1.0
     """Maximum importance weight of a token that was sampled with other probabilities than the trainer's."""
     most_mismatch: Positive | None = 1.0
     """Maximum mean difference, in nats, between the trainer's log probabilities of the sampled tokens and the behaviour
-    log probabilities, before an update; above it training stops. With a stream, only tokens of age 0 count. `none` for
-    no limit. A served model of the same weights is within 0.02, and training warns above 0.1."""
+    log probabilities, before an update. Training stops above this difference. With a stream, only tokens of age 0
+    count. `none` for no limit. A served model of the same weights is within 0.02, and training warns above 0.1."""
     epochs: Positive = 2.0
     """Passes over the steps of the trajectories."""
     batch: Count = 64
@@ -106,8 +110,8 @@ class ClippedConfig(EpochSection):
 
 
 class GroupConfig(ClippedConfig):
-    """Groups of trajectories of one task and seed, for `rft`, `grpo`, `ppo` and `dpo`; and `grpo`'s comparison of
-    rewards."""
+    """Groups of trajectories of one task and seed, for `rft`, `grpo`, `ppo` and `dpo`. `grpo` also reads the keys that
+    compare rewards within a group."""
 
     read_if = (ReadIf("train.stream.on", (False,), ("refill",)),)
 
@@ -120,7 +124,7 @@ class GroupConfig(ClippedConfig):
     coordinates, so at 1 many failures are misses that greedy trajectories do not have. Below 1, groups show the errors
     of greedy trajectories."""
     highest: Share = 0.75
-    """Maximum success rate of a task that is rolled out in groups; a rate of 0 is excluded too."""
+    """Maximum success rate of a task that is rolled out in groups. Tasks with a rate of 0 are not rolled out either."""
     advantage: Literal["pass1", "passk", "full", "bootstrap", "combined", "adaptive", "exceeding"] = "pass1"
     """`pass1`: GRPO. The others are forms of Pass@k training; `passk` is the analytic form."""
     ratio: Literal["token", "sequence"] = "token"
@@ -128,16 +132,17 @@ class GroupConfig(ClippedConfig):
     `sequence`: the geometric mean of a reply's token ratios (GSPO, arXiv 2507.18071), averaged over replies; GSPO clips
     at 3e-4 and 4e-4, DART-GUI at 0.1 and 0.28."""
     entropy_share: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
-    """Share of the steps to train on, by the highest entropy of their replies (DART-GUI: 0.8); 1 for all. The entropy
-    is estimated by the mean -log p of the sampled tokens, so of similar states the rarer reply is kept."""
+    """Share of the steps to train on; steps whose replies have the highest entropy come first (DART-GUI: 0.8). 1 for
+    all. The mean -log p of the sampled tokens estimates the entropy, so rarer replies to similar states are kept."""
     refill: Whole = 0
     """Maximum times that further groups are rolled out while fewer than `groups` groups can teach (DAPO's dynamic
     sampling). With a stream, groups fill batches anyway."""
     k: Count = 4
-    """Trajectories among which Pass@k rewards one success; less than `size` if `advantage` is `passk` or `full`."""
+    """Number of trajectories among which Pass@k rewards one success. It must be less than `size` if `advantage` is
+    `passk` or `full`."""
     spread: Share = 0.0
-    """Minimum distance of a group's best reward above its mean; groups below it are left out. 0: only groups of equal
-    rewards are left out."""
+    """Minimum difference between the best reward of a group and its mean reward. Groups with a smaller difference are
+    left out. 0: only groups of equal rewards are left out."""
     rise: Share = 1.0
     """Rise of a task's success in the last iteration above which its weight is multiplied by `rising`, because the
     policy learns it anyway. 1 for none."""
@@ -172,8 +177,8 @@ class PpoConfig(ClippedConfig):
     """Lambda of the policy's advantages. `length`: 1 - 1 / (alpha l), at least 0, where l is the number of policy
     tokens in the trajectory."""
     alpha: Positive = 0.05
-    """Alpha of `policy_lambda=length`, as in UI-TARS-2 and VAPO for trajectories of hundreds of tokens. Below 1 / alpha
-    tokens lambda is 0."""
+    """Alpha of `policy_lambda=length`, as in UI-TARS-2 and VAPO for trajectories of hundreds of tokens. Lambda is 0 for
+    trajectories of fewer than 1 / alpha tokens."""
     critic_lambda: Share = 1.0
     """Lambda of the critic's targets; with 1 the critic learns the return itself."""
     whiten: bool = True
@@ -181,12 +186,12 @@ class PpoConfig(ClippedConfig):
     value_steps: Whole = 100
     """Maximum optimiser steps of the critic alone, before the policy is trained; 0 for none."""
     value_settled: Share = 0.01
-    """The critic's steps alone end once three passes in a row raised the explained variance of left-out trajectories by
-    at most this."""
+    """Minimum gain of the critic's explained variance on left-out trajectories, over its best value so far. The steps
+    of the critic alone end after three passes in a row without this gain."""
     value_weight: Positive = 0.5
     """Weight of the value loss relative to the policy's."""
     value_clip: Annotated[float, Field(ge=0.0)] = 0.2
-    """Maximum change of a value in one training; beyond it the value's loss is clipped. 0 for no limit."""
+    """Maximum change of a value in one training. Beyond this change, the value's loss is clipped. 0 for no limit."""
     positive: Annotated[float, Field(ge=0.0)] = 0.0
     """Weight of the supervised loss on successful trajectories (VAPO: 0.1)."""
     no_action: Share = 0.1
@@ -205,26 +210,27 @@ class LoraConfig(Section):
 
     rank: Whole = 0
     """Rank of an adapter; 0 trains all weights without adapters. The saved checkpoint is a plain directory with the
-    adapters merged into the weights. Its folder `adapter` also holds them alone, for servers that load adapters."""
+    adapters merged into the weights. Its folder `adapter` holds the adapters alone, for servers that load adapters."""
     alpha: Positive = 32.0
     """Scale of the adapters: an adapter's product is multiplied by alpha / rank."""
     targets: tuple[str, ...] = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     """Last part of the names of the linear layers that get an adapter."""
     vision: bool = False
     """Add adapters to the vision tower too: Qwen2.5-VL's tower has layers of the same names. Servers that load adapters
-    leave those out."""
+    ignore the adapters of the tower."""
 
 
 class StreamConfig(Section):
-    """Collection and training at the same time, for `train.method=grpo` and `ppo`: groups are trained on as they
-    end."""
+    """Collection and training at the same time, for `train.method=grpo` and `ppo`. Training uses groups as they
+    finish."""
 
     read_if = (ReadIf("train.stream.on"),)
 
     on: bool = False
     """Collect and train at the same time. If false, an iteration first rolls out all its groups."""
     groups: Count = 8
-    """Finished groups that can teach, per batch. After each batch, collection continues with the new weights."""
+    """Number of finished groups that can teach, per batch. After each batch, collection continues with the new
+    weights."""
     stale: Whole = 4
     """Maximum age of a step's weights, in batches; older steps are left out. It also limits how far collection runs
     ahead: groups for at most `stale` + 1 batches are being rolled out or waiting. 0: collection waits for every
@@ -268,8 +274,8 @@ class TrainConfig(StepSection):
     batch: Count = 16
     """Samples per optimiser step, over all processes."""
     learning_rate_first: Positive | None = None
-    """Learning rate of the small policy's first training. If not set, the method's own, else that of other
-    trainings."""
+    """Learning rate of the small policy's first training. If not set: the method's default for a first training, else
+    the rate of later trainings."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.05
     """Weight decay, decoupled from the gradient as in AdamW."""
     warmup: Whole = 15
@@ -289,8 +295,8 @@ class TrainConfig(StepSection):
     restarts: Whole = 2
     """Restarts, from the last checkpoint, of a training that hangs or loses a process."""
     hung_s: Annotated[float, Field(ge=1.0)] = 60.0
-    """Seconds without a heartbeat of a process after which a training hangs. It also hangs if no step ends for this
-    long and for ten times the longest step so far."""
+    """Seconds without a heartbeat of a process after which a training counts as hung. It also counts as hung if no step
+    ends for this long and for ten times the longest step so far."""
     processes: Count | Literal["auto"] = "auto"
     """Training processes per machine. `auto`: one per GPU of the machine, or two if no GPU is used; never more than
     there are GPUs. If you start torchrun yourself, its own numbers hold instead."""
@@ -318,19 +324,20 @@ class TrainConfig(StepSection):
     a GPU, float32 on a CPU, where bfloat16 is faster only if the processor has instructions for it. Not for the small
     policy."""
     checkpoint_every: Whole = 100
-    """Optimiser steps between checkpoints of an unfinished training, from which a killed one resumes; 0 for none."""
+    """Optimiser steps between checkpoints of a training; 0 for no checkpoints. A killed training resumes from the last
+    checkpoint."""
     keep: Keep = "masters"
     """Training state that is stored with a policy for its next training. `masters`: the master weights in fp32, 4 bytes
     per weight in addition to the 2 of the policy itself. `masters+moments`: the optimiser's moments too, 12 bytes with
     AdamW, 8 for the small policy's matrices. `nothing`: the next training starts from rounded weights, and loses steps
     that were smaller than the rounding."""
     keep_policies: Whole = 3
-    """Number of newest policies that keep the state of `keep`; the champion keeps it too. The others lose it after a
-    promotion, and a training from one of them starts from its rounded weights."""
+    """Number of newest policies that keep the training state of `keep`; the champion keeps it too. Other policies lose
+    this state after a promotion, and a training from such a policy starts from its rounded weights."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
     """Device of training, with one process per GPU. The small policy always trains on the CPU."""
     profile: Whole = 0
-    """Number of steps near the start of a training to profile; 0 for none. Each process writes a trace to
+    """Number of steps to profile near the start of a training; 0 for none. Each process writes a trace to
     `profiles/POLICY` next to the lake's checkpoints."""
     grounding: Whole = 4
     """Grounding questions per sample, about the same screenshot: where is the element of a name?"""
@@ -350,7 +357,7 @@ class TrainConfig(StepSection):
     """0: every task has the same share of the training. 1: shares follow `task_floor` and the tasks' failure rates."""
     task_floor: Positive = 0.15
     """With `task_balance` 1, a task's weight is this plus its failure rate. A task that never fails keeps about an
-    eighth of the weight of one that always fails, so that it is not forgotten."""
+    eighth of the weight of a task that always fails, so that the policy does not forget it."""
     grounding_share: Share = 0.15
     """Share of a task's training on the screens of its failed trajectories, which teach positions of elements but not
     the choice of actions. Most of the training stays with steps to imitate."""
@@ -360,8 +367,8 @@ class TrainConfig(StepSection):
     experts: ExpertsConfig = ExpertsConfig()
     memory: MemoryConfig = MemoryConfig()
     ct_every: Whole = 0
-    """With `sft`: number of iterations from one continual training to the next; 0 for never. It comes before the
-    supervised training of every iteration whose number is a multiple of this, except iteration 0."""
+    """With `sft`: number of iterations from one continual training to the next; 0 for never. Continual training comes
+    before the supervised training of every iteration whose number is a multiple of this, except iteration 0."""
     ct: ContinualConfig = ContinualConfig()
     group: GroupConfig = GroupConfig()
     ppo: PpoConfig = PpoConfig()
@@ -382,7 +389,7 @@ class TrainConfig(StepSection):
         return self
 
     @model_validator(mode="after")
-    def _launches(self) -> "TrainConfig":
+    def _require_launch_keys(self) -> "TrainConfig":
         machines = self.machines
         if self.launch == "torchrun" and not machines.hosts:
             raise ValueError("launch is torchrun: name the machines in machines.hosts")

@@ -1,7 +1,7 @@
-"""An agreement: how often a judge, at one version, agreed with verifiers or people, over one iteration's trajectories.
+"""Define the table `agreements`: a judge's agreement with verifiers or reviewers, by judge version and iteration.
 
-Whether a judge is on probation is decided by these counts (`curation/agreement.py`). They are of trajectories that the
-judge was not trained on.
+`curation/agreement.py` uses these counts to decide if a judge is on probation. The counts leave out trajectories that
+the judge was trained on.
 """
 
 from typing import Literal, get_args
@@ -12,12 +12,12 @@ Against = Literal["verifier", "people"]
 
 
 class Agreement(Row):
-    """Confusion counts of a judge's verdicts in one iteration; a positive is a trajectory that the judge accepts."""
+    """Confusion counts of a judge's verdicts in one iteration. A positive is a trajectory that the judge accepts."""
 
     judge_version: Text
     """The `gate_version` of the judge's verdicts."""
     against: Against
-    """Reference of the comparison: the tasks' verifiers, or people."""
+    """Reference of the comparison: verifiers of the tasks, or reviewers."""
     iteration: Int32
     n: Int32
     true_positives: Int32
@@ -28,7 +28,7 @@ class Agreement(Row):
     kappa: Float32 | None
     """Cohen's kappa of this iteration alone; null if undefined."""
     false_accept_rate: Float32 | None
-    """Share of the failures that the judge accepted; null without failures."""
+    """False positives, as a share of the trajectories that the reference rejected; null if it rejected none."""
     created_at: Instant
 
 

@@ -1,4 +1,4 @@
-"""An annotation: a thought, a grounding target or a corrected action for one step, from a machine or a person."""
+"""Define the table `annotations`: thoughts, corrections, grounding targets and other labels of single steps."""
 
 from typing import Literal, get_args
 
@@ -31,11 +31,11 @@ set-of-mark, state-transition caption."""
 
 
 class Annotation(Row):
-    """One annotation of one step; the recorded step itself is never changed.
+    """One annotation of one step. The recorded step itself never changes.
 
-    A `correction` is the right action in the step's place; a `reflection` the right action there after the error of the
-    step before. Those that the stage `reflect` writes were seen to succeed; a person's are stored as the person enters
-    them.
+    A `correction` is an action that replaces the step's action. A `reflection` is an action that recovers from the
+    error of the previous step. The stage `reflect` writes only corrections and reflections that succeeded in a sandbox.
+    The desk stores a reviewer's correction before any sandbox has tried it.
     """
 
     annotation_id: Text
@@ -44,28 +44,30 @@ class Annotation(Row):
     iteration: Int32
     kind: Kind
     author: Text
-    """Author of the annotation. Machine authors are `template`, `page`, `ocr` (text recognized from the pixels) and
-    `play` (data of the trajectory itself). Thoughts also have `rules`, `actre` (a model that saw the action) and
-    `bootstrap` (a model that chose the same action by itself). Any other name is a model's or a person's."""
+    """Author of the annotation. `template`: a fixed text. `page`: the page's elements. `ocr`: text recognized from the
+    pixels. `play`: the recorded screens and actions of the trajectory. Authors of thoughts can also be `rules`, `actre`
+    (a model that saw the action) and `bootstrap` (a model that chose the same action by itself). Any other name is that
+    of a model or a reviewer."""
     thought: Text
     """The thought. Grounding: name of the requested element. Transition: the change. Other perception kinds: the
     answer."""
     action: Text | None
-    """Canonical JSON. Grounding: the click on the element's centre. Inverse dynamics: the action between the two
-    screens. Perception: a click on the place that the question asks about."""
+    """An action in canonical JSON. Grounding: the click on the element's centre. Inverse dynamics: the action between
+    the two screens. Perception: a click on the position that the question asks about."""
     before: Text | None
-    """sha256 of a screenshot. Inverse dynamics and transitions: the one before the action. `marks`: the one without
-    marks."""
+    """sha256 of a screenshot. Inverse dynamics and transitions: the screenshot before the action. `marks`: the
+    screenshot without marks."""
     after: Text | None
-    """sha256 of the screenshot after the action; for `marks`, of the picture with the marks drawn on it."""
+    """sha256 of a screenshot. Inverse dynamics and transitions: the screenshot after the action. `marks`: the
+    screenshot with marks."""
     created_at: Instant
     patterns: TextList = []  # noqa: RUF012  (pydantic copies it)
     """Patterns of a thought, from `PATTERNS`."""
     version: Text | None = None
     """Policy version, model or rule that wrote a thought; null for a template and for a person."""
     question: Text | None = None
-    """Question of `description`, `caption`, `question` and `marks`. `{place}` is replaced by the place that `action`
-    clicks on, in the coordinates' format of each policy."""
+    """Question of `description`, `caption`, `question` and `marks`. The position of the click in `action` replaces
+    `{place}`, in the coordinate format of the policy's family."""
 
 
 TABLE = Table(

@@ -1,4 +1,4 @@
-"""A curriculum choice: the weight of one task in one iteration, with the numbers and the sentence why."""
+"""Define the table `curriculum`: weights of tasks in each iteration, with their numbers and reasons."""
 
 from typing import Literal
 
@@ -8,18 +8,18 @@ Pool = Literal["unseen", "hopeless", "learnable", "saturated", "uniform", "pract
 
 
 class CurriculumChoice(Row):
-    """The weight of one task in one iteration, and its reason."""
+    """Weight of one task in one iteration, and the reason."""
 
     iteration: Int32
     task_id: Text
     weight: Float64
-    """Share of the iteration's trajectories, in [0, 1]; the weights of an iteration add up to 1."""
+    """Share of the iteration's trajectories, in [0, 1]. The sum over an iteration is 1."""
     explorer_trajectories: Int32
     policy_trajectories: Int32
     relay_trajectories: Int32
     pool: Pool
     successes: Float64
-    """Successes of the policy so far; older successes weigh less."""
+    """Successes of the policy so far. Older successes weigh less."""
     failures: Float64
     reason: Text
 

@@ -1,4 +1,4 @@
-"""An evaluation: one greedy trajectory of one held-out seed by one policy version."""
+"""Define the table `evaluations`: greedy trajectories of policy versions on held-out seeds."""
 
 from schemas.failure import Boundary
 from schemas.table import Flag, Float32, Int32, Int64, Row, Table, Text, between, not_null, unique
@@ -9,13 +9,13 @@ class Evaluation(Row):
 
     policy_version: Text
     suite: Text
-    """`suite` (suite tasks on held-out seeds), `held_out` (tasks that are never collected), `synthesized` (made tasks),
-    `synthesis` (proposals that were tried), or the name of an ad-hoc call."""
+    """`suite` (suite tasks), `held_out` (held-out tasks), `synthesized` (made tasks), `synthesis` (tries of proposals),
+    or the name of an ad-hoc call."""
     task_id: Text
     seed: Int64
     iteration: Int32
     success: Flag | None
-    """Whether the trajectory succeeded; null for an environment failure, which enters no mean."""
+    """Whether the trajectory succeeded; null for an environment failure, which no mean includes."""
     reward: Float32 | None
     n_steps: Int32
     failure_boundary: Boundary | None
@@ -24,7 +24,7 @@ class Evaluation(Row):
     think_ms: Float32 | None = None
     """Mean milliseconds from a screen to the reply, over the steps."""
     final_phash: Text | None = None
-    """Difference hash of the last screen, for tasks that are never collected (`curation/pictures.py`)."""
+    """Difference hash of the last screen, for held-out tasks (`curation/pictures.py`)."""
 
 
 TABLE = Table(

@@ -1,19 +1,19 @@
-"""A forgotten trajectory: the record that keeps it from being imported again and answers later questions."""
+"""Define the table `forgotten`: trajectories that were removed and must not be stored again."""
 
 from schemas.table import Flag, Instant, Row, Table, Text, TextList, not_null, unique
 
 
 class Forgotten(Row):
-    """One trajectory that was removed from the lake and must not return."""
+    """One trajectory that was removed from the lake and must not be stored again."""
 
     trajectory_id: Text
     reason: Text
     policies: TextList
-    """Policies whose training read the trajectory; they still contain what they learned from it."""
+    """Policies whose training read the trajectory. Their weights still depend on it."""
     screenshots: TextList
-    """sha256 of the pictures that no other trajectory had when this one was forgotten."""
+    """sha256 of the pictures that only this trajectory had."""
     done: Flag
-    """Whether the trajectory is removed from every file; if false, the same command resumes."""
+    """Whether the trajectory is removed from every file. If false, the same command continues the removal."""
     created_at: Instant
 
 

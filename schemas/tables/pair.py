@@ -1,4 +1,4 @@
-"""A pair: a preferred and a rejected reply to the same context (Agent DPO, arXiv 2501.12326)."""
+"""Define the table `pairs`: preferred and rejected replies to the same context (Agent DPO, arXiv 2501.12326)."""
 
 from typing import Literal, get_args
 
@@ -19,16 +19,17 @@ class Pair(Row):
     task_id: Text
     seed: Int64
     kind: PairKind
-    """`parting`: two trajectories of one task and seed that are the same up to here, of which only one succeeded.
-    `correction`: the replacement of an error by a reflection or a person. `post_reflection`: the recovery from the
-    error of the step before, preferred to the recorded next action."""
+    """Origin of the pair. `parting`: two trajectories of one task and seed that are equal before this step, of which
+    only one succeeded. `correction`: an error, and its replacement by a reflection or a reviewer. `post_reflection`:
+    the recorded action after an error, and a recovery from the error."""
     chosen: Text
     """The preferred reply: thought and action as text."""
     rejected: Text
     rejected_trajectory_id: Text | None
     """Trajectory of the rejected reply."""
     verified: Flag
-    """Whether a verifier, not a judge, confirmed that the preferred reply succeeded and the rejected one failed."""
+    """Whether a verifier confirmed that the preferred reply succeeded and the rejected reply failed. False if a judge
+    decided."""
 
 
 TABLE = Table(

@@ -1,4 +1,4 @@
-"""A policy version, its sources, and the course of the training that made it."""
+"""Define the tables `policies` and `training_steps`: policy versions, and the measures of their trainings."""
 
 import json
 from typing import Literal, get_args
@@ -10,20 +10,21 @@ Status = Literal["intermediate", "candidate", "champion", "held", "retired", "re
 
 
 class PolicyVersion(Row):
-    """One policy, trained or initial."""
+    """One policy version, trained or initial."""
 
     policy_version: Text
     kind: Kind
-    """Origin of the policy: the lake's preparation, an iteration, its continual training (`intermediate`), `flywheel
-    retrain`, `flywheel merge`, or an import by `flywheel adopt`."""
+    """Origin of the policy. `initial`: the stage `prepare`. `iteration`: the training of an iteration. `intermediate`:
+    the continual training of an iteration. `retrained`, `merged`, `adopted`: the command `flywheel retrain`, `flywheel
+    merge` or `flywheel adopt`."""
     parent: Text | None
     iteration: Int32
-    """Iteration that trained the policy; for other origins, the latest iteration at that time."""
+    """Iteration that trained the policy; for other origins, the latest iteration when the policy was made."""
     method: Text
     checkpoint: Text
     """Name of a Hugging Face model directory below the lake's `blobs`, so that a lake can be moved."""
     data_versions: Text
-    """Canonical JSON: the version of every table that the policy was trained from."""
+    """Canonical JSON: version of every table that the policy was trained from."""
     config: Text
     """The resolved config as canonical JSON."""
     code: Text
@@ -31,18 +32,18 @@ class PolicyVersion(Row):
     seed: Int64
     metrics: Text
     status: Status
-    """Status when the row was written; `promotions` has the current one. `intermediate`: made by continual training for
-    the training after it, never evaluated or promoted. `held`: the test did not decide, or a problem has to be resolved
-    before the decision; `promotions` has the reason."""
+    """Status when the row was written; `promotions` has the current status. `intermediate`: made by continual training
+    as the start of the next training, never evaluated or promoted. `held`: the test did not decide, or a problem must
+    be fixed before the decision; `promotions` has the reason."""
     created_at: Instant
     repeats: Text | None = None
-    """Policy whose training this one repeats (`flywheel retrain --like`)."""
+    """Policy whose training was repeated (`flywheel retrain --like`)."""
     training_set: Text | None = None
-    """Canonical JSON of the digests of the training data: `samples`, `pictures`; null if not recorded."""
+    """Canonical JSON: digests of the training data, as `samples` and `pictures`; null if not recorded."""
 
     @property
     def pins(self) -> dict[str, int]:
-        """Returns the table versions that it was made from."""
+        """Returns the table versions that the policy was made from."""
         return json.loads(self.data_versions or "{}")
 
 
@@ -67,7 +68,7 @@ TABLE = Table(
 
 
 class TrainingStep(Row):
-    """Measures at one step of a policy's training, or since the last reported step; null if unknown."""
+    """Measures of one training step of a policy, or of all steps since the previous row; null if unknown."""
 
     policy_version: Text
     """Version of the policy in training. An unfinished training has no row in `policies`."""
@@ -75,15 +76,15 @@ class TrainingStep(Row):
     """Optimiser steps so far."""
     iteration: Int32
     loss: Float64
-    """Loss of this step's batch."""
+    """Loss of the step's batch."""
     grad_norm: Float64 | None
     """Norm of the whole gradient before clipping."""
     learning_rate: Float64 | None
     entropy: Float64 | None
     """Entropy of the policy on the trained tokens, in nats per token."""
     kl: Float64 | None
-    """Estimate (k3) of KL(policy || policy before this training), in nats per token; with a stream, before this
-    batch."""
+    """Estimate (k3) of KL(policy || policy before this training), in nats per token. With a stream: KL to the policy
+    before this batch."""
     clipped: Float64 | None
     """Share of the tokens whose loss is clipped, in [0, 1]."""
     advantage_std: Float64 | None
@@ -91,22 +92,22 @@ class TrainingStep(Row):
     thought_tokens: Float64 | None
     """Mean tokens of the thoughts in the trained replies; each thought is encoded alone."""
     reply_tokens: Float64 | None
-    """Mean tokens of the trained replies, their end included."""
+    """Mean tokens of the trained replies, the end token included."""
     truncated: Float64 | None
     """Share of the sampled replies that reach `policy.max_new_tokens`, in [0, 1]."""
     samples_per_s: Float64 | None
     """Samples per second since the start of the training, without the time spent waiting for a stream."""
     tokens_per_s: Float64 | None
-    """Tokens per second that the network read, over all processes, by the time of the steps alone."""
+    """Tokens per second that the network read, over all processes. Only the time of the steps counts."""
     mfu: Float64 | None
     """Model FLOP/s utilisation, in [0, 1]: the policy's operations divided by the devices' peak in bf16."""
     peak_memory_gb: Float64 | None
-    """Peak memory of the largest process, in 1e9 bytes: on its GPU since the last point, else in host memory since the
-    process started."""
+    """Peak memory of the process with the highest peak, in 1e9 bytes. On a GPU: GPU memory since the previous row.
+    Else: host memory since the process started."""
     staleness: Float64 | None
-    """With a stream: mean age of the tokens, in updates from the weights that sampled them to the trained weights."""
+    """With a stream: mean age of the tokens, as the number of updates since the weights that sampled them."""
     mismatch: Float64 | None
-    """Mean |training log p - behaviour log p|, in nats, over the tokens with known behaviour log probabilities."""
+    """Mean |training log p - behaviour log p|, in nats, over tokens with known behaviour log probabilities."""
     other: Text
     """JSON of further measures of the method."""
     written_at: Instant
@@ -127,4 +128,4 @@ TRAINING = Table(
     ),
 )
 MEASURES = ("loss", *(field.name for field in TRAINING.schema if field.nullable))
-"""The columns that are measures."""
+"""Columns that are measures."""

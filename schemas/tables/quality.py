@@ -1,4 +1,4 @@
-"""A quality result: the observation of one expectation in one table of one iteration."""
+"""Define the tables `quality` and `quality_overrides`: results of expectations, and accepted failures."""
 
 from schemas.table import (
     Flag,
@@ -18,7 +18,7 @@ from schemas.table import (
 
 
 class QualityResult(Row):
-    """One expectation's outcome. `error` is set if the check itself failed: a gate error, not bad data."""
+    """Result of one expectation for one table and iteration. `error` is set if the check itself failed."""
 
     iteration: Int32
     table: Text
@@ -33,7 +33,7 @@ class QualityResult(Row):
     error: Text | None
     because: Text
     value: Float64 | None = None
-    """Share of the rows that broke the expectation, in [0, 1]; for a drift, its measure."""
+    """Share of the rows that broke the expectation, in [0, 1]; for drift, the value of the measure."""
 
 
 TABLE = Table(
@@ -50,10 +50,10 @@ TABLE = Table(
 
 
 class QualityOverride(Row):
-    """One critical failure that a person accepted, and the reason.
+    """One critical failure that a reviewer accepted, and the reason.
 
-    Rows are only ever added. One covers as many unexpected rows as there were when it was written: another failure
-    after it, or breaks more, blocks again.
+    Rows are only added. An override covers the number of unexpected rows at its time. A different failure, or a failure
+    with more unexpected rows, stops the iteration again.
     """
 
     iteration: Int32
@@ -68,7 +68,7 @@ class QualityOverride(Row):
     created_at: Instant
 
     def covers(self, result: QualityResult) -> bool:
-        """Checks whether this failure is the overridden one, and no worse."""
+        """Checks whether a failure is the overridden failure and has no more unexpected rows."""
         same = (self.iteration, self.table, self.expectation) == (result.iteration, result.table, result.expectation)
         return same and self.unexpected >= result.unexpected and (self.broke or result.error is None)
 

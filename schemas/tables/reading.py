@@ -1,4 +1,4 @@
-"""A reading: elements that a reader found on a screenshot without listed ones; no picture is read twice."""
+"""Define the table `readings`: elements that a screen reader found on screenshots. No picture is read twice."""
 
 from schemas.table import Float32, Instant, Int32, Row, Table, Text, between, matches, not_null, unique
 
@@ -9,7 +9,7 @@ class ScreenReading(Row):
     sha256: Text
     """Hash of the screenshot."""
     reader: Text
-    """Name and version of the reader; another version reads the picture again."""
+    """Name and version of the reader. A new version reads the picture again."""
     iteration: Int32
     """Iteration in which the screenshot was read."""
     elements: Text

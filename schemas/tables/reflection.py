@@ -1,37 +1,37 @@
-"""A reflection: a judgement of one step in retrospect (reflective filtering, OpenCUA, arXiv 2508.09123).
+"""Define the table `reflections`: assessments of single steps (reflective filtering, OpenCUA, arXiv 2508.09123).
 
-The fields have AgentNet's names. There `last_step` is the step that the reflection looks back at; here it is the row's
-own step: the flags are about the action of step `step`, as the screen after it shows it.
+The fields have the names of AgentNet. In AgentNet, `last_step` is the previous step. In this table it is the step of
+the row: the flags describe the action of step `step`, judged by the screen after it.
 """
 
 from schemas.table import Flag, Instant, Int32, Row, Table, Text, between, not_null, unique
 
 RULES = "rules"
-"""Author of the reflections of the filter's gates."""
+"""Author of reflections by the rules of the filter."""
 
 
 class Reflection(Row):
-    """Judgement of one step by one version of an author; a second opinion is a second row."""
+    """Assessment of one step by one version of an author. Another author or version adds another row."""
 
     trajectory_id: Text
     step: Int32
-    """Number of the judged step."""
+    """Number of the assessed step."""
     author: Text
-    """`rules` for the filter's gates, else a judge's, a model's or a person's name."""
+    """`rules` for the rules of the filter, else the name of a judge, a model or a reviewer."""
     version: Text
-    """Version of the rules with their options, or of the model and its prompt. For a person, a text that distinguishes
-    the person's own judgements."""
+    """Version of the rules with their options, or of the model and its prompt. For a reviewer: a text that
+    distinguishes the reviewer's assessments."""
     iteration: Int32
     """Iteration of the trajectory."""
     last_step_correct: Flag | None
-    """Whether the action was right; null if the author gives no answer."""
+    """Whether the action was correct; null if the author gives no answer."""
     last_step_redundant: Flag | None
-    """Whether the step was superfluous: it changed nothing, or its change was undone. Null if the author gives no
+    """Whether the step was redundant: it changed nothing, or its change was undone. Null if the author gives no
     answer."""
     reflection: Text
-    """Reason for the judgement, in a sentence or more."""
+    """Reason for the assessment, in one or more sentences."""
     created_at: Instant
-    """Time of the reflection. An author's newest reflection of a step counts."""
+    """Time of the reflection. The newest reflection of an author about a step counts."""
 
 
 TABLE = Table(

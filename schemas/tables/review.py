@@ -1,7 +1,7 @@
-"""A review: one decision of one person on one trajectory or one step of it. Rows are only ever added; an undo is a row.
+"""Define the table `reviews`: reviewers' decisions about trajectories and steps. Rows are only added; an undo is a row.
 
-`revision` counts the decisions on a trajectory. It is part of the key, so of two people who decided on the same state
-only the first has written anything, in whatever process they were; the second gets the first one's decision.
+`revision` counts the decisions about a trajectory and is part of the key. If two reviewers decide about the same
+revision, only the first decision is written. The second reviewer gets the first decision instead.
 """
 
 import hashlib
@@ -14,37 +14,38 @@ DECISIONS: tuple[str, ...] = get_args(Decision)
 
 
 class Review(Row):
-    """One decision of one person about a trajectory or a step."""
+    """One decision of one reviewer about a trajectory or a step."""
 
     review_id: Text
     trajectory_id: Text
     revision: Int32
-    """Number of earlier decisions on this trajectory: the state that the person saw."""
+    """Number of earlier decisions about the trajectory that the reviewer saw."""
     iteration: Int32
     step: Int32 | None
     """Number of the step; null for the whole trajectory."""
     person: Text
     decision: Decision
-    """`accept`, `reject`: of the trajectory, or, with a step, of a policy's proposal in a live session. `correct`:
-    another reply for a recorded step. `override`: in a live session, the person's reply was performed instead of the
-    policy's. `error_step`: the trajectory went wrong at this step, so it is rejected. `note`: a remark."""
+    """`accept`, `reject`: a decision about the trajectory; with a step, about a policy's proposal in a live session.
+    `correct`: another reply for a recorded step. `override`: in a live session, the reviewer's reply was performed
+    instead of the policy's. `error_step`: the first wrong step, for which the trajectory is rejected. `note`: a remark.
+    `undo`: an earlier decision is cancelled."""
     action: Text | None
-    """Canonical JSON of the person's own action; null without one."""
+    """Canonical JSON of the reviewer's action; null without an action."""
     thought: Text | None
-    """The person's thought."""
+    """Thought of the reviewer."""
     original_action: Text | None
-    """The replaced action: recorded, or proposed by a policy."""
+    """Replaced action: the recorded action, or the policy's proposal."""
     original_thought: Text | None
     note: Text
     seconds: Float32
-    """Seconds that the person looked at the item before the decision."""
+    """Seconds that the reviewer viewed the item before the decision."""
     undoes: Text | None
-    """For an undo, the review that it cancels."""
+    """For an undo: the cancelled review."""
     created_at: Instant
 
 
 def review_id(trajectory_id: str, revision: int) -> str:
-    """Builds a review's identity."""
+    """Returns the id of a review."""
     return hashlib.sha256(f"review|{trajectory_id}|{revision}".encode()).hexdigest()[:24]
 
 

@@ -1,4 +1,4 @@
-"""A screenshot, stored once by the hash of its PNG bytes."""
+"""Define the table `screenshots`: pictures, each stored once under the sha256 of its PNG bytes."""
 
 from schemas.table import Blob, Int32, Row, Table, Text, between, matches, not_null, unique
 
@@ -8,13 +8,13 @@ class Screenshot(Row):
 
     sha256: Text
     iteration: Int32
-    """First iteration with this picture."""
+    """First iteration that stored this picture."""
     png: Blob
     width: Int32
     height: Int32
     phash: Text
-    """512-bit difference hash in hex (`curation/pictures.py`): near-identical pictures differ in few bits. Pictures
-    from before schema version 3 have a 64-bit average hash, which is too coarse to distinguish a site's pages."""
+    """512-bit difference hash in hex (`curation/pictures.py`). The hashes of similar pictures differ in few bits.
+    Pictures from schema versions before 3 have a 64-bit average hash, which cannot distinguish the pages of a site."""
 
 
 TABLE = Table(

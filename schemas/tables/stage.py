@@ -1,4 +1,4 @@
-"""A stage: one finished part of one iteration. Its row is the commit mark a restart goes on from."""
+"""Define the table `stages`: the finished stages of every iteration. A restarted run resumes after the last of them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -8,30 +8,28 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.table import Float32, Instant, Int32, Metrics, Row, Table, Text, between, not_null, unique
 
-_Turned = Literal[
+_IterationStage = Literal[
     "curriculum", "collect", "filter", "reflect", "think", "annotate", "quality", "ct", "train", "evaluate", "recheck",
     "promote"
 ]  # fmt: skip
-StageName = Literal["prepare", "import", "synthesize", _Turned]
-STAGES: tuple[StageName, ...] = get_args(_Turned)
-"""The stages of an iteration, in order; `prepare` is the one stage before the first iteration, and an imported data set
-begins with `import`, and an iteration with `synthesize` where tasks are made."""
+StageName = Literal["prepare", "import", "synthesize", _IterationStage]
+STAGES: tuple[StageName, ...] = get_args(_IterationStage)
+"""Stages of every iteration, in order. `prepare` runs once, before the first iteration. `import` comes first in an
+import. `synthesize` comes first in an iteration if `synthesis.on` is set."""
 PREPARE = -1
-"""The iteration number under which the lake's preparation is recorded."""
+"""Iteration number of the stage `prepare`."""
 IMPORTS = -2
-"""Iteration number of the first imported data set; those of further ones go down from it.
-
-Iterations count up from 0, so neither ever takes a number of the other's.
-"""
+"""Iteration number of the first import. Further imports count down from it, and iterations count up from 0, so the
+numbers never collide."""
 
 
 def label_of(iteration: int) -> str:
-    """Names an iteration for people: `iteration 3`, or `import 1` of the first imported data set."""
+    """Returns the name of an iteration for messages: `iteration 3`, or `import 1` for the first import."""
     return f"iteration {iteration}" if iteration > IMPORTS else f"import {1 + IMPORTS - iteration}"
 
 
-def turn(iteration: int) -> tuple[bool, int]:
-    """Returns the sort key of iterations for filtering and comparison: imports, the oldest first, then the others."""
+def chronological(iteration: int) -> tuple[bool, int]:
+    """Returns the sort key of an iteration: imports come before iterations, and older imports before newer imports."""
     return (True, iteration) if iteration > IMPORTS else (False, -iteration)
 
 
@@ -40,9 +38,9 @@ HEADLINE = "say"
 
 
 class StageResult(BaseModel, ABC):
-    """Result of a stage's work: its fields are its numbers, and `str` formats its headline for people.
+    """Result of a stage. Its fields are numbers; `str` returns a headline for the user.
 
-    A stage defines its class next to its work. Fields that it does not set are not stored.
+    Each stage defines a subclass in its own module. The lake stores only fields that the stage sets.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -52,29 +50,29 @@ class StageResult(BaseModel, ABC):
 
     @property
     def stored(self) -> Metrics:
-        """Returns the numbers and the headline, as the lake stores them."""
+        """Returns the numbers and the headline in the form that the lake stores."""
         return {**self.model_dump(exclude_unset=True), HEADLINE: str(self)}
 
     @property
     def event(self) -> tuple[str, Metrics] | None:
-        """Returns name and payload of the stage's own event; None for `flywheel.STAGE.completed`."""
+        """Returns the name and payload of a special event; None if the stage emits `flywheel.STAGE.completed`."""
         return None
 
 
 class PlainResult(StageResult):
-    """Result of a stage that was skipped, or whose numbers have open names."""
+    """Result of a skipped stage, or of a stage whose result has no fixed set of fields."""
 
     text: str = Field(exclude=True)
     """The headline."""
     numbers: Mapping[str, Any] = Field(default={}, exclude=True)
-    """JSON values."""
+    """Further numbers by name, as JSON values."""
 
     def __str__(self) -> str:
         return self.text
 
     @property
     def stored(self) -> Metrics:
-        """Returns the numbers by their names, and the headline."""
+        """Returns the numbers by name, with the headline."""
         return {**self.numbers, **super().stored}
 
 

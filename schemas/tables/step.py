@@ -1,4 +1,4 @@
-"""A step: a screenshot, a thought, an action, and further data for learning from it."""
+"""Define the table `steps`: screenshots, thoughts and actions of trajectories, and data for training."""
 
 from schemas.table import Float32, FloatList, Int32, IntList, Row, Table, Text, between, matches, not_null, unique
 
@@ -12,12 +12,12 @@ class Step(Row):
     screenshot: Text
     """sha256 of the screenshot before the action."""
     next_screenshot: Text | None
-    """sha256 of the screenshot after the action; null if the sandbox was lost by then."""
+    """sha256 of the screenshot after the action; null if the sandbox was lost."""
     screen_width: Int32
     screen_height: Int32
     thought: Text
     action: Text | None
-    """Canonical JSON; null if the text has no action."""
+    """Canonical JSON of the action; null if the text has no action."""
     action_type: Text | None
     x: Float32 | None
     y: Float32 | None
@@ -25,10 +25,9 @@ class Step(Row):
     raw_text: Text
     action_error: Text | None
     actor: Text
-    """Actor of this step: `policy`, `explorer`, `person` or `import`. A relay has steps of the first two."""
+    """Actor of the step: `policy`, `explorer`, `person` or `import`. A relay has steps of `policy` and `explorer`."""
     policy_version: Text
-    """Version of the actor. If training continues during collection: the candidate's name, `+` and its updates so
-    far."""
+    """Version of the actor. With a stream: the candidate's name, `+` and the number of its updates so far."""
     token_ids: IntList | None
     logprobs: FloatList | None
     elements: Text
@@ -37,11 +36,11 @@ class Step(Row):
     think_ms: Float32
     act_ms: Float32
     extra: Text | None = None
-    """For an imported step: JSON of the record's data without a column here, by format."""
+    """For an imported step: JSON of the record's data that has no column, by format."""
     family: Text | None = None
     """Model family that parsed the reply (`policy.family`); null if no model replied."""
     unused_arguments: Text | None = None
-    """Arguments of the reply's call that the action has no field for, such as `time=3`; null if there are none."""
+    """Arguments of the reply's call for which the action has no field, such as `time=3`; null if there are none."""
 
 
 DAY_MS = 86_400_000.0

@@ -1,4 +1,4 @@
-"""A task: its instruction, environment and verifier."""
+"""Define the table `tasks`, and the entries of tasks in a catalog."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -10,9 +10,9 @@ from schemas.config.section import Count, Section
 from schemas.table import Flag, Float64, Int32, Row, Table, Text, TextList, between, not_null, one_of, unique
 
 JUDGED = "judge"
-"""The verifier of a task whose environment has none: a judge scores its trajectories."""
+"""Verifier of a task whose trajectories a judge scores."""
 IMPORTED = "import"
-"""Environment of imported tasks, which cannot be rolled out here: each holds one import."""
+"""Environment of imported tasks, which cannot be rolled out. Each import has one such task."""
 Split = Literal["train", "held_out", "practice"]
 
 
@@ -20,12 +20,12 @@ class TaskEntry(Section):
     """An environment's entry for a task in its catalog."""
 
     instruction: str
-    """The instruction as a template; the seed fills in each `{}`."""
+    """Template of the instruction. The seed determines the text for each `{}`."""
     tags: tuple[str, ...] = ()
     max_steps: Count = 10
-    """About twice the steps of a careful user."""
+    """Maximum steps of a trajectory: about twice the steps of a careful user."""
     verifier: str = ""
-    """A built-in one, `package.module:Verifier`, or `judge`; the environment's own if not set."""
+    """A built-in verifier, `package.module:Verifier`, or `judge`; the environment's verifier if not set."""
     lineage: str | None = None
     deterministic: bool = True
     """Whether the same seed and actions always give the same screens; if not, failed trajectories are not corrected."""
@@ -36,7 +36,7 @@ class TaskEntry(Section):
 
 
 class GuiTask(Row):
-    """An instruction template with its environment and verifier; a seed makes it one concrete instance."""
+    """A task: a template of an instruction, with an environment and a verifier. A seed makes the task concrete."""
 
     task_id: Text
     """`environment/template`, for example `miniwob/click-button`."""
@@ -44,7 +44,7 @@ class GuiTask(Row):
     """Section of the config for the task's environment: `environments.NAME`."""
     template: Text
     instruction: Text
-    """Template of the instruction; a trajectory has the text of its instance."""
+    """Template of the instruction. The trajectory has the concrete text."""
     tags: TextList
     split: Split
     """`held_out` tasks are evaluated and never rolled out for data; `practice` tasks are rolled out and never
@@ -65,7 +65,8 @@ class GuiTask(Row):
 
 
 def short_names(task_ids: Iterable[str]) -> dict[str, str]:
-    """Shortens task ids for people: the template, or the whole id where two environments have one of that name."""
+    """Returns short names of tasks for messages: the template, or the whole id if two environments have the
+    template."""
     known = set(task_ids)
     counts = Counter(task_id.rpartition("/")[2] for task_id in known)
     return {task_id: short if counts[short := task_id.rpartition("/")[2]] == 1 else task_id for task_id in known}

@@ -1,6 +1,6 @@
-"""The result of asking a model for the thought of a step: kept or turned away, why, and its cost.
+"""Define the table `thinking`: requests to models for thoughts of steps, with their results and costs.
 
-A kept thought itself is an annotation; a request without result is not repeated.
+A kept thought is stored as an annotation. A step whose thoughts were rejected is not asked about again.
 """
 
 from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, between, not_null, unique
@@ -12,7 +12,7 @@ class Thinking(Row):
     trajectory_id: Text
     step: Int32
     author: Text
-    """`actre` if the model saw the action, `bootstrap` if it did not, or the author that your own thinker names."""
+    """`actre` if the model saw the action, `bootstrap` if it did not; or the author name of your own thinker."""
     version: Text
     """Policy version or model that received the requests."""
     iteration: Int32
@@ -20,11 +20,11 @@ class Thinking(Row):
     """Number of requests."""
     kept: Flag
     reason: Text
-    """Reason for rejecting the last thought; empty if it was kept."""
+    """Reason for rejecting the last thought; empty if a thought was kept."""
     tokens: Int32
-    """Tokens of all tries, as far as they are known."""
+    """Tokens of all requests, as far as they are known."""
     seconds: Float32
-    """This step's share of the duration of its batches."""
+    """Share of this step in the duration of its batches."""
     created_at: Instant
 
 

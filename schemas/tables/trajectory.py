@@ -1,4 +1,4 @@
-"""A trajectory: one episode of one task, with one seed, by one policy version; and where its data goes next."""
+"""Define the table `trajectories`: episodes of a task with a seed, each by one policy version."""
 
 import hashlib
 from typing import Literal
@@ -7,7 +7,8 @@ from schemas.failure import BOUNDARIES, Boundary
 from schemas.table import Flag, Float32, Instant, Int32, Int64, Row, Table, Text, between, not_null, one_of, unique
 
 Termination = Literal["done", "finished", "call_user", "max_steps", "truncated", "failure"]
-"""`max_steps` is our limit, from which one could go on; `truncated` one of the environment's, from which none can."""
+"""Reason for the end. `max_steps`: this project's limit of steps, where the episode could continue. `truncated`: a
+limit of the environment, where it could not."""
 Route = Literal["sft", "ct", "rl", "quarantine", "none"]
 SeedSplit = Literal["train", "validation", "test"]
 IMPORT = "import"
@@ -27,19 +28,19 @@ class Trajectory(Row):
     """Group of trajectories with the same task, seed and policy version."""
     attempt: Int32
     policy: Text
-    """Actor of the trajectory. `explorer` and `policy`: one of these alone. `relay`: the policy, then the explorer from
-    the state reached. `correction`: the first steps of another trajectory, replayed, then a proposer from the state
-    reached. `person`: at each step a person accepted a policy's proposal or replaced it. `import`: an actor
-    elsewhere."""
+    """Actor of the trajectory. `explorer`, `policy`: this actor alone. `relay`: the policy, then the explorer from the
+    state reached. `correction`: replayed steps of another trajectory, then a proposer. `person`: a reviewer who
+    accepted or replaced the policy's proposal at each step. `import`: an actor of another project."""
     policy_version: Text
-    """Policy version at the start of the iteration; steps have the versions of weights that changed since."""
+    """Policy version at the start of the iteration. If weights change within an iteration, the steps have their own
+    versions."""
     instruction: Text
     n_steps: Int32
     reward: Float32 | None
     """Raw reward of the verifier in [-1, 1], or the judge's score in [0, 1]; null after an environment failure."""
     success: Flag | None
     """Whether the raw reward reaches the task's `threshold`, or the score reaches `judge.threshold`. Null after an
-    environment failure, or if an import's record lacks it."""
+    environment failure, or if an imported record has no outcome."""
     termination: Termination
     failure_boundary: Boundary | None = None
     failure_reason: Text | None = None
@@ -51,9 +52,9 @@ class Trajectory(Row):
     continues: Text | None = None
     """For a correction: the trajectory whose first steps were replayed."""
     replayed: Int32 = 0
-    """Number of replayed steps. They are context of later steps and no training targets."""
+    """Number of replayed steps. Replayed steps are context of later steps, and are not training targets."""
     extra: Text | None = None
-    """For an imported trajectory: JSON of the record's data without a column here, by format."""
+    """For an imported trajectory: JSON of the record's data that has no column, by format."""
 
 
 TABLE = Table(
@@ -78,11 +79,11 @@ TABLE = Table(
 )
 
 SPLIT_STARTS: dict[str, int] = {"train": 0, "validation": 1_000_000, "test": 2_000_000}
-"""First seed of each split: training data, the paired promotion decision, and numbers to quote."""
+"""First seed of each split. `train`: data. `validation`: decisions about promotion. `test`: published numbers."""
 
 
 def split_of(seed: int) -> SeedSplit:
-    """Returns the split a seed belongs to."""
+    """Returns the split of a seed."""
     if seed >= SPLIT_STARTS["test"]:
         return "test"
     return "validation" if seed >= SPLIT_STARTS["validation"] else "train"
@@ -91,6 +92,6 @@ def split_of(seed: int) -> SeedSplit:
 def trajectory_id(
     lake_id: str, iteration: int, task_id: str, seed: int, policy: str, policy_version: str, attempt: int
 ) -> str:
-    """Derives a trajectory's identity from its request: rolling it out again writes the same key."""
+    """Derives the id of a trajectory from its request, so that a repeated rollout writes the same key."""
     name = f"{lake_id}|{iteration}|{task_id}|{seed}|{policy}|{policy_version}|{attempt}"
     return hashlib.sha256(name.encode()).hexdigest()[:24]

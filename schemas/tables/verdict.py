@@ -1,4 +1,4 @@
-"""A verdict: the finding of one gate on one trajectory, and the route of its data."""
+"""Define the table `verdicts`: results of gates and decisions about the route of each trajectory's data."""
 
 from typing import get_args
 
@@ -6,40 +6,41 @@ from schemas.table import Flag, Float32, Instant, Int32, Row, Table, Text, betwe
 from schemas.tables.trajectory import Route
 
 ROUTES: tuple[str, ...] = get_args(Route)
-"""`sft`: imitated. `ct`: its screens are learned from. `rl`: for groups alone. `quarantine`: excluded from every
-training until a person has reviewed it. `none`: no evidence about the policy."""
+"""Routes of data. `sft`: training imitates the trajectory. `ct`: training uses its screens. `rl`: only training on
+groups uses it. `quarantine`: no training uses it until a reviewer decides. `none`: it is no evidence about the
+policy."""
 DECISION = "route"
-"""The gate of the rows that hold a filter's decision."""
+"""Gate of the rows with a decision of the filter."""
 PERSON = "person"
-"""Gate of the rows with a person's decision on a whole trajectory.
+"""Gate of the rows with a reviewer's decision about a whole trajectory.
 
-`gate_version` names the person and the decision (`NAME#REVISION`). The newest decides over every gate but
-`environment`, whenever the filter runs.
+`gate_version` is the reviewer's name and the revision (`NAME#REVISION`). The newest such decision overrides every gate
+except `environment`.
 """
 
 
 class Verdict(Row):
-    """One gate's verdict on one trajectory, at one version. The newest row of gate `route` is the decision."""
+    """One verdict of one version of a gate on one trajectory. The newest row of the gate `route` is the decision."""
 
     trajectory_id: Text
     gate: Text
     gate_version: Text
     """For a gate: its rule and options. For a judge: its model, prompt and threshold. For a decision: all gates with
-    their versions. A second opinion is a second row."""
+    their versions. Another version adds another row."""
     iteration: Int32
     passed: Flag
     score: Float32 | None
     error_step: Int32 | None
-    """The first wrong step, if a rule can find it."""
+    """Number of the first wrong step; null if unknown."""
     reason: Text
-    """Reason; a decision's reason starts with the name of the gate that decided."""
+    """Reason of the verdict. The reason of a decision starts with the name of the gate that decided."""
     route: Route
-    """Route of the data by this gate alone; for a decision, the final route."""
+    """Route of the data according to this gate; for a decision, the final route."""
     valid_steps: Int32 | None = None
-    """For the rejection of a trajectory: number of usable steps before the error (prefix truncation, UI-TARS, arXiv
-    2501.12326, section 4.5); null if the error's step is unknown. `filter.prefixes` sets whether they are imitated."""
+    """For a rejection: number of usable steps before the error (prefix truncation, UI-TARS, arXiv 2501.12326, section
+    4.5); null if the error's step is unknown. `filter.prefixes` decides if training imitates these steps."""
     created_at: Instant
-    """Time of the filter or of the judge's answer. A trajectory's newest decision counts."""
+    """Time of the filter or of the judge's answer. The newest decision about a trajectory counts."""
 
 
 TABLE = Table(

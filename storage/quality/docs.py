@@ -1,8 +1,9 @@
-"""Data Docs of an iteration: Great Expectations' pages of expectations, results and offending rows, made safe.
+"""Write Data Docs of an iteration: pages of Great Expectations with expectations, results and offending rows.
 
-Its templates link style sheets, scripts and pictures of a dozen hosts: a page is bare without a network, and these
-hosts learn of its readers. The templates also insert the rows' content unescaped. So a page keeps its harmless elements
-alone, and has a policy under which a browser loads nothing and runs nothing.
+The templates of Great Expectations link style sheets, scripts and pictures of a dozen hosts. Without a network such a
+page has no style, and with a network these hosts learn about its readers. The templates also insert content of rows
+without escaping it. This module therefore keeps only harmless elements of a page, and adds a policy that forbids a
+browser to load or run anything.
 """
 
 import re
@@ -19,7 +20,7 @@ from schemas.tables.stage import label_of
 from storage.lake import Lake
 
 FOLDER = "data_docs"
-"""Folder of the Data Docs below the blobs of a lake that is no local folder."""
+"""Folder of the Data Docs among the blobs of a lake that is not a local folder."""
 KINDS = ("iteration", "import")
 INDEX = "index.html"
 _ELEMENTS = {
@@ -27,11 +28,11 @@ _ELEMENTS = {
     *("hr", "i", "li", "ol", "p", "pre", "span", "strong", "table", "tbody", "td", "th", "thead", "tr", "ul"),
 }
 _DROPPED = {"script", "style", "nav", "title", "noscript", "template", "svg", "label", "iframe", "object"}
-"""Elements that are left out with their content."""
+"""Elements that are removed with their content."""
 _ICONS = {"check-circle": "✓", "times": "✗", "exclamation-triangle": "!", "exclamation-circle": "!"}
-"""Replacements for the icons of a font that is not there."""
+"""Replacements for icons of a font that pages do not load."""
 _FOOT = "Stay current on everything GX"
-"""Start of the advertisement in their pages."""
+"""Start of the advertisement in pages of Great Expectations."""
 _HEAD = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -56,13 +57,13 @@ def site_name(iteration: int) -> str:
 
 
 def write_docs(pages: Mapping[str, str], docs: Path, results: Sequence[QualityResult], keep: int) -> None:
-    """Write the Data Docs of an iteration, a page per table; the last `keep` of each kind stay.
+    """Write the Data Docs of an iteration, with one page per table, and remove old Data Docs.
 
     Args:
-        pages: Great Expectations' pages by table.
-        docs: parent folder.
-        results: the results of the gate.
-        keep: number of iterations.
+        pages: pages of Great Expectations, by table.
+        docs: parent folder of the Data Docs.
+        results: results of the gate.
+        keep: number of iterations, and of imports, whose Data Docs are kept.
     """
     iteration = results[0].iteration if results else 0
     site = docs / site_name(iteration)
@@ -81,15 +82,15 @@ def write_docs(pages: Mapping[str, str], docs: Path, results: Sequence[QualityRe
 
 
 def superseded(names: Iterable[str], keep: int, made: str) -> list[str]:
-    """Return the superfluous folders of Data Docs, the oldest of each kind, but never the one just made."""
+    """Return the folders of Data Docs to remove: the oldest iterations and imports, but never the folder just made."""
     there = [sorted(name for name in set(names) if name.startswith(f"{kind}-")) for kind in KINDS]
     return [name for of_kind in there for name in of_kind[: -max(keep, 1)] if name != made]
 
 
 def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
-    """Copy an iteration's Data Docs next to a lake that is no local folder, and return the address of their first page.
+    """Copy the Data Docs of an iteration into a lake that is not a local folder, and return their address.
 
-    The last `keep` of each kind stay in such a lake, including those of other publishers.
+    Such a lake keeps the Data Docs of the last `keep` iterations and imports, also if other machines wrote them.
     """
     name, store = site_name(iteration), lake.blobs.store
     if store.local_path(FOLDER) is not None:
@@ -106,12 +107,12 @@ def publish_docs(lake: Lake, docs: Path, iteration: int, keep: int) -> str:
 
 
 def page(title: str, body: str) -> str:
-    """Wrap a body in this module's page."""
+    """Return an HTML page with a title and a body."""
     return _HEAD.format(title=escape(title)) + body + "\n</body></html>\n"
 
 
 def kept_page(title: str, theirs: str) -> str:
-    """Rewrite a page of Great Expectations with only allowed elements, and links within the page."""
+    """Rewrite a page of Great Expectations. Only allowed elements and links within the page are kept."""
     text = theirs.split(_FOOT)[0]
     for name, sign in _ICONS.items():
         text = re.sub(rf"<i [^>]*fa-{name}\b[^>]*>", rf"\g<0>{sign}", text)
@@ -127,7 +128,12 @@ def kept_page(title: str, theirs: str) -> str:
 
 
 def index_page(title: str, tables: Iterable[tuple[str, int, int]]) -> str:
-    """Return the first page, failed tables first; a table is (name, expectations, number that failed)."""
+    """Return the index page, with failed tables first.
+
+    Args:
+        title: title of the page.
+        tables: name, number of expectations, and number of failed expectations of each table.
+    """
     listed = sorted(tables, key=lambda row: (-row[2], row[0]))
     lines = [
         f'<tr><td><a href="{escape(name)}.html">{escape(name)}</a></td><td>{count}</td>'

@@ -1,7 +1,7 @@
-"""Great Expectations' SQL engine on a connection of DuckDB.
+"""Run Great Expectations on a DuckDB connection, through its SQL engine.
 
-Its suites, judgements, results and pages are its own; memory holds counts and a few examples. Importing this module
-imports Great Expectations, which takes seconds.
+Great Expectations makes the suites, results and pages. Only counts and a few examples are in memory. Importing this
+module imports Great Expectations, which takes seconds.
 """
 
 import math
@@ -29,31 +29,31 @@ from typing_extensions import override
 from schemas.table import Expectation
 
 _VIEW = DefaultJinjaPageView()
-"""Kept, as it compiles its templates once."""
+"""View of result pages. One instance is kept, because it compiles its templates."""
 
 
 class DuckEngine(SqlAlchemyExecutionEngine):
-    """The SQL engine over one connection, which it keeps: DuckDB's results end with their connection."""
+    """SQL engine on one DuckDB connection. It keeps the connection, because results end with their connection."""
 
     def open(self, connection: duckdb.DuckDBPyConnection, key: Sequence[str]) -> None:
-        """Use this connection from now on, and order examples by these columns."""
+        """Use a connection for all further queries, and order examples by the columns of the key."""
         self._key = key
         pool = {"creator": lambda: ConnectionWrapper(connection), "poolclass": sa.StaticPool}
         self.engine = sa.create_engine("duckdb://", **pool)
         self._connection = self.engine.connect()
-        self.dialect_module = SimpleNamespace(DremioDialect=None)  # regular expressions as there: `regexp_matches`
+        self.dialect_module = SimpleNamespace(DremioDialect=None)  # DuckDB has `regexp_matches`
 
     @contextmanager
     @override
     def get_connection(self) -> Iterator[Any]:
-        """Yield the connection, and leave it open; a query that failed before does not break the next one."""
+        """Yield the connection and leave it open. A failed query does not affect the next query."""
         assert self._connection is not None
         self._connection.rollback()
         yield self._connection
 
     @override
     def execute_query(self, query: Any) -> Any:
-        """Run a query; a limited one that selects from the rows themselves returns the first by key."""
+        """Run a query. A query for a limited number of rows returns the first rows by key."""
         limited = isinstance(query, sa.Select) and query._limit_clause is not None
         if limited and not any(list(source.c) for source in query.get_final_froms()):
             query = query.order_by(*map(sa.column, self._key))
@@ -61,7 +61,7 @@ class DuckEngine(SqlAlchemyExecutionEngine):
 
 
 class RepeatedKeys(MetricProvider):
-    """Number of rows whose key another row has too, in one pass over its columns."""
+    """Metric: number of rows whose key another row also has, in one pass over the key's columns."""
 
     metric_name = "compound_columns.unique.unexpected_count"
     domain_keys = MulticolumnMapMetricProvider.condition_domain_keys
@@ -83,21 +83,21 @@ class DuckSource(SQLDatasource):
     @property
     @override
     def execution_engine_type(self) -> Any:
-        """Class of its engine."""
+        """Class of the engine."""
         return DuckEngine
 
 
 def check(expectation: Expectation, name: str) -> Any:
-    """Return Great Expectations' object of an expectation."""
+    """Return the object of Great Expectations for an expectation."""
     values = expectation.arguments
     if "min_value" in values and values.get("max_value") is None:
-        values = {**values, "max_value": math.inf}  # NaN, which DuckDB sorts last, lies in no range
+        values = {**values, "max_value": math.inf}  # excludes NaN, which DuckDB sorts above all numbers
     kind = getattr(gxe, expectation.kind)
     return kind(**values, severity=expectation.severity, notes=expectation.because, meta={"name": name})
 
 
 def new_context() -> Any:
-    """Return a context of Great Expectations in memory, without analytics and progress bars."""
+    """Return an in-memory context of Great Expectations, without analytics and progress bars."""
     config = base.DataContextConfig(
         analytics_enabled=False,
         progress_bars=base.ProgressBarsConfig(globally=False),
@@ -109,15 +109,15 @@ def new_context() -> Any:
 def validated(
     context: Any, name: str, checks: list[Any], connection: duckdb.DuckDBPyConnection, key: Sequence[str], examples: int
 ) -> Any:
-    """Validate the view `rows`, and return Great Expectations' result.
+    """Validate the view `rows`, and return the result of Great Expectations.
 
     Args:
         context: a context of Great Expectations.
-        name: name of the rows.
-        checks: its expectations, as from `check`.
+        name: name of the rows in the result.
+        checks: expectations, made by `check`.
         connection: the connection with the view.
-        key: columns that name a row.
-        examples: number of offending rows that are named, the first by key.
+        key: columns that identify a row.
+        examples: maximum number of offending rows in the result, the first by key.
     """
     source = context.data_sources.add_or_update_duck(
         DuckSource.parse_obj({"name": name, "connection_string": "duckdb://"})
@@ -129,7 +129,7 @@ def validated(
     found = batch.validate(suite, result_format={"result_format": "BASIC", "partial_unexpected_count": 0})
     if found.success:
         return found
-    # only now ask for the rows: that doubles the queries
+    # rows are queried only for failed checks, because this doubles the queries
     rows = {"unexpected_index_column_names": list(key), "return_unexpected_index_query": False}
     return batch.validate(
         suite, result_format={"result_format": "COMPLETE", "partial_unexpected_count": examples, **rows}
@@ -137,5 +137,5 @@ def validated(
 
 
 def page_of(result: Any) -> str:
-    """Return Great Expectations' page of a result, with its links to other hosts."""
+    """Return the HTML page of Great Expectations for a result, with links to other hosts."""
     return _VIEW.render(ValidationResultsPageRenderer().render(result))

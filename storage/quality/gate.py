@@ -1,10 +1,10 @@
 """Run the quality gate: Great Expectations checks the contracts' expectations on the rows of one iteration.
 
-A check that raises an error is not bad data. Great Expectations reports both as `success: false`; here the first has
-its `error` set, so that a gate error and a data failure stay apart.
+Great Expectations reports bad data and failed checks alike as `success: false`. A result of this module has `error` set
+if the check itself failed.
 
-The gate sees one table's rows of an iteration, with facts from other tables: a query that finds faults between two
-tables returns few rows or none, and joined to the table's own rows they make the columns for such expectations.
+The gate checks the rows of one table and one iteration. For expectations about other tables, a query finds the faulty
+rows, and the gate joins its result to the table's rows as further columns.
 """
 
 import json
@@ -25,7 +25,7 @@ from storage.lake import Lake
 from storage.quality.docs import write_docs
 
 EXAMPLES = 10
-"""Number of offending keys in a result."""
+"""Maximum number of offending keys in a result."""
 BROKE = "the check broke"
 _REFERENCES: dict[str, tuple[Expectation, ...]] = {
     "trajectories": (
@@ -51,7 +51,7 @@ _REFERENCES: dict[str, tuple[Expectation, ...]] = {
         ),
     ),
 }
-"""Expectations of one table about another, or about its columns together."""
+"""Expectations about two tables, or about several columns of one table."""
 _FAULTS: dict[str, tuple[str, str]] = {
     "trajectories": (
         "gate_steps",
@@ -63,7 +63,7 @@ _FAULTS: dict[str, tuple[str, str]] = {
         " next_screenshot NOT IN (FROM faults) AS next_screenshot_known FROM own",
     ),
 }
-"""The query that finds a table's faults, and the select that joins them (`faults`) to its rows (`own`)."""
+"""By table: the query that finds its faults, and the select that joins the faults (`faults`) to its rows (`own`)."""
 
 _OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
 """Further columns for a table's expectations."""
@@ -72,16 +72,16 @@ _OWN = {"screenshots": ("sha256(png) = sha256 AS named_by_content",)}
 def run_gate(
     lake: Lake, iteration: int, tables: Iterable[str], docs: Path | None, keep: int = 3
 ) -> list[QualityResult]:
-    """Return one result per expectation of the tables that an iteration wrote; the lake's tables do not change.
+    """Return one result for each expectation of the tables. The lake does not change.
 
-    A table without rows of the iteration breaks nothing, so Great Expectations is not run on it.
+    A table without rows of the iteration fulfils all expectations, and Great Expectations does not run on it.
 
     Args:
         lake: the lake with the tables.
-        iteration: the iteration whose rows are checked; tables without partitions by iteration are checked whole.
-        tables: their names.
-        docs: parent folder of the Data Docs (`iteration-NNNN/`, or `import-NNNN/` for an import); None makes none.
-        keep: number of iterations whose Data Docs stay there.
+        iteration: iteration of the checked rows; tables that are not partitioned by iteration are checked whole.
+        tables: names of the tables.
+        docs: parent folder of the Data Docs (`iteration-NNNN/`, or `import-NNNN/` for an import); None for no docs.
+        keep: number of iterations whose Data Docs are kept.
     """
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     from storage.quality import engine  # imports Great Expectations, which takes seconds
@@ -96,7 +96,7 @@ def run_gate(
                 pages[contract.name] = engine.page_of(found)
             by_name = {each.expectation_config.meta["name"]: each for each in found.results} if found else {}
             results += [_result(contract, iteration, each, by_name.get(name_of(each))) for each in expectations]
-        except Exception as error:  # any error of a check is a gate error, never a verdict on the data
+        except Exception as error:  # an error of a check is not a result about the data
             results += [_broken(contract, iteration, expectation, error) for expectation in expectations]
     if docs is not None:
         write_docs(pages, docs, results, keep)
@@ -104,14 +104,14 @@ def run_gate(
 
 
 def name_of(expectation: Expectation) -> str:
-    """Return an expectation's name in results: its kind and its columns."""
+    """Return the name of an expectation in results: its kind and its columns."""
     values = expectation.arguments
     columns = [*expectation.columns, *(values[side] for side in ("column_A", "column_B") if side in values)]
     return f"{expectation.kind}({', '.join(columns)})"
 
 
 def _validated(context: Any, lake: Lake, contract: Table, expectations: list[Expectation], iteration: int) -> Any:
-    """Return Great Expectations' result of a table; None if it has no rows."""
+    """Return the result of Great Expectations for a table; None if the table has no rows."""
     from storage.quality import engine
 
     checks = [engine.check(expectation, name_of(expectation)) for expectation in expectations]
@@ -143,7 +143,7 @@ def _result(contract: Table, iteration: int, expectation: Expectation, found: An
 def offending(result: Mapping[str, Any], key: Sequence[str]) -> list[dict[str, Any]]:
     """Return the keys of the first offending rows of an expectation's result.
 
-    For a key of several columns Great Expectations names the repeated keys instead of rows.
+    For a key of several columns, Great Expectations reports the repeated keys instead of rows.
     """
     rows = result.get("unexpected_index_list") or result.get("unexpected_list") or []
     named = [{name: row.get(name) for name in key} for row in rows if isinstance(row, dict)]
@@ -166,7 +166,7 @@ def _broken(contract: Table, iteration: int, expectation: Expectation, error: Ex
 
 
 def _exception(info: Mapping[str, Any] | None) -> str | None:
-    """Return the error of a check, or None; `info` is one record, or one record per metric."""
+    """Return the error of a check, or None. `info` is one record, or one record per metric."""
     info = info or {}
     records = [info] if "raised_exception" in info else [value for value in info.values() if isinstance(value, dict)]
     raised = [str(record.get("exception_message")) for record in records if record.get("raised_exception")]
@@ -174,15 +174,15 @@ def _exception(info: Mapping[str, Any] | None) -> str | None:
 
 
 def expectations_of(contract: Table) -> list[Expectation]:
-    """Return a table's own expectations and those about other tables."""
+    """Return the expectations of a table, including expectations about other tables."""
     return [*contract.expectations, *_REFERENCES.get(contract.name, ())]
 
 
 @contextmanager
 def rows_of(lake: Lake, contract: Table, iteration: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Yield a connection with the view `rows`: a table's rows of an iteration, or all where it has no iterations.
+    """Yield a connection with the view `rows`: the rows of an iteration, or all rows of a table without iterations.
 
-    Of a picture the view has only the length, and whether its content matches its name.
+    For a picture, the view has only its length, and whether its content matches its name.
     """
     query, joined = _FAULTS.get(contract.name, ("", "FROM own"))
     faults = ask(lake, query, iteration=iteration) if query else None
@@ -203,13 +203,13 @@ def _light(field: pa.Field) -> str:
 
 
 def named_by(contract: Table) -> tuple[str, ...]:
-    """Return the columns that identify an offending row: the key, and the row's trajectory."""
+    """Return the columns that identify an offending row: the key and the trajectory."""
     more = ("trajectory_id",) if "trajectory_id" in contract.schema.names else ()
     return tuple(dict.fromkeys([*contract.key, *more]))
 
 
 def with_trajectories(lake: Lake, result: QualityResult) -> QualityResult:
-    """Return the result with the id of a trajectory that shows it next to each picture."""
+    """Return the result with the id of a trajectory next to each screenshot, if a trajectory contains it."""
     examples = json.loads(result.examples)
     pictures = [row["sha256"] for row in examples if row.get("sha256")]
     if not pictures:

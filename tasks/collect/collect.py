@@ -1,4 +1,4 @@
-"""Stage: roll out the curriculum's choices and write trajectories as they finish."""
+"""Stage `collect`: roll out the curriculum's choices, and write trajectories as they finish."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
@@ -59,10 +59,10 @@ def _roll_out(
 
 
 def gated(run: Run, iteration: int) -> Callable[[list[FinishedTrajectory]], None]:
-    """Return a sink that writes finished trajectories with the gates' verdicts, for a trainer that does not wait.
+    """Return a sink that writes finished trajectories and runs the gates on them at once, for streamed training.
 
-    Quarantined trajectories are in no batch. The gates use the facts at the start of the collection, and trajectories
-    accepted since.
+    Batches contain no quarantined trajectories. The gates use facts from the start of the collection, and the
+    trajectories that were accepted since then.
     """
     gates, known = gates_of(run.config.filter), Known(run.lake, iteration)
     standing = Standing(run.lake, run.config.judge)
@@ -91,7 +91,7 @@ def _result(lake: Lake, iteration: int) -> PlainResult:
     headline = ", ".join(f"{kind} {sum(ended)} of {len(ended)}" for kind, ended in made.items())
     steps = sum(row["n_steps"] for row in rows)
     lost = sum(row["success"] is None for row in rows)
-    blameless = f"; {lost} failed, not for the policy's fault" if lost else ""
+    blameless = f"; {lost} failed for reasons other than the policy" if lost else ""
     failed = [asdict(one) for one in failing(lake, iteration)]
     text = f"{len(rows)} trajectories; successes: {headline}{blameless}"
     numbers = {"trajectories": len(rows), "steps": steps, **by_kind, "failing": failed}

@@ -1,4 +1,4 @@
-"""Collect in parts on several machines: each part is a Prefect task that finds its finished work."""
+"""Collect in parts on several machines. Each part is a Prefect task that finds its finished work."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -19,9 +19,9 @@ from tasks.shared.weights import load_policy
 
 
 def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[str, int]) -> int:
-    """Roll out an iteration's missing trajectories on the machines of `cluster`, and return their number.
+    """Roll out the missing trajectories of an iteration on the machines of `cluster`, and return their number.
 
-    `further` has additional groups by task.
+    `further` is the number of additional groups by task.
     """
     given = {"config": run.config, "run_id": run.run_id, "iteration": iteration, "version": version}
     given |= {"further": dict(further)}
@@ -33,9 +33,10 @@ def collect_in_parts(run: Run, iteration: int, version: str, further: Mapping[st
 def collect_part(
     config: Config, run_id: str, iteration: int, version: str, further: Mapping[str, int], part: int
 ) -> int:
-    """Roll out one part's trajectories that are not in the lake; return their number.
+    """Roll out the missing trajectories of one part, and return their number.
 
-    Part k of n has the k-th, the (n+k)-th, ... of the plan, which mixes tasks: parts take about equally long.
+    Part k of n has the k-th, the (n+k)-th, ... trajectory of the plan. The plan mixes tasks, so parts take about
+    equally long.
     """
     lake = Lake.open(config.lake, create=False)
     own = plan(Run(config, lake, run_id), iteration, version, further)[part :: config.cluster.parts]
@@ -47,7 +48,7 @@ def collect_part(
 
 
 def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], version: str) -> None:
-    """Roll out in this process, and write trajectories as they finish; `version` is the policy's."""
+    """Roll out trajectories in this process, and write them as they finish. `version` is the policy version."""
     with ExitStack() as stack:
         explorer = stack.enter_context(Actor(EXPLORERS.class_of(config.collect.explorer)(), 1.0))
         actors = {"explorer": [explorer]}
@@ -59,7 +60,7 @@ def roll_out(config: Config, lake: Lake, planned: Sequence[PlannedTrajectory], v
 
 
 def attempts(planned: Iterable[PlannedTrajectory]) -> set[str]:
-    """Return the ids of trajectories and of every further attempt at them."""
+    """Return the ids of trajectories and of all of their possible retries."""
     ids: set[str] = set()
     for one in planned:
         now: PlannedTrajectory | None = one

@@ -1,4 +1,4 @@
-"""Plan an iteration's rollouts: all trajectories of the curriculum's choices, and those that exist."""
+"""Plan the trajectories of an iteration from the curriculum's choices, and list the finished trajectories."""
 
 import random
 from collections.abc import Mapping
@@ -20,12 +20,13 @@ from tasks.train.groups import planned_groups
 def plan(
     run: Run, iteration: int, version: str, further: Mapping[str, int] = MappingProxyType({})
 ) -> list[PlannedTrajectory]:
-    """Return all trajectories of an iteration, in a shuffled order that mixes tasks; the same for the same arguments.
+    """Return all trajectories of an iteration, in a shuffled order. The result depends only on the arguments.
 
     Args:
-        run, iteration: the run and its iteration.
-        version: the policy's.
-        further: groups by task beyond the curriculum's choices.
+        run: the run.
+        iteration: the iteration.
+        version: version of the policy.
+        further: number of groups beyond the curriculum's choices, by task.
     """
     config = run.config
     tasks = {task.task_id: task for task in tasks_of(config, run.lake)}
@@ -45,20 +46,20 @@ def plan(
                 for seed in seeds(config.seed, iteration, task.task_id, kind, count)
             ]
     random.Random(iteration).shuffle(planned)
-    if config.train.stream.on:  # a group's trajectories follow each other, so that it is finished soon
+    if config.train.stream.on:  # the trajectories of a group are adjacent, so that the group finishes soon
         begins = {one.group_id: at for at, one in enumerate(planned)}
         planned.sort(key=lambda one: (begins[one.group_id], one.attempt))
     return planned
 
 
 def choices_of(run: Run, iteration: int) -> list[CurriculumChoice]:
-    """Return the curriculum's choices, without the tasks of environments that are left out by now."""
+    """Return the curriculum's choices, without tasks of environments that are now left out."""
     chosen, out = run.lake.rows(CurriculumChoice, {"iteration": iteration}), left_out(run.config)
     return [one for one in chosen if one.task_id.partition("/")[0] not in out]
 
 
 def finished(lake: Lake, iteration: int) -> dict[str, str | None]:
-    """Return the failure boundary, or None, of every trajectory of an iteration in the lake, by id."""
+    """Return the failure boundary (or None) of every stored trajectory of an iteration, by id."""
     rows = lake.read("trajectories", ["trajectory_id", "failure_boundary"], {"iteration": iteration}).to_pylist()
     return {row["trajectory_id"]: row["failure_boundary"] for row in rows}
 

@@ -1,4 +1,4 @@
-"""Write finished trajectories into the lake, and remove rows that a kill before their last row left behind."""
+"""Write finished trajectories into the lake, and remove incomplete trajectories of killed processes."""
 
 from collections.abc import Collection, Iterable
 
@@ -11,7 +11,7 @@ from storage.lake import Lake
 
 
 def write(lake: Lake, records: Iterable[FinishedTrajectory], verdicts: Iterable[Verdict] = ()) -> None:
-    """Write finished trajectories: pictures first, then steps and verdicts, then the rows of the trajectories."""
+    """Write finished trajectories: first the pictures, then steps and verdicts, last the rows of the trajectories."""
     records = list(records)
     iteration = records[0].trajectory.iteration
     pictures = {digest: picture for record in records for digest, picture in record.screenshots.items()}
@@ -22,12 +22,12 @@ def write(lake: Lake, records: Iterable[FinishedTrajectory], verdicts: Iterable[
 
 
 def drop_unfinished(lake: Lake, iteration: int, among: Collection[str] | None = None) -> int:
-    """Delete steps and verdicts without a trajectory, which a killed process left; return the number of trajectories.
+    """Delete steps and verdicts that have no trajectory, and return the number of incomplete trajectories.
 
     Args:
         lake: the lake.
-        iteration: their iteration.
-        among: only those of these trajectories, where others are written at the same time.
+        iteration: iteration of the rows.
+        among: ids of trajectories to check, if other processes write other trajectories meanwhile; all if not given.
     """
     steps = lake.read("steps", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist()
     done = set(lake.read("trajectories", ["trajectory_id"], {"iteration": iteration})["trajectory_id"].to_pylist())

@@ -1,6 +1,6 @@
-"""Dynamic sampling (DAPO, arXiv 2503.14476): replace groups that cannot teach by further groups.
+"""Replace groups that cannot teach by further groups (dynamic sampling, DAPO, arXiv 2503.14476).
 
-The further groups depend on the lake's content alone, so an interrupted collection continues with the same groups.
+The further groups depend only on the lake's content, so an interrupted collection continues with the same groups.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ from tasks.running.run import Run
 
 @dataclass(frozen=True, slots=True)
 class GroupWorth:
-    """Reward of one trajectory of a group; fields as in `storage/queries/group_worth.sql`."""
+    """Reward of one trajectory of a group, with the columns of `storage/queries/group_worth.sql`."""
 
     group_id: str
     attempt: int
@@ -26,10 +26,10 @@ class GroupWorth:
 
 
 def refills(run: Run, iteration: int, version: str) -> Iterator[Mapping[str, int]]:
-    """Yield the groups of each round, by task, beyond the curriculum's choices; resume after their collection.
+    """Yield the number of further groups of each round, by task. The caller collects them before the next round.
 
-    The rounds end when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Only for a method
-    that compares groups.
+    The rounds end when `train.group.groups` groups can teach, or after `train.group.refill` rounds. Methods that do not
+    compare groups have no rounds.
     """
     group = run.config.train.group
     if method_of(run.config.train).source is not DataSource.GROUPS:

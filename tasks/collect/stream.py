@@ -1,8 +1,8 @@
-"""Roll out and train at the same time (`train.stream.on`): the collect stage's work, with a trainer's process.
+"""Roll out and train at the same time in the stage `collect` (`train.stream.on`), with a trainer process.
 
-Sandboxes do not wait for the trainer, which takes finished groups as batches from the pool. Unfinished trajectories
-continue under newer weights as soon as these exist. A trajectory is in the lake before it is trained on: after a kill
-of either process, a new start rolls out the missing ones and continues the training from the last weights.
+Sandboxes do not wait for the trainer. The trainer reads finished groups as batches from the pool. Running trajectories
+continue with newer weights when they exist. A trajectory is stored in the lake before it is trained on. If a process is
+killed, a new start rolls out the missing trajectories and continues the training from the last weights.
 """
 
 import shutil
@@ -46,13 +46,13 @@ def roll_out_and_train(
     Args:
         config: the resolved config.
         lake: the lake for all results.
-        recipe: the candidate's version, and its parent.
+        recipe: version and parent of the candidate.
         planned: trajectories that are not in the lake yet.
-        policy: the parent, which acts until there are newer weights.
+        policy: the parent policy, which acts until newer weights exist.
         write: writes finished trajectories to the lake.
 
     Raises:
-        FlywheelError: the trainer stopped with an error or died; all finished trajectories are in the lake.
+        FlywheelError: the trainer stopped with an error or died. The lake has all finished trajectories.
     """
     work = work_folder(lake, recipe.version)
     folder = StreamFolder(work / "stream")
@@ -95,7 +95,7 @@ def _roll_out(
     training: Future[TrainerReport],
     write: Write,
 ) -> float:
-    """Roll out as the pool admits, until the trainer ends; return the seconds for which sandboxes were leased."""
+    """Roll out trajectories that the pool admits, until the trainer ends. Return the seconds of leased sandboxes."""
 
     def sink(records: list[FinishedTrajectory]) -> None:
         write(records)
@@ -115,7 +115,7 @@ def _hear(pool: StreamPool, recorder: Recorder, message: TrainerReport) -> None:
 
 
 def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]) -> None:
-    """Hand over the rest, in batches as small as necessary, and mark the end of the stream."""
+    """Pass on the remaining groups, in small batches if necessary, and mark the end of the stream."""
     pool.close()
     while pool.feed(least=1) and not training.done():
         time.sleep(POLL_S)
@@ -124,7 +124,7 @@ def _end(pool: StreamPool, folder: StreamFolder, training: Future[TrainerReport]
 
 
 def _newer(config: Config, recipe: PolicyRecipe, folder: StreamFolder) -> Callable[[], Policy | None]:
-    """Return a function that loads the newest published weights once, or returns None."""
+    """Return a function that loads the newest published weights, or returns None if they are loaded already."""
     updates = 0
 
     def newer() -> Policy | None:

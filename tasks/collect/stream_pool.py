@@ -1,8 +1,8 @@
-"""The pool between collection and training: groups under way, finished groups, and the next batch.
+"""Keep the groups between collection and training: running groups, finished groups, and the next batch.
 
-Its state follows from the lake and from the stream's folder alone, so a new process rebuilds it after a kill. A batch
-is put when the trainer has finished the one before and enough finished groups that can teach are waiting, the longest
-waiting first: a late choice has the most information.
+The state of the pool follows from the lake and the stream's folder, so a new process rebuilds it after a kill. The pool
+makes a batch when the trainer has finished the previous batch and enough finished groups that can teach are waiting.
+Groups that have waited longest come first.
 """
 
 import math
@@ -31,20 +31,20 @@ _SEEN = ["group_id", "task_id", "attempt", "success", "reward"]
 
 
 class StreamPool:
-    """The groups of one iteration that is rolled out and trained on at once. Safe to call from any thread.
+    """Groups of one iteration that collects and trains at the same time. Safe to call from any thread.
 
     Args:
-        config: sizes and limits are read from it.
-        lake: holds the finished trajectories.
-        recipe: the candidate's version, and its parent.
-        folder: receives the batches.
+        config: config with the sizes and limits.
+        lake: lake with the finished trajectories.
+        recipe: version and parent of the candidate.
+        folder: folder for the batches.
     """
 
     def __init__(self, config: Config, lake: Lake, recipe: PolicyRecipe, folder: StreamFolder) -> None:
         self._config, self._lake, self._recipe, self._folder = config, lake, recipe, folder
         self._group, self._stream = config.train.group, config.train.stream
         self._critic = method_of(config.train).source is DataSource.TRAJECTORIES
-        """Whether the baseline is a critic's value, not the other trajectories of the group."""
+        """Whether the baseline is a critic's value instead of the other trajectories of the group."""
         self._lock = threading.RLock()
         self._worth: dict[str, dict[int, float | None]] = {}
         self._solved: set[str] = set()
@@ -53,9 +53,9 @@ class StreamPool:
         self._begun: set[str] = set()
         self._ready: list[str] = []
         self._spent: set[str] = set()
-        """Groups that are in a batch, or could not teach."""
+        """Groups that are in a batch, or that cannot teach."""
         self._through: set[str] = set()
-        """Those of them that no trajectory waits for: the trainer has finished them, or never gets them."""
+        """Groups that make room for new groups: the trainer has finished them, or never receives them."""
         self._batches = [list(notes["groups"]) for notes in folder.notes()]
         for groups in self._batches:
             self._begun.update(groups)
@@ -66,10 +66,10 @@ class StreamPool:
                 self._note(**row)
 
     def may_begin(self, one: PlannedTrajectory) -> bool | None:
-        """Whether a trajectory may begin now; None for not yet.
+        """Whether a trajectory may start; None for not yet.
 
-        It may begin if its group has begun, or if there is room for another group. At most `stale` + 1 batches' worth
-        of groups are on their way to the trainer, as in AReaL (arXiv 2505.24298). Called from one thread only.
+        A trajectory may start if its group has started, or if there is room for another group. Room is for the groups
+        of `stale` + 1 batches, as in AReaL (arXiv 2505.24298). Call this from one thread only.
         """
         assert one.group_id is not None
         if one.group_id not in self._begun:
@@ -79,7 +79,7 @@ class StreamPool:
         return True
 
     def finished(self, rows: Sequence[Trajectory]) -> None:
-        """Record finished trajectories, which are in the lake, and put a batch if it is ready."""
+        """Record finished trajectories that are in the lake, and make a batch if possible."""
         with self._lock:
             for row in rows:
                 assert row.group_id is not None
@@ -87,16 +87,16 @@ class StreamPool:
             self.feed()
 
     def published(self, updates: int) -> None:
-        """Record that the trainer has finished so many batches."""
+        """Record the number of batches that the trainer has finished."""
         with self._lock:
             for groups in self._batches[:updates]:
                 self._through.update(groups)
 
     def feed(self, least: int | None = None) -> bool:
-        """Put the next batch if the trainer is free and there is one; return whether another may be put later.
+        """Make the next batch if the trainer is free and enough groups wait. Return whether more batches may follow.
 
         Args:
-            least: groups that make a batch; `train.stream.groups` if not given.
+            least: minimum number of groups of a batch; `train.stream.groups` if not given.
         """
         with self._lock:
             while len(self._ready) >= (least or self._stream.groups):
@@ -111,13 +111,14 @@ class StreamPool:
             return False
 
     def close(self) -> None:
-        """Stop collecting: a group is finished with the trajectories that it has."""
+        """Stop collecting. Groups count as finished with the trajectories that they have."""
         with self._lock:
             for group in self._worth.keys() - self._spent - set(self._ready):
                 self._judge(group)
 
     def numbers(self) -> Mapping[str, Any]:
-        """Return the numbers of trained groups and steps, their ages in updates, and the stale steps left out."""
+        """Return the numbers of trained groups and steps, the ages of steps in updates, and the number of stale
+        steps."""
         notes = self._folder.notes()
         total = {name: sum(one[name] for one in notes) for name in ("samples", "informative", "injected", "stale")}
         return {
@@ -141,7 +142,7 @@ class StreamPool:
             self._judge(group_id)
 
     def _judge(self, group: str) -> None:
-        """Queue a finished group for a batch, or drop it."""
+        """Queue a finished group for a batch, or drop the group."""
         worth = list(self._worth[group].values())
         solved = group in self._solved
         if any(reward is not None for reward in worth) if self._critic else can_teach(worth, self._group, solved):
@@ -151,7 +152,7 @@ class StreamPool:
             self._through.add(group)
 
     def _put(self, groups: Sequence[str]) -> bool:
-        """Put a batch of these groups; not if all of it is too old or cannot teach after all."""
+        """Make a batch of these groups, unless all of its steps are too old or no group can teach."""
         recipe, updates = self._recipe, self._folder.batches()
         asked = {"iteration": recipe.iteration, "groups": list(groups)}
         rows = answers(self._lake, GroupStep, "training_groups", **asked)
@@ -192,11 +193,15 @@ class StreamPool:
 
 
 def can_teach(worth: Sequence[float | None], group: GroupConfig, solved: bool) -> bool:
-    """Whether a finished group may give advantages, from its trajectories' rewards (None: an environment failure).
+    """Whether a finished group may give advantages.
 
-    `solved` means that one of them succeeded. The group can teach if the configured form gives one of them an
-    advantage; if a stored success may be shown to an all-failed group; or if replies near their limit have a penalty
-    (Pass@1 alone), which depends on their lengths only.
+    A group can teach if the configured advantage of a trajectory is not 0. A group without a success can also teach if
+    a stored success may be added. With Pass@1, a group can also teach if replies near the length limit have a penalty.
+
+    Args:
+        worth: reward of each trajectory; None for an environment failure.
+        group: settings of groups.
+        solved: whether a trajectory of the group succeeded.
     """
     rewards = [math.nan if reward is None else reward for reward in worth]
     valid = [reward for reward in rewards if math.isfinite(reward)]

@@ -30,10 +30,10 @@ from tasks.running.console import bar
 from tasks.train.supervised import weighed_targets
 
 TOGETHER = 16
-"""Number of trajectories in memory together, with their pictures."""
+"""Number of trajectories in memory at the same time, with their pictures."""
 EMPTY = "[]"
 Reads = Callable[[Sequence[Step], dict[str, bytes]], dict[str, str]]
-"""Reads elements as JSON by sha256 of the picture, for these steps' screens."""
+"""Function that reads the elements on the screens of some steps. Its result is JSON by the sha256 of the picture."""
 ALL = (-(2**31), 2**31 - 1)
 """All iterations, including imports."""
 
@@ -45,18 +45,18 @@ _Of = tuple[
 
 @dataclass(frozen=True, slots=True)
 class Taught:
-    """Training targets among trajectories as they were recorded, and the decisions on them."""
+    """Training targets of recorded trajectories, and the decisions about them."""
 
     corrections: Mapping[str, Mapping[int, Correction]]
-    """Corrections by people, by trajectory and step."""
+    """Reviewers' corrections, by trajectory and step."""
     withheld: Collection[str]
-    """Trajectories without any target."""
+    """Trajectories that training does not use."""
     targets: Mapping[str, Collection[int]]
-    """Steps that this lake's training imitates, by accepted trajectory."""
+    """Steps that training imitates, by accepted trajectory."""
     decided: Mapping[str, tuple[Route, str]]
-    """Route and reason by trajectory, from the filter or a person."""
+    """Route and reason by trajectory, from the filter or a reviewer."""
     thoughts: Mapping[str, Mapping[int, str]]
-    """Thoughts that people replaced while the action stayed, by trajectory and step."""
+    """Thoughts that reviewers replaced without changing the action, by trajectory and step."""
 
     def of(self, name: str) -> _Of:
         """Return the data of one trajectory."""
@@ -76,23 +76,23 @@ def export_trajectories(
     redactor: Redactor | None = None,
     reader: Reads | None = None,
 ) -> Counter[str]:
-    """Write trajectories to a new or empty folder, whole or not at all; return their number by route.
+    """Write trajectories to a new or empty folder, and return their number by route.
 
-    Trajectories that no filter has seen are `undecided`.
+    After an error, the folder stays empty. Trajectories that were not filtered yet have the route `undecided`.
 
     Args:
-        config: its training settings define the target steps.
+        config: config whose training settings define the target steps.
         lake: the lake.
         form: the format.
         to: the folder.
-        iterations: the first and one past the last.
-        route: only those that the filter sent there.
-        images_at: prefix of a picture's name, in a format that names pictures by their address.
+        iterations: the first iteration and the iteration after the last.
+        route: export only trajectories of this route.
+        images_at: prefix of picture names, for formats that name pictures by address.
         redactor: removes secrets and personal data, and counts them.
-        reader: reads pictures without known elements: elements as JSON by sha256.
+        reader: reads the elements of pictures that have none in the lake.
     Raises:
-        UsageError: the folder holds something or cannot be made, there is no such trajectory, the format has no
-            addresses, or it comes home and may not be redacted.
+        UsageError: the folder is not empty or cannot be made; no trajectory fits; the format does not name pictures by
+            address; or the format must not be redacted, because this project imports it again.
         LakeError: a picture is not in the lake.
     """
     _require_empty(to)
@@ -107,7 +107,7 @@ def export_trajectories(
     names: list[str] = found["trajectory_id"].to_pylist()
     if not names:
         raise UsageError("There is no trajectory to export.", "Look at --iterations and --route.")
-    taught = _taught(config, lake, found.to_pylist())
+    taught = _targets_of(config, lake, found.to_pylist())
     with _temporary_folder(to) as whole:
         whole.mkdir()
         prompts = Prompts(lake) if form.prompts else None
@@ -129,7 +129,7 @@ def _require_empty(to: Path) -> None:
 
 @contextmanager
 def _temporary_folder(to: Path) -> Iterator[Path]:
-    """Open `atomic_folder` at a place that a user named; report a failure as the user's error."""
+    """Open `atomic_folder` at a path that the user named. Report a failure as UsageError."""
     with ExitStack() as writing:
         try:
             whole = writing.enter_context(atomic_folder(to))
@@ -150,10 +150,10 @@ def exchanged(
     reader: Reads | None = None,
     prompts: Prompts | None = None,
 ) -> Iterator[Exchanged]:
-    """Yield stored trajectories in their exchanged form, a few at a time in memory.
+    """Yield stored trajectories in the form for exports. Only a few are in memory at the same time.
 
-    Annotated thoughts replace missing ones, as in training. The redactor works as in `export_trajectories`; `prompts`
-    adds the tokens of prompts.
+    Annotated thoughts replace missing thoughts, as in training. The redactor works as in `export_trajectories`.
+    `prompts` adds the tokens of prompts.
     """
     left = iter(names)
     while chunk := list(islice(left, TOGETHER)):
@@ -176,7 +176,7 @@ def exchanged(
 
 
 def _with_prompts(record: Exchanged, prompts: Mapping[int, tuple[int, ...]]) -> Exchanged:
-    """Return the trajectory with the tokens of its prompts, by step."""
+    """Return the trajectory with the tokens of each step's prompt."""
     steps = [
         replace(one, sampled=replace(one.sampled, prompt_ids=prompts.get(number))) if one.sampled else one
         for number, one in enumerate(record.steps)
@@ -184,8 +184,8 @@ def _with_prompts(record: Exchanged, prompts: Mapping[int, tuple[int, ...]]) -> 
     return replace(record, steps=tuple(steps))
 
 
-def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:
-    """Return the training targets of trajectories, and the decisions on them; the rows are `exchange_trajectories`."""
+def _targets_of(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Taught:
+    """Return the training targets and decisions of the trajectories in the result of `exchange_trajectories`."""
     weighed = weighed_targets(config, lake)
     targets: dict[str, set[int]] = {row["trajectory_id"]: set() for row in rows if row["route"] == "sft"}
     instead = set[tuple[str, int]]()
@@ -213,7 +213,7 @@ def _taught(config: Config, lake: Lake, rows: Sequence[Mapping[str, Any]]) -> Ta
 def _screens(
     lake: Lake, steps: Sequence[Step], pictures: Mapping[str, Picture], reader: Reads | None
 ) -> dict[str, list[Element]]:
-    """Return the elements of a trajectory's pictures: from the page, from stored readings, or from `reader`."""
+    """Return the elements of each picture of a trajectory: from the page, from stored readings, or from `reader`."""
     listed = {step.screenshot: step.elements for step in steps if step.elements != EMPTY}
     shown = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
     if left := sorted(shown - listed.keys()):
@@ -236,7 +236,7 @@ def _thoughts(lake: Lake, names: Sequence[str]) -> dict[tuple[str, int], str]:
 
 
 def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAssessment]]:
-    """Return the last finding on each step, by trajectory and step."""
+    """Return the newest assessment of each step, by trajectory and step."""
     found: dict[str, dict[int, StepAssessment]] = defaultdict(dict)
     for one in sorted(lake.rows(Reflection, {"trajectory_id": list(names)}), key=lambda row: row.created_at):
         found[one.trajectory_id][one.step] = StepAssessment(
@@ -246,7 +246,7 @@ def _found(lake: Lake, names: Sequence[str]) -> Mapping[str, dict[int, StepAsses
 
 
 def _pictures(lake: Lake, steps: Iterable[Step]) -> dict[str, Picture]:
-    """Return the pictures that steps show; raise LakeError where one is not in the lake."""
+    """Return the pictures of steps. Raise LakeError if a picture is not in the lake."""
     wanted = {name for step in steps for name in (step.screenshot, step.next_screenshot) if name}
     found = {
         one.sha256: Picture(one.png, one.width, one.height) for one in lake.rows(Screenshot, {"sha256": sorted(wanted)})

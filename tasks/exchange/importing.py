@@ -1,9 +1,11 @@
-"""Import another project's data set into the lake as an iteration of its own.
+"""Import a data set of another project into the lake, as an iteration with a negative number.
 
-The data set is read twice. The first pass writes nothing: it checks every record, and one unusable record refuses all,
-so that no half of a data set is ever trained on. The content gives the import its name, `import:FORMAT:DIGEST`, and
-with that its iteration: a repeated import is the same import, and one that a kill interrupted continues. The second
-pass writes the rows under keys derived from their content.
+An import reads the data set twice. The first pass checks every record and writes nothing. One unusable record refuses
+the whole data set, so no training uses a part of a data set. The second pass writes the rows under keys derived from
+their content.
+
+An import is named `import:FORMAT:DIGEST`, by a digest of its content, and each name has one iteration. A repeated
+import therefore continues or repeats the earlier import.
 """
 
 import hashlib
@@ -41,15 +43,15 @@ from tasks.running.stage import result_of, stage
 from tasks.shared.reviews import Draft, require_words, reviews_of, submit
 
 FOLDER = "imports"
-"""Folder in the lake's blobs: a small file per import, which one writer alone can make."""
+"""Folder among the lake's blobs. Each import has one file in it, which only one writer can create."""
 REFUSED = "refused.jsonl"
-"""File in the work folder with every record that the last import refused."""
+"""File in the work folder with the refused records of the last import."""
 MOST_REFUSED = 10_000
-"""Maximum number of records in this file."""
+"""Maximum number of records in the file of refused records."""
 TOGETHER_BYTES = 16_000_000
-"""Bytes of pictures that are written together."""
+"""Bytes of pictures after which a chunk of trajectories is written."""
 TOGETHER = 64
-"""Maximum number of trajectories that are written together."""
+"""Maximum number of trajectories in a chunk."""
 
 
 class Request(BaseModel):
@@ -58,18 +60,18 @@ class Request(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     format: str
-    """A name or a dotted path."""
+    """Name or dotted path of the format."""
     path: Path
     unit: str | None = None
-    """Unit of coordinates, for records without one."""
+    """Unit of coordinates, for records that name no unit."""
     images: Path | None = None
-    """Base folder of the pictures' names."""
+    """Folder that relative names of pictures start from."""
     demonstrations: bool = False
-    """Whether records without an outcome were successes."""
+    """Whether records without an outcome count as successes."""
 
 
 class ImportRecord(BaseModel):
-    """An import in its file in the lake."""
+    """Content of the file of an import in the lake."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -79,23 +81,23 @@ class ImportRecord(BaseModel):
 
 
 class ImportResult(StageResult):
-    """Records of an imported data set, each counted once."""
+    """Counts of the records of an imported data set. Each record counts once."""
 
     format: str
     path: str
     source: str
     """`import:FORMAT:DIGEST`."""
     trajectories: int
-    """Number of new ones."""
+    """Number of new trajectories."""
     steps: int
     already: int
-    """Number of trajectories that were in the lake before."""
+    """Number of trajectories that the lake had before the import."""
     repeated: int
-    """Number of records that are the same as an earlier one of the data set."""
+    """Number of records that equal an earlier record of the data set."""
     unreadable: int
-    """Number of steps without an action that could be read."""
+    """Number of steps without a readable action."""
     decisions: int
-    """Number of new decisions of people."""
+    """Number of new decisions of reviewers."""
 
     def __str__(self) -> str:
         new, already, repeated = self.trajectories, self.already, self.repeated
@@ -120,9 +122,9 @@ def check_import(config: Config, request: Request) -> str:
     """Read the whole data set without writing, and return its name.
 
     Raises:
-        UsageError: there is no such format or file; or a record is unusable: the message has the file, line and field
-            of the first, and the file that lists all.
-        FlywheelError: a package of the reader of screens is missing.
+        UsageError: the format or file does not exist, or a record is unusable. The message then has the file, line and
+            field of the first unusable record, and the path of the file that lists all.
+        FlywheelError: a package that the screen reader needs is missing.
     """
     gates_of(config.filter)
     reader_class(config.annotate.reader)
@@ -132,7 +134,7 @@ def check_import(config: Config, request: Request) -> str:
         with bar() as progress:
             shown = progress.add_task("check", total=None, message="")
             for place, found in _read(request, _lake_of(config)):
-                problem = found if isinstance(found, RecordRefused) else _unfit(found, held_out, place)
+                problem = found if isinstance(found, RecordRefused) else _refusal(found, held_out, place)
                 if problem is None and not isinstance(found, RecordRefused):
                     whole.update(found.digest_decided.encode())
                 elif isinstance(problem, RecordRefused) and len(refused) < MOST_REFUSED:
@@ -142,7 +144,7 @@ def check_import(config: Config, request: Request) -> str:
         raise UsageError(error.problem + _format_of(_formats_of(request)), error.hint) from error
     empty = whole.digest() == hashlib.sha256().digest()
     if refused:
-        raise _all_of(refused, _formats_of(request) if empty else ())
+        raise _error_of(refused, _formats_of(request) if empty else ())
     if empty:
         problem = f"{request.path} holds no record.{_format_of(_formats_of(request))}"
         raise UsageError(problem, "Name a file of this format, or its folder.")
@@ -151,7 +153,7 @@ def check_import(config: Config, request: Request) -> str:
 
 @flow_task("find-new")
 def has_new(config: Config, request: Request, name: str) -> bool:
-    """Return whether an import has a trajectory that the lake lacks, or was begun before."""
+    """Return whether the lake lacks a trajectory of an import, or already has an iteration for the import."""
     lake = run_of(config).lake
     store = lake.blobs.store
     for number in takewhile(lambda number: store.exists(_claim(number)), count()):
@@ -159,7 +161,7 @@ def has_new(config: Config, request: Request, name: str) -> bool:
             return True
     records = _taken(lake, request)
     while chunk := list(islice(records, TOGETHER)):
-        names = {id_of(lake.lake_id, one) for one in chunk if not _is_home(lake, one)}
+        names = {id_of(lake.lake_id, one) for one in chunk if not _is_own(lake, one)}
         if names and lake.count("trajectories", {"trajectory_id": sorted(names)}) < len(names):
             return True
     return False
@@ -167,10 +169,10 @@ def has_new(config: Config, request: Request, name: str) -> bool:
 
 @flow_task("claim-import")
 def claim_import(config: Config, request: Request, name: str) -> int:
-    """Assign an iteration to an import for good, and return it.
+    """Assign an iteration to an import permanently, and return the iteration.
 
     Raises:
-        UsageError: it was imported with another outcome.
+        UsageError: the data set was imported with another value of `--demonstrations`.
     """
     store = run_of(config).lake.blobs.store
     claim = ImportRecord(name=name, demonstrations=request.demonstrations)
@@ -192,9 +194,10 @@ def _claim(number: int) -> str:
 
 
 def import_data_set(config: Config, request: Request, name: str, iteration: int) -> Metrics:
-    """Run the stage that writes a checked import's rows; raises as `check_import` if the files changed since.
+    """Run the stage that writes the rows of a checked import.
 
-    A repeated import only adds people's decisions, which may be new.
+    A repeated import only adds new decisions of reviewers. Raises the errors of `check_import` if the files changed
+    after the check.
     """
     run = run_of(config)
     done = result_of(run.lake, iteration, "import")
@@ -204,12 +207,12 @@ def import_data_set(config: Config, request: Request, name: str, iteration: int)
 
 
 def import_decisions(config: Config, request: Request, name: str) -> Metrics:
-    """Write people's decisions of a data set whose trajectories are all in the lake, without an iteration."""
+    """Write the reviewers' decisions of a data set, without a new iteration. The lake has all of its trajectories."""
     return _resume_import(run_of(config), request, name).stored
 
 
 def _resume_import(run: Run, request: Request, name: str) -> ImportResult:
-    """Write people's decisions on trajectories that are all in the lake."""
+    """Write the reviewers' decisions of a data set. The lake has all of its trajectories."""
     theirs = Home()
     for one in _taken(run.lake, request):
         known = _name_of(run.lake, one)
@@ -228,7 +231,7 @@ def _result(request: Request, name: str, counts: Mapping[str, int]) -> ImportRes
 
 
 def _import_of(run: Run, iteration: int, request: Request, name: str) -> tuple[Import, GuiTask]:
-    """Return the common fields of its trajectories, and the task of those that name none of the lake's."""
+    """Return the common fields of the import's trajectories, and the task of trajectories without a known task."""
     _, kind, digest = name.split(":")
     own = GuiTask(
         task_id=f"{IMPORTED}/{kind}-{digest[:8]}",
@@ -261,7 +264,7 @@ def _import_records(run: Run, iteration: int, request: Request, name: str) -> Im
 
 
 def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask]) -> dict[str, int]:
-    """Write all rows and their tasks, and count each record once: new, in the lake before this import, or repeated."""
+    """Write all rows and their tasks, and return the counts of records: new, already in the lake, or repeated."""
     mine, unread, theirs = dict[str, int](), dict[str, int](), Home()
     with bar() as progress:
         shown = progress.add_task("import", total=None, message="")
@@ -288,7 +291,7 @@ def _write(lake: Lake, request: Request, of: Import, tasks: Mapping[str, GuiTask
 
 
 def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]]]) -> int:
-    """Write people's decisions on stored trajectories; return the number of new ones."""
+    """Write reviewers' decisions about stored trajectories, and return the number of new decisions."""
     whole: dict[str, list[ImportedReview]] = defaultdict(list)
     for name, some in decided:
         whole[name] += some
@@ -296,35 +299,38 @@ def decide_all(lake: Lake, decided: Iterable[tuple[str, Sequence[ImportedReview]
 
 
 def decide(lake: Lake, name: str, decided: Sequence[ImportedReview]) -> int:
-    """Write people's decisions on a stored trajectory; return the number of new ones.
+    """Write reviewers' decisions about a stored trajectory, and return the number of new decisions.
 
-    Each is written once however often it is imported, and again if the person decided otherwise since. Raises
-    UsageError for a decision that is not possible there.
+    A repeated import writes a decision again only if the reviewer made a different decision in between.
+
+    Raises:
+        UsageError: a decision is not possible for this trajectory.
     """
     new = 0
     for number, one in enumerate(decided):
         there = reviews_of(lake, name)
-        if not _holds(one, there, decided[number + 1 :]):
+        if not _is_stored(one, there, decided[number + 1 :]):
             submit(lake, Draft(name, len(there), **asdict(one)))
             new += 1
     return new
 
 
-def _holds(one: ImportedReview, there: Sequence[Review], later: Sequence[ImportedReview]) -> bool:
-    """Whether a decision is its person's newest on its subject, except for `later` ones of the same import."""
-    same = [number for number, review in enumerate(there) if _is(review, one)]
+def _is_stored(one: ImportedReview, there: Sequence[Review], later: Sequence[ImportedReview]) -> bool:
+    """Whether the lake has a decision as the newest of its reviewer on its subject, apart from the `later`
+    decisions."""
+    same = [number for number, review in enumerate(there) if _equals(review, one)]
     if not same:
         return False
     held = [review for review in standing(there) if review.revision > there[same[-1]].revision]
-    return all(any(_is(review, other) for other in later) for review in held if _replaces(review, one))
+    return all(any(_equals(review, other) for other in later) for review in held if _replaces(review, one))
 
 
-def _is(review: Review, one: ImportedReview) -> bool:
+def _equals(review: Review, one: ImportedReview) -> bool:
     return all(getattr(review, key) == value for key, value in asdict(one).items())
 
 
 def _replaces(review: Review, one: ImportedReview) -> bool:
-    """Whether a review of the same person has the same subject: one step's reply, or the trajectory as a whole."""
+    """Whether a review has the same reviewer and subject as a decision: one step's reply, or the whole trajectory."""
     if review.person != one.person:
         return False
     words = {review.decision, one.decision} <= {"accept", "reject", "error_step"}
@@ -334,23 +340,23 @@ def _replaces(review: Review, one: ImportedReview) -> bool:
 
 @dataclass
 class Home:
-    """Trajectories of an import that are already in the lake."""
+    """Trajectories of an import that the lake already has."""
 
     names: set[str] = field(default_factory=set[str])
     records: int = 0
-    """Number of all records that were read, new and repeated ones included."""
+    """Number of records read, new and repeated records included."""
     decided: list[tuple[str, Sequence[ImportedReview]]] = field(
         default_factory=list[tuple[str, Sequence[ImportedReview]]]
     )
-    """People's decisions on trajectories, old and new ones."""
+    """Reviewers' decisions on old and new trajectories."""
 
 
 def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[list[ImportedRows]]:
-    """Yield the rows of all records, a few at a time; trajectories of this lake itself are left out."""
+    """Yield the rows of all records in chunks, without trajectories that this lake exported."""
     chunk, weight = list[ImportedRows](), 0
     for found in _taken(lake, request):
         theirs.records += 1
-        if _is_home(lake, found):
+        if _is_own(lake, found):
             theirs.names.add(found.about.trajectory_id)
             theirs.decided += [(found.about.trajectory_id, found.decided)]
             continue
@@ -363,8 +369,8 @@ def _chunks(lake: Lake, request: Request, of: Import, theirs: Home) -> Iterator[
         yield chunk
 
 
-def _is_home(lake: Lake, found: Exchanged) -> bool:
-    """Whether a record is a trajectory of this lake itself."""
+def _is_own(lake: Lake, found: Exchanged) -> bool:
+    """Whether this lake exported a record and still has its trajectory."""
     return _has(lake, found.about.lake, found.about.trajectory_id)
 
 
@@ -373,20 +379,20 @@ def _has(lake: Lake, lake_id: str, name: str) -> bool:
 
 
 def _decided(lake: Lake, found: Exchanged) -> Sequence[ImportedReview]:
-    """Return people's decisions on an incoming record; this lake already has the corrections that it exported."""
-    return found.decided if _is_home(lake, found) else found.decisions
+    """Return the reviewers' decisions of a record, without corrections that this lake exported."""
+    return found.decided if _is_own(lake, found) else found.decisions
 
 
 def _name_of(lake: Lake, found: Exchanged) -> str:
     """Return the id of a record's trajectory in the lake."""
-    return found.about.trajectory_id if _is_home(lake, found) else id_of(lake.lake_id, found)
+    return found.about.trajectory_id if _is_own(lake, found) else id_of(lake.lake_id, found)
 
 
 def _taken(lake: Lake, request: Request) -> Iterator[Exchanged]:
-    """Yield the records; raise UsageError for a refused one."""
+    """Yield the records. Raise UsageError for a refused record."""
     for _, found in _read(request, lake):
         if isinstance(found, RecordRefused):
-            raise _all_of([found])
+            raise _error_of([found])
         yield found
 
 
@@ -399,19 +405,19 @@ def _read(request: Request, lake: Lake | None) -> Iterator[tuple[RecordPlace, Ex
 
 
 def _formats_of(request: Request) -> list[str]:
-    """Return the formats that read the first record of a data set; empty where the request's is one of them."""
+    """Return other formats that can read the first record; empty if the requested format can read it."""
     if _reads(request):
         return []
     return [name for name in FORMATS.names if _reads(request.model_copy(update={"format": name}))]
 
 
 def _format_of(formats: Sequence[str]) -> str:
-    """Return the sentence on formats that read a data set, with a space before it; empty without one."""
+    """Return a space and a sentence that proposes these formats; empty if there are none."""
     return f" This looks like {' or '.join(formats)}: give `--format {formats[0]}`." if formats else ""
 
 
 def _reads(request: Request) -> bool:
-    """Return whether a format reads the first record, in some unit."""
+    """Return whether the requested format can read the first record, in any unit."""
     assumed = FORMATS.class_of(request.format).assumed
     for unit in [request.unit or assumed] if request.unit or assumed else UNITS:
         try:
@@ -424,7 +430,7 @@ def _reads(request: Request) -> bool:
 
 
 def _lake_of(config: Config) -> Lake | None:
-    """Return the lake, if there is one; none is made."""
+    """Return the lake, or None if there is no lake."""
     try:
         return Lake.open(config.lake, create=False)
     except LakeError:
@@ -435,8 +441,8 @@ def _split(config: Config, held_out: bool = False) -> set[str]:
     return {one.task_id for one in whole_catalog(config) if (one.split == "held_out") == held_out}
 
 
-def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordRefused | None:
-    """Return why a record may not be trained on or its decisions cannot be stored; None where both are allowed."""
+def _refusal(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordRefused | None:
+    """Return the reason to refuse a record: training may not use it, or its decisions cannot be stored. Else None."""
     name = record.about.task_id
     if name in held_out:
         return RecordRefused(
@@ -450,12 +456,12 @@ def _unfit(record: Exchanged, held_out: set[str], place: RecordPlace) -> RecordR
     return None
 
 
-def _all_of(refused: list[RecordRefused], formats: Sequence[str] = ()) -> UsageError:
-    """Return the error for refused records; a file lists all of them.
+def _error_of(refused: list[RecordRefused], formats: Sequence[str] = ()) -> UsageError:
+    """Write all refused records to a file, and return the error.
 
     Args:
-        refused: the records.
-        formats: other formats that read such a record.
+        refused: the refused records.
+        formats: other formats that can read the first record.
     """
     file = home() / REFUSED
     file.parent.mkdir(parents=True, exist_ok=True)

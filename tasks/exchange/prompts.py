@@ -1,7 +1,7 @@
-"""Rebuild the tokens of the prompts that policies read, from stored steps.
+"""Rebuild the prompts of policies from stored steps, as tokens. No table stores these tokens.
 
-No table stores them. A prompt is built as in training (`learning.data.documents`), with the trajectory's own settings
-of its policy (`sampling`), and with the tokenizer of the checkpoint that acted, whose weights are not needed.
+`learning.data.documents` builds each prompt, as in training. The column `sampling` of the trajectory has the settings
+that shaped the prompt. The policy's checkpoint has the tokenizer; its weights are not needed.
 """
 
 import json
@@ -37,23 +37,23 @@ MIXED = "an earlier step is not the policy's"
 Ids = Callable[[Sequence[Message]], list[int]]
 
 
-class _Unknown(Exception):
+class _NoPrompt(Exception):
     """A prompt cannot be rebuilt; the text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ChatReader:
-    """A policy's way to read a chat."""
+    """Family and tokenizer of a policy."""
 
     family: ModelFamily
     ids: Ids
 
 
 class Prompts:
-    """Rebuilds the prompts of a lake's trajectories, and counts those that it cannot rebuild.
+    """Rebuilds the prompts of a lake's trajectories, and counts the missing prompts.
 
     Args:
-        lake: the lake with the policies.
+        lake: the lake with the policies and their checkpoints.
     """
 
     def __init__(self, lake: Lake) -> None:
@@ -64,10 +64,11 @@ class Prompts:
         self._readers: dict[tuple[str, str, str], _ChatReader | str] = {}
 
     def of(self, trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, tuple[int, ...]]:
-        """Return the tokens of the prompts of those steps whose replies are stored as tokens, by step.
+        """Return the prompt's tokens by step number, for each step whose reply is stored as tokens.
 
         Args:
-            trajectory, steps: the rows, all of the steps in order.
+            trajectory: the row of the trajectory.
+            steps: all steps of the trajectory, in order.
         """
         sampled = {step.step: step for step in steps if step.token_ids}
         if not sampled:
@@ -76,28 +77,28 @@ class Prompts:
         asked = json.loads(trajectory.sampling).get("asked")
         replies = replies_of([_row(trajectory, step) for step in steps])
         sizes = {step.screenshot: (step.screen_width, step.screen_height) for step in steps}
-        own = _own(steps)
+        own = _own_steps(steps)
         rollouts = asked_of(replies, int(asked["history_images"])) if asked else []
         made = {rollout.step: rollout for rollout in rollouts}
         for number, step in sampled.items():
             try:
                 if trajectory.continues is not None:
-                    raise _Unknown(CORRECTED)
+                    raise _NoPrompt(CORRECTED)
                 if asked is None:
-                    raise _Unknown(UNRECORDED)
+                    raise _NoPrompt(UNRECORDED)
                 if number not in own:
-                    raise _Unknown(MIXED)
+                    raise _NoPrompt(MIXED)
                 reader = self._reader(self._version(step, trajectory), step.family or "auto", asked)
                 found[number] = tuple(_ids(reader, made[number], sizes))
-            except _Unknown as unknown:
+            except _NoPrompt as unknown:
                 self.missing[str(unknown)] += 1
         return found
 
     def _version(self, step: Step, trajectory: Trajectory) -> str:
-        """Return the policy whose tokenizer read a step's prompt.
+        """Return the name of a stored policy with the tokenizer of a step's policy.
 
-        Weights renewed within an iteration are named after their candidate, which may not be stored; its tokenizer is
-        that of its parent.
+        With a stream, a step names updated weights `CANDIDATE+UPDATES`. The lake may lack the candidate. The
+        trajectory's own policy version then has the same tokenizer.
         """
         if self._policies is None:
             self._policies = policies(self._lake)
@@ -106,32 +107,32 @@ class Prompts:
         return next((name for name in names if name in self._policies), names[0])
 
     def _reader(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
-        """Return a policy's chat reader, made once.
+        """Return the family and tokenizer of a policy, from a cache.
 
         Raises:
-            _Unknown: its checkpoint is gone or cannot be read, or the user's own backend read it.
+            _NoPrompt: the checkpoint is missing or unreadable, or the policy ran on the user's own backend.
         """
         key = (version, family, json.dumps(asked, sort_keys=True))
         if key not in self._readers:
             try:
-                self._readers[key] = self._made(version, family, asked)
-            except _Unknown as unknown:
+                self._readers[key] = self._load_reader(version, family, asked)
+            except _NoPrompt as unknown:
                 self._readers[key] = str(unknown)
         if isinstance(reader := self._readers[key], str):
-            raise _Unknown(reader)
+            raise _NoPrompt(reader)
         return reader
 
-    def _made(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
+    def _load_reader(self, version: str, family: str, asked: Mapping[str, Any]) -> _ChatReader:
         assert self._policies is not None
         backend = asked["backend"]
         if backend != "auto" and backend not in BACKENDS.names:
-            raise _Unknown(f"{backend} read them, a backend of your own")
+            raise _NoPrompt(f"{backend} read them, a backend of your own")
         if version not in self._policies:
-            raise _Unknown(f"there is no policy {version}")
+            raise _NoPrompt(f"there is no policy {version}")
         try:
             directory = unweighted_folder(self._lake, version)
         except CheckpointError as error:
-            raise _Unknown(f"the checkpoint of {version} is not there: {error.problem}") from error
+            raise _NoPrompt(f"the checkpoint of {version} is not there: {error.problem}") from error
         try:
             shaped = {name: value for name, value in asked.items() if name != "backend"}
             policy = PolicyConfig.model_validate({**shaped, "family": family})
@@ -147,29 +148,29 @@ class Prompts:
             return _ChatReader(one, ids)
         except (FlywheelError, ValueError) as error:
             why = error.problem if isinstance(error, FlywheelError) else str(error).splitlines()[0]
-            raise _Unknown(f"the checkpoint of {version} cannot be read: {why}") from error
+            raise _NoPrompt(f"the checkpoint of {version} cannot be read: {why}") from error
 
 
 def _ids(reader: _ChatReader, rollout: Rollout, sizes: Mapping[str, tuple[int, int]]) -> list[int]:
-    """Return the tokens of the prompt of a step."""
+    """Return the prompt's tokens of a step."""
     chat, _ = chat_of(rollout, reader.family, [sizes[name] for name in rollout.screenshots], 0)
     try:
         return reader.ids(chat)
     except (ValueError, TypeError, StopIteration, IndexError, KeyError, NotImplementedError) as error:
-        raise _Unknown(f"the checkpoint's processor refuses the chat: {error!r}"[:200]) from error
+        raise _NoPrompt(f"the checkpoint's processor refuses the chat: {error!r}"[:200]) from error
 
 
-def _own(steps: Sequence[Step]) -> set[int]:
-    """Return the steps before which only policies of one family replied."""
-    return {step.step for step in takewhile(lambda one: _continued(one, steps[0]), steps)}
+def _own_steps(steps: Sequence[Step]) -> set[int]:
+    """Return the numbers of the first steps, up to the first step of another actor or of a policy of another family."""
+    return {step.step for step in takewhile(lambda one: _is_own(one, steps[0]), steps)}
 
 
-def _continued(step: Step, first: Step) -> bool:
+def _is_own(step: Step, first: Step) -> bool:
     return step.actor == first.actor == "policy" and step.family == first.family
 
 
 def _row(trajectory: Trajectory, step: Step) -> GroupStep:
-    """Convert a step to the rows that training by groups reads."""
+    """Convert a step to a row of the kind that training on groups reads."""
     return GroupStep(
         trajectory_id=trajectory.trajectory_id,
         task_id=trajectory.task_id,

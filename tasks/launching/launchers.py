@@ -1,7 +1,7 @@
-"""Start and end a training's processes: on this machine, by torchrun on several, or by a command.
+"""Start and end the processes of a training: on this machine, on several machines by torchrun, or by a command.
 
-A launcher starts processes; their messages and heartbeats are in the status folder. Ending a start ends the processes
-that this machine started. Processes that they started elsewhere see `ended` in the status folder, and exit.
+The processes write messages and heartbeats to the status folder. A launcher ends the processes that it started on this
+machine. Processes on other machines find `ended` in the status folder, and exit.
 """
 
 import os
@@ -20,7 +20,7 @@ from schemas.config.operations import Launch, filled
 
 HERE = "localhost"
 GRACE_S, CANCEL_S = 3.0, 60.0
-"""Seconds for a command to end, and to be cancelled."""
+"""Maximum seconds for the end of a command, and for the cancelling command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Start:
 
     job: Job
     at: str
-    """Place of the job: a file, or an address on S3."""
+    """Location of the job: a file, or an address on S3."""
     board: str
     name: str
     """Unique name of this start: letters, digits and dashes."""
@@ -38,7 +38,7 @@ class Start:
 
 
 class Launcher(ABC):
-    """One start of a training, from its beginning to its end."""
+    """Starts and ends the processes of one start of a training."""
 
     def __init__(self, start: Start) -> None:
         self.start = start
@@ -49,12 +49,12 @@ class Launcher(ABC):
         """Start the processes, and return at once."""
 
     def ended(self) -> str | None:
-        """Return the exit statuses of the processes started here, once all have ended; else None."""
+        """Return the exit statuses of the started processes after all have ended; else None."""
         codes = [process.status for process in self._processes]
         return None if None in codes else ", ".join(map(str, codes))
 
     def end(self) -> None:
-        """End the processes that still run."""
+        """End the processes that are still running."""
         for process in self._processes:
             process.stop()
 
@@ -63,14 +63,14 @@ class Launcher(ABC):
         self._processes.append(ChildProcess(command, self.start.log, environment(self.start.job), append=True))
 
     def _run_theirs(self, command: Sequence[str], grace_s: float = 0.0) -> ChildProcess:
-        """Start a command of the user's."""
+        """Start a command of the user."""
         environ = theirs(environment(self.start.job))
         self._processes.append(ChildProcess(command, self.start.log, environ, grace_s, append=True))
         return self._processes[-1]
 
 
 class LocalLauncher(Launcher):
-    """A process on this machine, which starts the other ranks itself and ends with this one."""
+    """Starts a process on this machine, which starts the other ranks and ends with this process."""
 
     @override
     def begin(self) -> None:
@@ -79,7 +79,7 @@ class LocalLauncher(Launcher):
 
 
 class TorchrunLauncher(Launcher):
-    """`tasks.launching.node`, and so torchrun, on every one of `train.machines.hosts`."""
+    """Starts `tasks.launching.node`, which runs torchrun, on each of `train.machines.hosts`."""
 
     @override
     def begin(self) -> None:
@@ -94,7 +94,7 @@ class TorchrunLauncher(Launcher):
 
     @override
     def ended(self) -> str | None:
-        """Return the statuses also where too few machines are left, so that none waits for the missing ones."""
+        """Return the exit statuses after all processes have ended, or when too few machines are left."""
         machines = self.start.job.train.machines
         codes = [process.status for process in self._processes]
         failed = {host: code for host, code in zip(machines.hosts, codes, strict=True) if code}
@@ -104,7 +104,7 @@ class TorchrunLauncher(Launcher):
 
 
 class CommandLauncher(Launcher):
-    """`train.machines.command`, run by a shell."""
+    """Runs `train.machines.command` in a shell."""
 
     @override
     def begin(self) -> None:
@@ -143,13 +143,13 @@ def node_command(start: Start) -> list[str]:
 
 
 def nodes_of(job: Job) -> int:
-    """Return the maximum number of machines."""
+    """Return the maximum number of machines of a training."""
     machines = job.train.machines
     return len(machines.hosts) if job.train.launch == "torchrun" else machines.nodes
 
 
 def blanks(start: Start) -> dict[str, str]:
-    """Return the values of a template's placeholders (`train.machines.command`)."""
+    """Return the values of the placeholders in `train.machines.command`."""
     nodes = nodes_of(start.job)
     return {
         "node": shlex.join(node_command(start)),
@@ -164,12 +164,13 @@ def blanks(start: Start) -> dict[str, str]:
 
 
 def environment(job: Job) -> dict[str, str]:
-    """Return the environment of a training's processes, with Python's own folder of programs on the path."""
+    """Return the environment variables of a training's processes. PATH includes the folder of this Python's
+    programs."""
     path = os.pathsep.join(filter(None, [os.environ.get("PATH"), str(Path(sys.executable).parent)]))
     return {**ours(), "PATH": path, "OMP_NUM_THREADS": str(job.train.threads), "OMP_WAIT_POLICY": "PASSIVE"}
 
 
 def _carried() -> str:
-    """Return the variables that processes on other machines inherit; credentials are each machine's own."""
+    """Return the variables that processes on other machines get. Each machine has its own credentials."""
     names = ("PYTHONPATH", "FLYWHEEL_HOME", "OMP_WAIT_POLICY", "AWS_ENDPOINT_URL", "AWS_REGION")
     return shlex.join(f"{name}={os.environ[name]}" for name in names if name in os.environ)

@@ -1,8 +1,8 @@
 """Run once on each machine of a training: find its GPUs, meet the other machines, and start torchrun.
 
-`python -m tasks.launching.node JOB BOARD --nodes LEAST:MOST --name NAME`, with JOB a file that all machines share or a
-place on S3. The first machine leads: the others meet at its address, which is in the status folder, so a scheduler may
-choose any machines. The process ends when its start is over.
+Usage: `python -m tasks.launching.node JOB BOARD --nodes LEAST:MOST --name NAME`. JOB is a file that all machines share,
+or an address on S3. The first machine is the leader, and writes its address to the status folder for the other
+machines. A scheduler may therefore choose any machines. The process ends when its start of the training ends.
 """
 
 import argparse
@@ -24,11 +24,11 @@ from schemas.failure import FlywheelError, LakeError, UsageError
 from tasks.launching.launchers import environment
 
 FAR = ("10.255.255.255", 1)
-"""An address beyond this machine; nothing is sent there."""
+"""An address outside this machine, to find this machine's own address. Nothing is sent to it."""
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the ranks of this machine; return torchrun's exit status."""
+    """Run the ranks of this machine, and return torchrun's exit status."""
     parser = argparse.ArgumentParser(prog="python -m tasks.launching.node")
     parser.add_argument("job")
     parser.add_argument("board")
@@ -51,11 +51,11 @@ def torchrun(job: Job, board: StatusFolder, processes: int, nodes: str, name: st
 
     Args:
         job: the training.
-        board: status folder of its start, where the machines agree on the leader's address.
-        processes: number of this machine's processes.
-        nodes: `LEAST:MOST` machines.
+        board: status folder of the start, which has the leader's address.
+        processes: number of processes on this machine.
+        nodes: number of machines, as `LEAST:MOST`.
         name: name of the start.
-        words: the trainer's arguments.
+        words: arguments of the trainer.
     """
     address = address_here()
     own = f"{address}:{free_port()}"
@@ -73,7 +73,7 @@ def torchrun(job: Job, board: StatusFolder, processes: int, nodes: str, name: st
 
 
 def address_here() -> str:
-    """Return this machine's address for the others: its sender address."""
+    """Return the address of this machine for other machines."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(FAR)
@@ -93,7 +93,7 @@ def _job(at: str) -> tuple[Job, Path]:
     """Read the job on this machine.
 
     Raises:
-        UsageError: there is none here.
+        UsageError: the job does not exist on this machine.
     """
     if "://" in at:
         from tasks.launching.stored import fetch_job

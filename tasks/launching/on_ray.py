@@ -1,7 +1,7 @@
-"""A Ray job that starts `tasks.launching.node` once on each machine of the cluster, with all of its GPUs.
+"""Start `tasks.launching.node` once on each machine of a Ray cluster, with all of its GPUs. Runs as a Ray job.
 
-`ray job submit` runs `python -m tasks.launching.on_ray --nodes LEAST:MOST -- NODE...`, with `{node}` of a template as
-NODE. Ray lists the machines with their numbers of GPUs; those with the most GPUs are used.
+`ray job submit` runs `python -m tasks.launching.on_ray --nodes LEAST:MOST -- NODE...`, where NODE is the placeholder
+`{node}`. The job uses the machines with the most GPUs.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from common import log
 from schemas.failure import UsageError
 
 FEW = 2.0
-"""Processors reserved on each machine, or all if it has fewer."""
+"""Processors that the job reserves on each machine; all processors if the machine has fewer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class RayNode:
     """One machine of a Ray cluster."""
 
     name: str
-    """Ray's id of it."""
+    """Ray's id of the machine."""
     gpus: float
     cpus: float
 
@@ -31,7 +31,7 @@ def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayN
     """Choose machines from the result of `ray.nodes()`.
 
     Raises:
-        UsageError: fewer than `least` are alive.
+        UsageError: fewer than `least` machines are alive.
     """
     alive = [node for node in nodes if node["Alive"]]
     found = [
@@ -46,7 +46,7 @@ def machines_of(nodes: list[dict[str, Any]], least: int, most: int) -> list[RayN
 
 
 def main() -> int:
-    """Wait for all machines; return the first exit status that is not 0, or 0."""
+    """Wait for all machines, and return the first exit status other than 0, or 0."""
     parser = argparse.ArgumentParser(prog="python -m tasks.launching.on_ray")
     parser.add_argument("--nodes", required=True, metavar="LEAST:MOST")
     parser.add_argument("node", nargs=argparse.REMAINDER)
@@ -63,7 +63,7 @@ def main() -> int:
     except UsageError as error:
         log.write("error", str(error))
         return error.exit_code
-    count = f"{min(least, len(machines))}:{len(machines)}"  # Ray has no further machines to wait for
+    count = f"{min(least, len(machines))}:{len(machines)}"  # a training must not wait for more machines
     words[words.index("--nodes") + 1] = count
     run = ray.remote(max_retries=0)(_run)
     started = [

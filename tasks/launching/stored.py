@@ -1,8 +1,8 @@
-"""A training whose machines share no folder: its inputs and results go through a place on S3.
+"""Train on machines that share no folder: inputs and results go through an S3 prefix, the prefix of the job.
 
-Below the place of a job lie `parent/` and `inputs/`, which every machine fetches once into a folder of its own, the
-status folders of its starts, `steps/`, which the ranks write and read themselves, and `result/`. The place is emptied
-after the result is fetched. Every machine reaches S3 by its environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY,
+The prefix has `parent/` and `inputs/`, which every machine fetches once into a folder of its own. It also has the
+status folders of all starts, the checkpoints of the ranks in `steps/`, and `result/`. The prefix is emptied after the
+result is fetched. Each machine has its own S3 settings in AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and
 AWS_ENDPOINT_URL.
 """
 
@@ -18,15 +18,15 @@ from storage.blobs import MANIFEST, Blobs
 from storage.objects import open_store
 
 SCRATCH = "FLYWHEEL_SCRATCH"
-"""Variable with the folder that a machine fetches to; the system's temporary one if it is not set."""
+"""Environment variable with the folder for fetched files; the system's temporary folder if not set."""
 JOB, PARENT, INPUTS, STARTS = "job.json", "parent", "inputs", "starts"
 
 
 class Stored:
-    """A job at its place; an interrupted upload continues.
+    """Uploads a job to its prefix, and fetches its result. An interrupted upload continues.
 
     Args:
-        job: the job on this machine; `train.machines.store` is set.
+        job: the job on this machine, with `train.machines.store` set.
 
     Raises:
         LakeError: the store is unreachable.
@@ -46,11 +46,11 @@ class Stored:
         self._store.put(JOB, job.model_copy(update={"store": self.place}).model_dump_json().encode())
 
     def board(self, name: str) -> str:
-        """Return the place of a start's status folder."""
+        """Return the address of the status folder of a start."""
         return f"{self.place}/{STARTS}/{name}"
 
     def fetch(self) -> None:
-        """Put the result into the job's folder, whole or not at all, and empty the place."""
+        """Fetch the result into the job's folder in one step, and empty the prefix."""
         sizes = self._store.sizes(RESULT)
         making = self._job.out.with_name(f"{self._job.out.name}.making-fetched")
         shutil.rmtree(making, ignore_errors=True)
@@ -66,10 +66,10 @@ class Stored:
 
 
 def fetch_job(place: str) -> tuple[Job, Path]:
-    """Fetch the job at a place with its inputs; return the job on this machine and its file.
+    """Fetch a job and its inputs, and return the job on this machine and its file.
 
     Raises:
-        UsageError: there is none, or S3 is unreachable from here.
+        UsageError: the job does not exist, or this machine cannot reach S3.
         CheckpointError: a file is damaged.
     """
     scratch = Path(os.environ.get(SCRATCH, tempfile.gettempdir())) / f"flywheel-{os.getuid()}" / Path(place).name

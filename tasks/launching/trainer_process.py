@@ -1,8 +1,8 @@
 """Run the trainer as separate processes: start it with a job, receive its messages, and end it.
 
-It writes its messages to a status folder (`learning.status_folder`), wherever it runs. A start that hangs, or that lost
-a process, is ended and repeated from the last whole checkpoint; one that reports an error is not repeated. The output
-of the trainer and its libraries goes to `trainer.print_line`.
+The trainer writes its messages to a status folder (`learning.status_folder`) on any machine. If a start hangs or loses
+a process, it is ended, and a new start resumes from the last complete checkpoint. A start that reports an error is not
+repeated. The output of the trainer and its libraries goes to `trainer.print_line`.
 """
 
 import ctypes
@@ -30,21 +30,21 @@ from tasks.running.run_status import CURRENT
 POLL_S = {"local": 0.02, "torchrun": 0.2, "command": 0.2}
 """Seconds between polls of the status folder for a message."""
 DRAIN_S = 5.0
-"""Seconds for a message to become visible here after its process has ended, over a shared file system."""
+"""Maximum seconds until the last message of an ended process is visible through a shared file system."""
 SLOWER = 10.0
 """Multiple of the longest step so far that a step may take."""
 
 
 class TrainerProcess:
-    """A running trainer; leaving its `with` block ends it if it still runs.
+    """A running trainer. The end of its `with` block ends the trainer.
 
     Args:
         job: the training.
-        folder: folder for the job, its status folders and all output.
+        folder: folder for the job, the status folders and all output.
     """
 
     def __init__(self, job: Job, folder: Path) -> None:
-        _hand_back()
+        _release_memory()
         self._job, self._folder, self._log = job, folder, folder / "trainer.log"
         self._log.unlink(missing_ok=True)
         shutil.rmtree(folder / "starts", ignore_errors=True)
@@ -54,7 +54,7 @@ class TrainerProcess:
         self._lock, self._closed, self._count = threading.Lock(), threading.Event(), 0
         self._begin()
         self._heartbeats = ExitStack()
-        self._heartbeats.enter_context(repeated(self._every_s, self._keep, "starter"))
+        self._heartbeats.enter_context(repeated(self._every_s, self._send_heartbeat, "starter"))
 
     def __enter__(self) -> "TrainerProcess":
         return self
@@ -63,27 +63,27 @@ class TrainerProcess:
         self._close()
 
     def listen(self, on_message: Callable[[TrainerReport], None]) -> TrainerReport:
-        """Hand on every message of the trainer until it ends; return their sum.
+        """Pass on every message of the trainer until it ends, and return the sum of the messages.
 
         Raises:
-            FlywheelError: it stopped with an error, or hung or died more often than `train.restarts` allows.
+            FlywheelError: the trainer stopped with an error, or hung or died more often than `train.restarts` allows.
         """
         total, restarts = TrainerReport(loss=0.0, samples_per_s=0.0), 0
         while True:
-            total, problem = self._hear(total, on_message)
+            total, problem = self._receive(total, on_message)
             if problem is None:
                 if self._stored is not None:
                     self._close()
                     self._stored.fetch()
                 return total.model_copy(update={"restarts": restarts}) if restarts else total
             restarts += 1
-            again = restarts <= self._job.train.restarts and self._again(problem, restarts)
+            again = restarts <= self._job.train.restarts and self._restart(problem, restarts)
             if not again:
                 tail = self._log.read_text(errors="replace")[-800:].strip()
                 raise FlywheelError(f"The trainer {problem}.", f"The end of its log: {tail or 'nothing'}")
 
     def _close(self) -> None:
-        """End the training, if it still runs, and stop the heartbeat."""
+        """End the training if it still runs, and stop the heartbeat."""
         if self._closed.is_set():
             return
         self._closed.set()
@@ -91,11 +91,11 @@ class TrainerProcess:
             self._end()
         self._heartbeats.close()
 
-    def _again(self, problem: str, number: int) -> bool:
-        """End this start and make another one; return False where the training is being ended."""
+    def _restart(self, problem: str, number: int) -> bool:
+        """End the current start and make a new start. Return False if the training is being ended."""
         with self._lock:
             self._end()
-            if self._job.train.launch != "local":  # processes elsewhere see at their next heartbeat that it is over
+            if self._job.train.launch != "local":  # processes on other machines end at their next heartbeat
                 self._closed.wait(2 * self._every_s)
             if self._closed.is_set():
                 return False
@@ -104,8 +104,8 @@ class TrainerProcess:
             self._begin()
             return True
 
-    def _keep(self) -> None:
-        """Send a heartbeat to the ranks, while this process may be busy with a message for long."""
+    def _send_heartbeat(self) -> None:
+        """Send a heartbeat to the ranks, because this process may process a message for a long time."""
         self._count += 1
         with suppress(FlywheelError, OSError):
             self._board.keep(self._count)
@@ -119,20 +119,20 @@ class TrainerProcess:
         self._watch, self._every_s, self._next = Watch(train.hung_s), every(train.hung_s), 0.0
         self._launcher: Launcher = LAUNCHERS[train.launch](Start(self._job, at, board, name, self._log))
         self._launcher.begin()
-        self._keep()
+        self._send_heartbeat()
 
     def _end(self) -> None:
-        with suppress(FlywheelError, OSError):  # an unreachable store: its ranks notice the missing heartbeat
+        with suppress(FlywheelError, OSError):  # if the store is unreachable, the ranks notice the missing heartbeat
             self._board.end()
         self._launcher.end()
 
-    def _hear(
+    def _receive(
         self, total: TrainerReport, on_message: Callable[[TrainerReport], None]
     ) -> tuple[TrainerReport, str | None]:
-        """Return the sum of one start's messages, and the problem that ended it, if any.
+        """Return the sum of a start's messages, and the problem that ended the start, if any.
 
         Raises:
-            FlywheelError: the trainer reported why it cannot continue.
+            FlywheelError: the trainer reported an error.
         """
         number, gone = 1, None
         while True:
@@ -153,7 +153,7 @@ class TrainerProcess:
                 gone = StallTimer(DRAIN_S)
             if gone is not None:
                 gone.look(number)
-            elif (problem := self._look()) is not None:
+            elif (problem := self._check_heartbeats()) is not None:
                 self._complain()
                 return total, f"hangs: {problem}"
             time.sleep(POLL_S[self._job.train.launch])
@@ -162,8 +162,8 @@ class TrainerProcess:
     def _slack_s(self) -> float:
         return 0.0 if self._job.train.launch == "local" else DRAIN_S
 
-    def _look(self) -> str | None:
-        """Check the ranks' heartbeats when it is time, and return the problem, if any."""
+    def _check_heartbeats(self) -> str | None:
+        """Check the heartbeats of the ranks if a check is due, and return the problem, if any."""
         if time.monotonic() < self._next:
             return None
         self._next = time.monotonic() + self._every_s
@@ -174,7 +174,7 @@ class TrainerProcess:
             raise FlywheelError("; ".join(complaints))
 
     def _finish(self) -> None:
-        """Wait a little for the processes, which have nothing more to do."""
+        """Wait briefly for the processes, which are about to end."""
         until = time.monotonic() + DRAIN_S
         while self._launcher.ended() is None and time.monotonic() < until:
             time.sleep(POLL_S["local"])
@@ -199,11 +199,11 @@ def _set_aside(message: TrainerReport) -> str:
     return f"The checkpoint of step {message.damaged} is damaged and now at {message.aside}: {message.problem}"
 
 
-def _hand_back() -> None:
-    """Return the memory left from reading the data to the system: the trainer needs it while this process waits."""
+def _release_memory() -> None:
+    """Return unused memory to the system. The trainer needs this memory while this process waits."""
     gc.collect()
     pa.default_memory_pool().release_unused()
-    with suppress(AttributeError, OSError):  # glibc alone has it
+    with suppress(AttributeError, OSError):  # only glibc has this function
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -222,10 +222,10 @@ class Watch:
         self._stepping = False
 
     def look(self, beats: Mapping[int, Heartbeat]) -> str | None:
-        """Return the problem in a sentence; None while there is none.
+        """Return the problem in a sentence, or None.
 
-        A silent rank is stopped, or its machine is gone. If all ranks are heard of and no step ends, they wait for each
-        other in vain. Work outside of steps, such as reading or writing a model, has no time limit.
+        A rank without heartbeats has stopped or lost its machine. If all ranks send heartbeats and no step ends, the
+        ranks are deadlocked. Work outside of steps, such as reading or writing a model, has no time limit.
         """
         there = {rank: beat for rank, beat in beats.items() if beat.doing != ENDED}
         self._heard = {rank: self._heard.get(rank, StallTimer(self._longest_look)) for rank in there}

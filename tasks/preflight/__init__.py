@@ -1,1 +1,1 @@
-"""Checks before a run spends anything: whether it could end well."""
+"""Checks of a run before it uses any budget."""

@@ -9,7 +9,7 @@ from schemas.failure import FlywheelError, UsageError
 from schemas.registry import options_of
 
 WORKER = "worker"
-"""The kind whose modules are listed one by one."""
+"""Kind of environment whose modules are listed separately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,20 +17,20 @@ class Available:
     """An environment of the config, or a built-in kind that the config does not use."""
 
     name: str
-    """Its section; its kind's name where it has none."""
+    """Name of its section, or of its kind if the config has no section."""
     kind: str
     configured: bool
     ready: bool
-    """Whether its required probes pass; a kind that cannot be used without keys of its own is not ready."""
+    """Whether its required probes pass. A kind that needs keys of its own is not ready."""
     lacks: str
-    """Reason why it is not ready."""
+    """Reason why the environment is not ready."""
     tasks: int | None
     sandboxes: int | None
-    """Number of trajectories that it runs at the same time."""
+    """Maximum number of concurrent trajectories."""
 
 
 def available(config: Config) -> list[Available]:
-    """Return the config's environments in its order, then the built-in kinds that it does not use."""
+    """Return the environments of the config in order, then the built-in kinds that the config does not use."""
     found = [_available(config, name, configured=True) for name in config.environments]
     used = {one.kind for one in found} | {getattr(section, "module", "") for section in config.environments.values()}
     kinds = [kind for kind in ENVIRONMENTS.names if kind not in used and kind != WORKER]
@@ -42,7 +42,7 @@ def available(config: Config) -> list[Available]:
 
 
 def _worker(config: Config, module: str) -> Available:
-    """Check a worker's module, by its name, with the Python that was built for it."""
+    """Check a module of the kind `worker`, with the Python that was built for it."""
     section = options_of(ENVIRONMENTS.class_of(WORKER).section, {"kind": WORKER, "module": module}, WORKER)
     one = _available(config.model_copy(update={"environments": {module: section}}), module, configured=False)
     return replace(one, kind=f"{WORKER} {module}")

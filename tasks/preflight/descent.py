@@ -1,4 +1,4 @@
-"""Check that the lake's policies descend from the config's policy, and were not trained on its held-out tasks."""
+"""Check that the lake's policies descend from the config's policy, and were not trained on held-out tasks."""
 
 import json
 from collections.abc import Mapping
@@ -14,21 +14,21 @@ from tasks.shared.policies import origin_of
 from tasks.shared.suite import parents_of
 
 SHAPE = ("hidden", "layers", "vision_hidden", "vision_layers", "patch", "merge")
-"""Keys of `policy` that shape only the small policy, once per lake."""
+"""Keys of `policy` for the shape of the small policy, which is fixed in a lake."""
 LEARNT = ("base", "dialect")
-"""Keys of `policy` for the origin of its weights and its trained output format."""
+"""Keys of `policy` for the origin of the weights and the trained output format."""
 UNNAMED = {"qwen2_5_vl": "pixels"}
-"""Meaning of `policy.family=auto` by `model_type` in lakes with policies from before families had names and
-templates; all others wrote thousandths."""
+"""Unit of coordinates by `model_type`, for `policy.family=auto` in lakes that are older than named families. All other
+models used thousandths."""
 
 
 def require_descent(config: Config, lake: Lake) -> None:
-    """Refuse a config whose policy would be ignored, because the champion has another origin.
+    """Refuse a config whose policy differs from the origin of the champion.
 
-    The champion acts and is trained on.
+    A run acts with the champion and trains from it, so the config's policy would be ignored.
 
     Raises:
-        UsageError: the message has both policies and the possible fixes.
+        UsageError: the policies differ. The message has both policies and the possible fixes.
     """
     origin = origin_of(lake)
     if origin is None:
@@ -49,7 +49,7 @@ def require_descent(config: Config, lake: Lake) -> None:
 
 
 def _require_family(config: Config, made: Mapping[str, object], uri: str) -> None:
-    """Refuse to ask a lake's policies in another format than they were trained on."""
+    """Refuse a family whose format differs from the format that the lake's policies were trained with."""
     from models.families.registry import name_of
 
     asked, was = name_of(config.policy), str(made.get("family", "auto"))
@@ -58,7 +58,7 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
     elif was == "auto":
         try:
             was = name_of(config.policy.model_copy(update={"family": "auto"}))
-        except UsageError:  # it took unknown models for thousandths, and now requires a name
+        except UsageError:  # an older release used thousandths for unknown models; a name is required now
             was = asked
     templates = (made.get("template", "computer"), config.policy.template)
     for key, before, now in (("family", was, asked), ("template", *templates)):
@@ -70,10 +70,10 @@ def _require_family(config: Config, made: Mapping[str, object], uri: str) -> Non
 
 
 def require_held_out(config: Config, lake: Lake) -> None:
-    """Refuse to hold out tasks that the lake has data of: its policies have learned from it, or are about to.
+    """Refuse to hold out tasks with data in the lake, because policies have learned or will learn from this data.
 
     Raises:
-        UsageError: the message has the task, or the task that was made of it.
+        UsageError: there is such a task. The message has the task, or the task that was made from it.
     """
     held = {task.task_id for task in whole_catalog(config) if task.split == "held_out"}
     rolled_out = set(lake.read("trajectories", ["task_id"], {"split": "train"})["task_id"].unique().to_pylist())

@@ -1,4 +1,4 @@
-"""Checks of `flywheel doctor` on the machine itself: packages, memory, cores. They refuse no run."""
+"""Check the machine for `flywheel doctor`: packages, memory and cores. These checks refuse no run."""
 
 import os
 import re
@@ -22,10 +22,10 @@ def machine_probes() -> list[Probe]:
 
 
 def compare_packages(lock: Path = LOCK) -> str:
-    """Check that the installed packages are the pinned ones; local builds such as `+cpu` count as the same.
+    """Check that the installed packages have the pinned versions. Local builds such as `+cpu` count as equal.
 
     Raises:
-        FlywheelError: some are not; the message has their names.
+        FlywheelError: some packages have other versions. The message has their names.
     """
     if not lock.is_file():
         return "no requirements.lock next to the code: not compared"

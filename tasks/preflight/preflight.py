@@ -1,6 +1,6 @@
-"""Check a run's requirements as one list: `flywheel doctor` shows all, and the first missing one refuses a run.
+"""Check the requirements of a run. `flywheel doctor` shows all checks; a run is refused at the first failed check.
 
-Slow modules are imported only where the config needs them.
+Slow modules are imported only if the config needs them.
 """
 
 import os
@@ -42,11 +42,11 @@ from tasks.shared.policies import champion_if_any
 from tasks.shared.suite import require_makers
 
 PER_PROCESSOR = 4
-"""Maximum number of training processes per processor of this machine: more only wait for each other."""
+"""Maximum number of training processes per processor of this machine. More processes would only wait for each other."""
 
 
 def examine(config: Config) -> list[CheckReport]:
-    """Run every check, in the order in which a run needs them; a problem that several share is reported once."""
+    """Run all checks, in the order in which a run needs them. A problem that several checks find is reported once."""
     found: list[CheckReport] = []
     for probe in [*probes(config), *machine_probes()]:
         check = probe.check()
@@ -58,15 +58,14 @@ def examine(config: Config) -> list[CheckReport]:
 
 
 def require(config: Config) -> None:
-    """Refuse a run that could not end well; nothing is spent and nothing is left behind.
+    """Refuse a run that would fail. The checks leave no files and use no budget.
 
     Raises:
-        UsageError: a part that cannot be found, neither a verifier nor a judge, an option of training that the method
-            or the model does not have, a key that was set and that nothing reads, groups that are trained on while a
-            judge on probation judges them.
-        FlywheelError: no browser, a missing checkpoint folder, a missing package for adapters or for the reader of
-            screens where they are configured, no answer from the acting server.
-        LakeError: a place that is not writable, a place with other data, a disk that is nearly full.
+        UsageError: a part cannot be found; a task has neither a verifier nor a judge; the method or the model lacks a
+            training option; a key is set and unused; or training would use groups that a judge on probation scores.
+        FlywheelError: the browser, the checkpoint folder, or a package for adapters or the screen reader is missing; or
+            the policy's server does not answer.
+        LakeError: the lake's address is not writable or has other data, or the disk is nearly full.
     """
     for probe in probes(config):
         if probe.required:
@@ -74,11 +73,11 @@ def require(config: Config) -> None:
 
 
 def probes(config: Config, asks: bool = True) -> list[Probe]:
-    """Return the checks of this config: one list for a run, its plan and the doctor.
+    """Return the checks of a config, for `flywheel run`, `flywheel plan` and `flywheel doctor`.
 
     Args:
         config: the resolved config.
-        asks: also contact models, servers and GPUs, and write to the storage.
+        asks: include checks that contact models, servers and GPUs, and that write to the storage.
     """
     return [
         *_parts(config),
@@ -102,12 +101,12 @@ def probes(config: Config, asks: bool = True) -> list[Probe]:
 
 
 def planned(config: Config) -> list[Probe]:
-    """Return the checks that refuse a run, as far as they contact no model, server or GPU and write nothing."""
+    """Return the checks that contact no model, server or GPU and write nothing."""
     return [probe for probe in probes(config, asks=False) if probe.required]
 
 
 def _parts(config: Config) -> list[Probe]:
-    """Return checks that the config's names can be found and used together."""
+    """Return the checks that all parts named in the config exist and fit together."""
     return [
         Probe("tasks", lambda: _tasks(config)),
         Probe("gates", lambda: ", ".join(f"{gate.name}@{gate.version}" for gate in gates_of(config.filter))),
@@ -138,7 +137,7 @@ def _tasks(config: Config) -> str:
 
 
 def _judge(config: Config, asks: bool) -> str:
-    """Check that the judge exists, where one is configured or a task needs one."""
+    """Check that the judge exists, if a judge is configured or a task needs one."""
     if not _unverified(catalog(config)):
         judge, audited = judge_of(config.judge), any(gate.given for gate in gates_of(config.filter))
         if judge is None or not audited or not config.judge.audit:
@@ -197,7 +196,7 @@ def _policy(config: Config) -> str:
 
 
 def _processor(config: Config) -> str:
-    """Check that the checkpoint has a tokenizer, and an image processor that the family can count with."""
+    """Check that the checkpoint has a tokenizer, and an image processor whose image tokens the family can count."""
     from models.families.processor import read_processor
     from models.families.registry import family_of
 
@@ -234,13 +233,13 @@ def _training(config: Config) -> str:
 
 
 def _trackers(config: Config) -> str:
-    """Check that every tracker's requirements are installed; no server is asked."""
+    """Check that the requirements of all trackers are installed. No server is contacted."""
     TRACKERS.require(config.tracking.trackers, config.tracking.options)
     return ", ".join(config.tracking.trackers) or "none: the lake has every training's steps"
 
 
 def _descent(config: Config) -> str:
-    """Check that the lake's policies, if any, descend from one that this config would make."""
+    """Check that the lake's policies, if any, descend from a policy that this config would make."""
     lake = lake_if_any(config)
     if lake is None:
         return "none yet"
@@ -255,7 +254,7 @@ def _whole(config: Config) -> str:
     if lake is None:
         return "none yet"
     if gone := lake.missing(lake.versions()):
-        problem = f"Files of table{'s' if len(gone) > 1 else ''} {', '.join(sorted(gone))} of {lake.uri} are not there."
+        problem = f"Files of table{'s' if len(gone) > 1 else ''} {', '.join(sorted(gone))} of {lake.uri} are missing."
         raise LakeError(problem, "Restore them from a copy of the lake.")
     if champion := champion_if_any(lake):
         try:
@@ -283,7 +282,7 @@ def _log(config: Config) -> str:
 
 
 def _device(config: Config, asks: bool) -> str:
-    """Check that this machine has the GPUs that acting and training name, where they happen here."""
+    """Check that this machine has the GPUs that the config requires, if it acts or trains on this machine."""
     from learning.engines.choice import is_small
 
     if is_small(config.policy.base):
@@ -345,13 +344,13 @@ def _thinkers(config: Config, asks: bool) -> str:
 
 
 def _reader(config: Config) -> str:
-    """Check that the configured reader of screens without elements can be made."""
+    """Check that the configured screen reader can be made."""
     found = reader_class(config.annotate.reader)
     return f"{found.name} is there" if found else "none: only pages list elements"
 
 
 def _storage(config: Config, write: bool) -> str:
-    """Open the lake if there is one, and write and remove a probe as a test; makes no lake."""
+    """Check the storage: open the lake if there is one, and write and remove a test file. Make no lake."""
     place = resolve_address(config.lake)
     with explained(place.uri):
         require_bucket(place)

@@ -1,5 +1,7 @@
-"""Refuse streamed training with a judge on probation: all trajectories that it accepts are held back, so groups would
-be rolled out for nothing."""
+"""Refuse streamed training with a judge on probation.
+
+All trajectories that such a judge accepts are held back, so its groups would be useless.
+"""
 
 from curation.agreement import probation
 from environments.catalog import catalog
@@ -12,11 +14,11 @@ from tasks.shared.paths import lake_if_any
 
 
 def require_trusted(config: Config, version: str) -> None:
-    """Raise UsageError where trajectories are trained on while a judge on probation judges them.
+    """Raise UsageError if a run would train on trajectories while a judge on probation scores them.
 
     Args:
-        config: the run's.
-        version: version of the judge's verdicts under it.
+        config: config of the run.
+        version: version of the judge's verdicts with this config.
     """
     if not config.train.stream.on or GATE not in config.filter.gates:
         return

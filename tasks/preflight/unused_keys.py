@@ -1,10 +1,11 @@
-"""Refuse keys that were set and that nothing reads under this config, by name, instead of ignoring them.
+"""Refuse a config with keys that are set but unused, instead of ignoring these keys.
 
-A section has the conditions of its own keys (`schemas.config.section.ReadIf`). This module checks them, and those that
-depend on the tasks, the model or the training method. Keys of another model's engine are refused in
-`learning.engines.choice`. A key counts as set where its value is not the default. One config serves several commands in
-turn, so it may have keys of another method or of a part that is off: these are not refused, but every run names them
-(docs/decisions/0013-other-methods.md).
+A section declares conditions for its keys (`schemas.config.section.ReadIf`). This module checks these conditions, and
+conditions on the tasks, the model or the training method. `learning.engines.choice` refuses keys for the engine of
+another model. A key counts as set if its value is not the default.
+
+One config serves several commands, so it may have keys for another method or for a part that is off. Such keys are not
+refused, but every run lists them (docs/decisions/0013-other-methods.md).
 """
 
 import json
@@ -24,14 +25,14 @@ from schemas.config.training import EpochSection, GroupConfig, RateSection, Trai
 from schemas.failure import UsageError
 
 METHOD_SECTIONS = [name for name, one in TrainConfig() if isinstance(one, RateSection)]
-"""Sections of `train` that hold the settings of one method, or of methods in groups."""
+"""Sections of `train` with the settings of one method, or of methods that roll out groups."""
 
 
 def refuse_unused_keys(config: Config) -> str:
-    """Return `flywheel doctor`'s text about the keys that were set.
+    """Return the text of `flywheel doctor` about keys that are set.
 
     Raises:
-        UsageError: nothing reads one of them; the message has the key, the reason and the fix.
+        UsageError: a key is set and unused. The message has the key, the reason and the fix.
     """
     for key, rule in _idle(config):
         if rule.refused:
@@ -53,7 +54,7 @@ def _refused(key: str, because: str, hint: str) -> UsageError:
 
 
 def _idle(config: Config) -> Iterator[tuple[str, ReadIf]]:
-    """Yield each set key whose section's condition does not hold, with the condition."""
+    """Yield each set key whose condition does not hold, with the condition."""
     for above, section in _sections("", config):
         for rule in section.read_if:
             if not rule.holds(_value(config, rule.key)):
@@ -62,7 +63,7 @@ def _idle(config: Config) -> Iterator[tuple[str, ReadIf]]:
 
 
 def _sections(above: str, section: Section) -> Iterator[tuple[str, Section]]:
-    """Yield a section and those in it, each with the beginning of its dotted keys."""
+    """Yield a section and all sections inside it, each with the prefix of its dotted keys."""
     yield above, section
     for name, inner in section:
         if isinstance(inner, Section):
@@ -74,10 +75,10 @@ def _value(config: Config, key: str) -> Any:
 
 
 def refuse_unrepeated(overrides: Iterable[str]) -> None:
-    """Refuse overrides of keys that a repeated training takes from the original policy's config.
+    """Refuse overrides of keys that a repeated training takes from the config of the original policy.
 
     Raises:
-        UsageError: there is one; the message has its name.
+        UsageError: an override has such a key. The message has the key.
     """
     for override in overrides:
         key = override.partition("=")[0]
@@ -90,10 +91,11 @@ def refuse_unrepeated(overrides: Iterable[str]) -> None:
 
 
 def for_others(config: Config, sections: bool = True) -> str:
-    """Return the keys that are set for another method or a part that is off, in a sentence; empty where there is none.
+    """Return a sentence with the keys that are set for other methods or for parts that are off; empty without such
+    keys.
 
     Args:
-        config: the run's.
+        config: config of the run.
         sections: as in `for_other_methods`.
     """
     off = [key for key, rule in _idle(config) if not rule.refused]
@@ -102,11 +104,11 @@ def for_others(config: Config, sections: bool = True) -> str:
 
 
 def for_other_methods(config: Config, sections: bool = True) -> str:
-    """Return the keys that are set for other training methods only, in a sentence; empty where there is none.
+    """Return a sentence with the keys that are set only for other training methods; empty without such keys.
 
     Args:
-        config: the run's.
-        sections: include the sections of other methods, whose names show the method.
+        config: config of the run.
+        sections: include keys in sections named after other methods.
     """
     train = config.train
     method = method_of(train)
@@ -127,30 +129,33 @@ def for_other_methods(config: Config, sections: bool = True) -> str:
 
 
 def _unused_of_groups(method: Method, train: TrainConfig) -> Iterator[str]:
-    """Yield the keys of `train.group` that a method in groups ignores; material of its own may read any of them."""
+    """Yield the keys of `train.group` that a method ignores although it rolls out groups.
+
+    A method with its own data source may read any of these keys, so nothing is yielded for it.
+    """
     if not method.in_groups or method.section == "group" or not isinstance(method.source, DataSource):
         return
     if method.source is DataSource.GROUPS:
         yield from EpochSection.model_fields
         return
     read = {*ROLLED_OUT, *({"advantage"} if method.source is DataSource.TRAJECTORIES else ())}
-    if train.group.size < GroupConfig().k:  # `k` may not exceed it, whatever reads it
+    if train.group.size < GroupConfig().k:  # `k` must not exceed `size`, even if unused
         read.add("k")
     yield from (key for key in GroupConfig.model_fields if key not in read)
 
 
 def _set_among(config: Config, keys: Iterable[str]) -> list[str]:
-    """Return the dotted keys at or below these whose values are not the default."""
+    """Return the dotted keys, at or below the given keys, whose values are not the default."""
     return changed_keys(config, Config(suite=config.suite, environments=config.environments), keys)
 
 
 ROLLED_OUT = ("groups", "size", "temperature", "highest", "rise", "rising")
-"""Keys of `train.group` for the rollout of groups, with any training method. For a critic, `advantage` also selects
-scores or successes as its rewards."""
+"""Keys of `train.group` for the rollout of groups, which all methods with groups read. With a critic, `advantage` also
+selects scores or successes as rewards."""
 IMITATED = ("perception", "practice", "task_balance", "task_floor", "grounding_share")
-"""Keys of `train` that weigh samples of accepted trajectories."""
+"""Keys of `train` for the weights of samples from accepted trajectories."""
 LAUNCHED = ("launch", "machines", "restarts", "hung_s")
-"""Keys of `train` for the place of a training: the current ones count, also for a repeated older training."""
+"""Keys of `train` for the machines of a training. A repeated training uses the current values of these keys."""
 REPEATED: dict[str, tuple[str, ...]] = {
     "train": ("keep_policies", *LAUNCHED),
     "policy": ("backend", "options", "precision", "device", "batch", "seen_screens_mb", "prefix_mb", "server"),
@@ -158,7 +163,7 @@ REPEATED: dict[str, tuple[str, ...]] = {
     "think": (),
     "seed": (),
 }
-"""Sections of a training's settings, each with the keys in it that are about storage and acting instead."""
+"""Sections with settings of a training. Each has the keys that do not affect the training, but storage and acting."""
 
 
 def _is_fast(config: Config) -> bool:
@@ -220,5 +225,5 @@ RULES: tuple[tuple[tuple[str, ...], Callable[[Config], bool], str, str], ...] = 
         "Add the gate `judge` or a task without a verifier, or remove it.",
     ),
 )
-"""Conditions that need more than another key: dotted keys (a section stands for every key in it), whether nothing reads
-them, the reason and the fix."""
+"""Conditions on more than one other key. Each has dotted keys (a section means all keys in it), a function that tests
+if the keys are unused, the reason, and the fix."""

@@ -1,7 +1,7 @@
-"""Compare a challenger with the champion on the suite's held-out seeds, look by look.
+"""Compare a challenger with the champion on the suite's held-out seeds, in several interim looks.
 
-Evaluation, promotion and restarts use the same looks. The evaluation measures until one of them decides, the promotion
-reads the decision from the stored outcomes, and a restart finds it again, however many seeds were measured meanwhile.
+The evaluation measures more seeds until a look decides. The promotion finds the same decision from the stored outcomes,
+because it uses the same looks. A restart also finds the same decision, even if more seeds were measured.
 """
 
 import json
@@ -23,7 +23,7 @@ SUITE = "suite"
 
 
 def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
-    """Return the rule for a challenger: not to be worse, or, for a mere reproduction, to be better."""
+    """Return the rule of promotion: a challenger must not be worse than the champion; a reproduction must be better."""
     chosen = config.promote
     if candidate.repeats is not None:
         return better(chosen.resolution, chosen.alpha, chosen.beta)
@@ -31,7 +31,7 @@ def rule_of(config: Config, candidate: PolicyVersion) -> PromotionRule:
 
 
 def interim_looks(config: Config) -> list[int]:
-    """Return the seeds per task at each look."""
+    """Return the number of seeds per task at each look."""
     most, between = config.evaluate.seeds, config.promote.look_seeds
     return [*range(between, most, between), most]
 
@@ -41,13 +41,13 @@ def opponent(lake: Lake, candidate: PolicyVersion) -> PolicyVersion:
     incumbent = champion(lake)
     if incumbent.policy_version != candidate.policy_version:
         return incumbent
-    return measured_ancestor(lake, candidate.parent)  # one of its stages is repeated
+    return measured_ancestor(lake, candidate.parent)  # a stage of its iteration is repeated
 
 
 def looked_at(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int
 ) -> PromotionDecision | None:
-    """Return the decision at a look of so many seeds per task; None where the test continues."""
+    """Return the decision at the look with this number of seeds per task; None if the test continues."""
     new, old = (outcomes_of(lake, row.policy_version, seeds) for row in (candidate, against))
     return look(rule_of(config, candidate), paired(new, old), seeds == config.evaluate.seeds)
 
@@ -58,14 +58,14 @@ def decided(
     """Return the decision of the first look that decides, from stored outcomes.
 
     Args:
-        config: its looks and their rule.
+        config: config with the looks and the rule.
         lake: the lake with the outcomes.
         candidate: the challenger.
-        against: its opponent.
-        complete: whether no further outcomes will come.
+        against: opponent of the challenger.
+        complete: whether no further outcomes will follow.
 
     Returns:
-        None where only one of the two was measured on the seeds of a look, unless `complete` is set.
+        The decision. None if a policy was not measured on the seeds of a look yet and `complete` is not set.
     """
     for seeds in interim_looks(config):
         if not complete and not _both_measured(lake, candidate, against, seeds):
@@ -77,7 +77,7 @@ def decided(
 
 
 def _both_measured(lake: Lake, candidate: PolicyVersion, against: PolicyVersion, seeds: int) -> bool:
-    """Whether a look has both policies on the same seeds of each task that both have; neither stopped earlier."""
+    """Whether both policies were measured on the same seeds of a look, for each task that both have."""
     new, old = (
         {(one.task_id, one.seed) for one in _rows(lake, row.policy_version, seeds)} for row in (candidate, against)
     )
@@ -86,7 +86,7 @@ def _both_measured(lake: Lake, candidate: PolicyVersion, against: PolicyVersion,
 
 
 def outcomes_of(lake: Lake, version: str, seeds: int) -> dict[tuple[str, int], bool]:
-    """Return a policy's success by (task, seed) on the suite's first held-out seeds, without environment failures."""
+    """Return the success of a policy by task and seed, on the first held-out seeds, without environment failures."""
     rows = _rows(lake, version, seeds)
     return {(row.task_id, row.seed): row.success for row in rows if row.success is not None}
 
@@ -97,7 +97,7 @@ def _rows(lake: Lake, version: str, seeds: int) -> list[Evaluation]:
 
 
 def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
-    """Return the rejection of a policy with broken weights or a broken training loss; None where both are numbers."""
+    """Return the rejection of a policy whose weights or training loss are not finite numbers; else None."""
     if (at := unsound_weight(checkpoint_folder(lake, row.policy_version))) is not None:
         return without_test("reject", f"broken: its weights are no numbers, or huge ({at})")
     loss = json.loads(row.metrics or "{}").get("loss")
@@ -107,10 +107,10 @@ def broken_making(lake: Lake, row: PolicyVersion) -> PromotionDecision | None:
 
 
 def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: PolicyVersion) -> PromotionDecision | None:
-    """Return the rejection of a policy with too many replies without an action, or too slow ones; else None.
+    """Return the rejection of a policy with too many replies without an action, or with too slow replies; else None.
 
-    A beginner writes little that parses, and an untrained champion nothing: a policy that is no worse than the champion
-    in this respect is not broken.
+    Replies of a barely trained policy seldom parse, and replies of an untrained champion never parse. A policy
+    therefore counts as broken only if its replies parse less often than the champion's.
     """
     rows = _acted(lake, row)
     if not rows:
@@ -130,11 +130,11 @@ def broken_acting(config: Config, lake: Lake, row: PolicyVersion, against: Polic
 
 
 def _acted(lake: Lake, row: PolicyVersion) -> list[Evaluation]:
-    """Return a policy's evaluations on the suite with a known format of the last reply."""
+    """Return the evaluations of a policy on the suite that record whether the last reply had an action."""
     found = lake.rows(Evaluation, {"policy_version": row.policy_version, "suite": SUITE})
     return [one for one in found if one.success is not None and one.unparsable is not None]
 
 
 def _unparsable(rows: Sequence[Evaluation]) -> float:
-    """Return the share that ended in a reply without an action; 0 of none."""
+    """Return the share of evaluations that ended in a reply without an action; 0 if there are none."""
     return sum(bool(one.unparsable) for one in rows) / max(1, len(rows))

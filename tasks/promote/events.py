@@ -1,4 +1,4 @@
-"""The log of promotions and rollbacks in the lake: it alone decides who is champion (`tasks.shared.policies`)."""
+"""Read and write the log of promotions and rollbacks, which determines the champion (`tasks.shared.policies`)."""
 
 from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,25 +14,25 @@ from tasks.shared.lease import lease
 from tasks.shared.policies import policies, promotions
 
 LOCK = "control/deciding"
-"""Lease on promotions."""
+"""Folder of the lease on promotions."""
 OUTCOMES = {"promote": "promoted", "hold": "held", "reject": "rejected"}
-"""Outcomes of a challenge as they are printed."""
+"""Printed outcomes of decisions."""
 ROLLED_BACK = "rolled back"
 
 
 @contextmanager
 def promotion_lock(lake: Lake) -> Iterator[None]:
-    """Hold the promotion lock, waiting for it, so that two processes cannot promote at once.
+    """Wait for the promotion lock and hold it, so that two processes cannot promote at once.
 
     Raises:
-        UsageError: another process has held the lock for ten minutes; names it.
+        UsageError: another process has held the lock for ten minutes. The message has this process.
     """
     with lease(lake, LOCK, wait=True):
         yield
 
 
 def decided_at(lake: Lake) -> datetime:
-    """Return the time of a new event, which is later than all others even if clocks differ."""
+    """Return the time of a new event. It is later than the times of all stored events, even if clocks differ."""
     last, now = next(reversed(promotions(lake)), None), utc_now()
     return now if last is None else max(now, last.created_at + timedelta(microseconds=1))
 
@@ -43,7 +43,7 @@ def event_of(lake: Lake, event: str) -> Promotion | None:
 
 
 def abandoned(lake: Lake, policy: PolicyVersion) -> str | None:
-    """Return the nearest ancestor of a policy that was rolled back, or None. Ancestors of the champion do not count."""
+    """Return the nearest ancestor of a policy that was rolled back, or None. Ancestors of the champion are skipped."""
     rows, fallen = policies(lake), rolled_back(lake)
     of_champion = {
         name for row in rows.values() if row.status == "champion" for name in _ancestry(rows, row.policy_version)
@@ -62,7 +62,7 @@ def _ancestry(rows: Mapping[str, PolicyVersion], version: str | None) -> list[st
 
 
 def rolled_back(lake: Lake) -> dict[str, Promotion]:
-    """Return the policies whose last event is a rollback of theirs, each with that event, the newest last."""
+    """Return the policies whose last event is their rollback, each with this event, the newest last."""
     found: dict[str, Promotion] = {}
     for one in promotions(lake):
         found.pop(one.champion, None)
@@ -73,23 +73,23 @@ def rolled_back(lake: Lake) -> dict[str, Promotion]:
 
 
 def standing(policy: PolicyVersion, fallen: Container[str]) -> str:
-    """Return a policy's printed status: its stored status, or that it is among the `fallen`, which were rolled back."""
+    """Return the printed status of a policy: its stored status, or `rolled back` if it is among the `fallen`."""
     return ROLLED_BACK if policy.policy_version in fallen else policy.status
 
 
 def outcomes(lake: Lake) -> dict[str, str]:
-    """Return the outcomes of decided policies: promoted, held, rejected, or rolled back since."""
+    """Return the printed outcome of each decided policy: promoted, held, rejected, or rolled back."""
     found = {one.policy_version: OUTCOMES[one.decision] for one in promotions(lake) if one.decision in OUTCOMES}
     return found | dict.fromkeys(rolled_back(lake), ROLLED_BACK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromotionEvent:
-    """A promotion event; its numbers are None for lakes from before events were recorded."""
+    """A decision about the champion. Its numbers are None in lakes that are older than the table `promotions`."""
 
     policy: str
     decision: str
-    """Decision; for lakes from before events, the challenger's result."""
+    """Decision; in lakes that are older than the table `promotions`, the status of the challenger."""
     against: str | None = None
     champion: str | None = None
     pairs: int | None = None
@@ -100,7 +100,7 @@ class PromotionEvent:
     reason: str | None = None
     created_at: datetime
     ci: tuple[float, float] | None = None
-    """95 % interval of the difference."""
+    """95 % interval of the difference of success."""
     kind: str
     """`rollback`, or the kind of the policy."""
 

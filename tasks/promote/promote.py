@@ -36,18 +36,18 @@ NUMBERS = {"decision", "pairs", "wins", "losses", "difference", "low", "high", "
 NAME_IT = "To go further back, name the policy: `flywheel status` lists them."
 NO_REASON = "no reason was given"
 NEAR = 8
-"""Maximum number of differing bits, of 512, between hashes of one picture: noise or a cursor flips so many. No two of
-16 tasks of MiniWoB++ ended on screens that near."""
+"""Maximum number of differing bits, of 512, between hashes of screens that count as equal. Noise or a cursor flips up
+to this many bits. In a test with 16 tasks of MiniWoB++, no two tasks ended on screens as similar as this."""
 
 
 class PromotionResult(StageResult, extra="allow"):
-    """The champion after the decision; further fields are those of its row in `promotions`."""
+    """Result of the stage `promote`: the champion after the decision, and fields of the row in `promotions`."""
 
     promoted: bool
     champion: str
     candidate: str = ""
     decision: str = ""
-    """Empty where nothing was trained."""
+    """Decision about the candidate; empty if there is no candidate."""
     reason: str = "nothing was trained; the champion stays"
 
     @classmethod
@@ -61,7 +61,7 @@ class PromotionResult(StageResult, extra="allow"):
 
     @property
     def event(self) -> tuple[str, Metrics]:
-        """Returns the event of the decision, with the difference of success."""
+        """Returns the name and payload of the event of this decision."""
         kept = {"candidate", "against", "champion", "difference", "low", "high"}
         payload = self.model_dump(include=kept, exclude_unset=True)
         return DECIDED.get(self.decision, HELD), {HEADLINE: str(self), **payload}
@@ -78,35 +78,35 @@ def promote_candidate(run: Run, iteration: int) -> PromotionResult:
 
 
 def challenge(config: Config, lake: Lake, candidate: PolicyVersion) -> Promotion:
-    """Decide on a measured candidate, and record the decision, which takes effect by that.
+    """Decide on a measured candidate, and record the decision. The record itself makes the candidate champion.
 
-    If the champion changed since the candidate was measured, measure it against the new one first.
+    If the champion changed since the measurement, measure the candidate against the new champion first.
     """
     compared = set[str]()
-    while (event := _settled(config, lake, candidate, compared)) is None:
+    while (event := _decide(config, lake, candidate, compared)) is None:
         measure_challenger(config, lake, candidate)
     sweep_master_weights(lake, config.train.keep_policies)
     return event
 
 
-def _settled(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
+def _decide(config: Config, lake: Lake, candidate: PolicyVersion, compared: set[str]) -> Promotion | None:
     """Decide on a candidate against the current champion.
 
     Args:
-        config: holds the promotion rule.
+        config: config with the rule of promotion.
         lake: the lake.
         candidate: the challenger.
-        compared: champions that the candidate was measured against; the current one is added if it is missing.
+        compared: champions that the candidate was measured against. The current champion is added if it is missing.
 
     Returns:
-        The event, or None if the candidate must be measured against the current champion first.
+        The decision, or None if the candidate must be measured against the current champion first.
     """
     key = f"challenge:{candidate.policy_version}"
     with promotion_lock(lake):
         event = event_of(lake, key)
         if event is None:
             against = opponent(lake, candidate)
-            found = _hindrance(config, lake, candidate, against)
+            found = _decision_without_test(config, lake, candidate, against)
             found = found or decided(config, lake, candidate, against, against.policy_version in compared)
             if found is None:
                 compared.add(against.policy_version)
@@ -140,10 +140,10 @@ def _record(
     )
 
 
-def _hindrance(
+def _decision_without_test(
     config: Config, lake: Lake, candidate: PolicyVersion, against: PolicyVersion
 ) -> PromotionDecision | None:
-    """Return a reason against the promotion of a candidate that does not depend on its wins; None for no reason."""
+    """Return a decision against a candidate that does not depend on its success rate; None if there is no reason."""
     if broken := broken_making(lake, candidate) or broken_acting(config, lake, candidate, against):
         return broken
     if fallen := abandoned(lake, candidate):
@@ -154,7 +154,7 @@ def _hindrance(
 
 @boundary("evaluate")
 def evaluate_challenger(config: Config, version: str) -> None:
-    """Evaluate the policy on both suites' held-out seeds, until it is decided."""
+    """Evaluate the policy on the held-out seeds of both suites, until its promotion is decided."""
     lake = run_of(config, create=False).lake
     measure_challenger(config, lake, policy_row(lake, version))
 
@@ -174,23 +174,23 @@ def roll_back(lake: Lake, to: str | None, reason: str, seen: str | None = None) 
     Args:
         lake: the lake.
         to: an earlier champion; the previous one if not given.
-        reason: the stated reason, for later readers.
-        seen: the champion to replace; the current one if not given.
+        reason: the reason, which is stored.
+        seen: the champion that the caller expects; not checked if not given.
 
     Returns:
-        The record.
+        The stored row.
 
     Raises:
-        UsageError: there is no such policy, it was never champion, or it is; or the champion is no
-            longer the one that was seen.
+        UsageError: the policy does not exist, was never champion, or is the champion already; or the champion is
+            another policy than `seen`.
     """
     with promotion_lock(lake):
         if seen is not None and (now := champion(lake).policy_version) != seen:
             raise UsageError(f"The champion changed from {seen} to {now}.", NAME_IT)
-        return _recorded(lake, *_ways(lake, to), reason or NO_REASON)
+        return _recorded(lake, *_rollback_policies(lake, to), reason or NO_REASON)
 
 
-def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
+def _rollback_policies(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
     """Return the policy to promote and the current champion."""
     now = champion(lake)
     target = policy_row(lake, to) if to is not None else before(lake, now)
@@ -205,7 +205,7 @@ def _ways(lake: Lake, to: str | None) -> tuple[PolicyVersion, PolicyVersion]:
 
 
 def before(lake: Lake, now: PolicyVersion) -> PolicyVersion:
-    """Return the policy that the champion replaced; raise UsageError for the first champion."""
+    """Return the policy that the champion replaced. Raise UsageError if it replaced no policy."""
     won = (
         one for one in reversed(promotions(lake)) if one.decision == "promote" and one.champion == now.policy_version
     )
@@ -242,27 +242,30 @@ def _recorded(lake: Lake, target: PolicyVersion, now: PolicyVersion, reason: str
 
 @dataclass(frozen=True, slots=True)
 class Leak:
-    """A held-out task that ends like trained trajectories of another task."""
+    """A held-out task whose last screens are also last screens of a trained task."""
 
     held_out: str
     trained: str
     screens: int
-    """Number of the held-out task's last screens that the other task shares."""
+    """Number of last screens of the held-out task that the trained task shares."""
     of: int
+    """Number of last screens of the held-out task."""
 
 
 def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[str, str]], share: float) -> list[Leak]:
-    """Return held-out tasks that share at least a given part of their distinct last screens with one trained task.
+    """Return the held-out tasks that share many of their distinct last screens with one trained task.
 
     Args:
-        held_out: difference hashes of last screens by task.
-        trained: task and hash of last screens that were trained on.
-        share: of the held-out task's distinct screens, in (0, 1].
+        held_out: difference hashes of the last screens of each held-out task, by task.
+        trained: the task and hash of each last screen that was trained on.
+        share: minimum share of the held-out task's distinct last screens, in (0, 1].
     """
-    known = {task: {bits for one in hashes if (bits := _telling(one)) is not None} for task, hashes in held_out.items()}
+    known = {
+        task: {bits for one in hashes if (bits := _distinct_bits(one)) is not None} for task, hashes in held_out.items()
+    }
     near: dict[tuple[str, str], set[int]] = {}
     for task, phash in trained:
-        if (bits := _telling(phash)) is None:
+        if (bits := _distinct_bits(phash)) is None:
             continue
         for own, screens in known.items():
             for screen in screens:
@@ -275,18 +278,19 @@ def same_screens(held_out: Mapping[str, Iterable[str]], trained: Iterable[tuple[
     ]
 
 
-def _telling(phash: str) -> int | None:
-    """Return the bits of a hash; None for one of another kind, and for a plain picture such as a blank page."""
+def _distinct_bits(phash: str) -> int | None:
+    """Return the bits of a hash; None for another kind of hash, and for a uniform picture such as a blank page."""
     bits = bits_of(phash)
     return None if bits is None or bits.bit_count() <= NEAR else bits
 
 
 SHARE = 0.5
-"""Minimum share of a solved held-out task's last screens among a trained task's that makes both the same task."""
+"""Share of the last screens of a held-out task from which it counts as the same task as the trained task that shares
+these screens."""
 
 
 def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
-    """Return why a candidate's evaluation cannot be trusted; None where it was not trained on held-out data."""
+    """Return the reason not to trust a candidate's evaluation: it was trained on held-out data. Else return None."""
     try:
         require_held_out(config, lake)
     except UsageError as error:
@@ -302,7 +306,7 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
             f"leakage: {len(rows)} trajectories that it was trained from have held-out seeds, {one['trajectory_id']} "
             f"of {one['task_id']} seed {one['seed']} for one"
         )
-    if config.promote.same_screens == "hold" and (copies := _copies(lake, candidate)):
+    if config.promote.same_screens == "hold" and (copies := _shared_screens(lake, candidate)):
         named = ", ".join(f"{one.held_out} ({one.screens} of {one.of} in {one.trained})" for one in copies)
         return (
             f"leakage: held-out tasks are solved on the screens of trained ones: {named}; take the same task "
@@ -311,10 +315,10 @@ def leak(config: Config, lake: Lake, candidate: PolicyVersion) -> str | None:
     return None
 
 
-def _copies(lake: Lake, candidate: PolicyVersion) -> list[Leak]:
-    """Return held-out tasks that a candidate solves on a trained task's screens.
+def _shared_screens(lake: Lake, candidate: PolicyVersion) -> list[Leak]:
+    """Return the held-out tasks that a candidate solves on screens of a trained task.
 
-    Failures are left out: they may end on the screen where every task begins.
+    Failures are left out, because a failure may end on a first screen that several tasks share.
     """
     ended: dict[str, set[str]] = {}
     for row in lake.rows(Evaluation, {"policy_version": candidate.policy_version, "suite": "held_out"}):

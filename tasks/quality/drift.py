@@ -1,4 +1,4 @@
-"""Warn about an iteration that differs from those before it."""
+"""Warn about an iteration that differs from earlier iterations."""
 
 from curation.drift import HistogramDrift, drift
 from schemas.config.sections import QualityConfig
@@ -14,11 +14,11 @@ MEASURES = {
     "screens": ("screenshots", "more screens are new than usual, or none are: an environment changed, or ran dry"),
     "agreement": ("agreements", "judges agree with those who know otherwise than before: their scores are worth less"),
 }
-"""Table and reason of each measure."""
+"""Table and reason of each measure of drift."""
 
 
 def drift_results(lake: Lake, iteration: int, config: QualityConfig) -> list[QualityResult]:
-    """Return one result per measure that this iteration and earlier ones have; none for an import."""
+    """Return one result for each measure that this iteration and earlier iterations have; none for an import."""
     if iteration < 1:
         return []
     counts: dict[str, tuple[dict[str, int], dict[str, int]]] = {}

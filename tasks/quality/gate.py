@@ -1,4 +1,4 @@
-"""Stages: the data-quality gate before training, and once more on the tables written after it."""
+"""Stages `quality` and `recheck`: run the quality gate before training, and again on tables written after it."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,7 +7,7 @@ from schemas.config import Config
 from schemas.failure import GateRefused, UsageError
 from schemas.tables import TABLES
 from schemas.tables.quality import QualityResult
-from schemas.tables.stage import StageResult, label_of, turn
+from schemas.tables.stage import StageResult, chronological, label_of
 from storage.quality.docs import publish_docs
 from storage.quality.gate import run_gate
 from tasks.quality.drift import drift_results
@@ -21,7 +21,7 @@ from tasks.shared.paths import docs_folder
 
 
 class Passed(StageResult):
-    """Results of a gate that refused nothing; as stored, the fields of `flywheel quality check --json`."""
+    """Result of a gate that passed. The stored fields are those of `flywheel quality check --json`."""
 
     iteration: int
     expectations: int
@@ -29,7 +29,7 @@ class Passed(StageResult):
     overridden: int
     """Number of overridden critical failures."""
     versions: Mapping[str, int] = {}
-    """Checked version of each table, in the stage before training; the one after training compares with them."""
+    """Checked version of each table, stored by the stage `quality`. The stage `recheck` compares with them."""
 
     def __str__(self) -> str:
         more = f", {counted(self.overridden, 'critical failure')} overridden" if self.overridden else ""
@@ -38,11 +38,10 @@ class Passed(StageResult):
 
 @stage("quality")
 def check_quality(run: Run, iteration: int) -> Passed:
-    """Run Great Expectations on every table; critical failures without an override stop the iteration here.
+    """Run Great Expectations on every table. Critical failures without an override stop the iteration.
 
     Raises:
-        GateRefused: a critical expectation failed, or the gate itself broke; the message has the table, the rule and
-            the rows.
+        GateRefused: a critical expectation or the gate itself failed. The message has the table, the rule and the rows.
     """
     versions = run.lake.versions()
     return passed(run, iteration, examine(run, iteration)).model_copy(update={"versions": versions})
@@ -50,10 +49,10 @@ def check_quality(run: Run, iteration: int) -> Passed:
 
 @stage("recheck")
 def check_again(run: Run, iteration: int) -> Passed:
-    """Run it on the tables that were written to since, such as the measurements that promotion reads.
+    """Run Great Expectations on tables that were written after `check_quality`, such as evaluations.
 
     Raises:
-        GateRefused: as `check_quality` does.
+        GateRefused: as in `check_quality`.
     """
     before = (result_of(run.lake, iteration, "quality") or {}).get("versions")
     known = before if isinstance(before, Mapping) else {}
@@ -67,14 +66,14 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
 
     Args:
         config: the resolved config.
-        iteration: the latest one with trajectories, if not given.
+        iteration: the iteration; the latest iteration with trajectories if not given.
 
     Raises:
         UsageError: the lake has no trajectory of this iteration.
-        GateRefused: as `check_quality` does.
+        GateRefused: as in `check_quality`.
     """
     run = run_of(config, create=False)
-    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()), key=turn)
+    known = sorted(set(run.lake.read("trajectories", ["iteration"])["iteration"].to_pylist()), key=chronological)
     if not known or iteration not in {None, *known}:
         which = "any iteration" if iteration is None else label_of(iteration)
         there = ", ".join(label_of(one) for one in known) or "nothing yet"
@@ -90,7 +89,7 @@ def verify_quality(config: Config, iteration: int | None) -> Passed:
 
 
 def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), whole: bool = True) -> list[QualityResult]:
-    """Return the gate's results for these tables, and the iteration's drift; they are stored in `quality`."""
+    """Store and return the results of the gate for these tables, and the drift of the iteration."""
     folder, keep = docs_folder(run.config, run.lake) if whole else None, run.config.quality.keep_docs
     results = run_gate(run.lake, iteration, tables, folder, keep)
     results += drift_results(run.lake, iteration, run.config.quality) if whole else []
@@ -101,7 +100,7 @@ def examine(run: Run, iteration: int, tables: Iterable[str] = tuple(TABLES), who
 
 
 def passed(run: Run, iteration: int, results: list[QualityResult]) -> Passed:
-    """Summarize the results; raise GateRefused for critical failures without an override."""
+    """Summarize the results. Raise GateRefused for critical failures without an override."""
     failed = [row for row in results if not row.success]
     critical = [row for row in failed if row.severity == "critical"]
     refused = not_overridden(run.lake, iteration, critical)

@@ -1,4 +1,4 @@
-"""Override the gate's critical failures: they no longer stop an iteration; each override has a written reason."""
+"""Override critical failures of the quality gate, with a reason. Overridden failures no longer stop an iteration."""
 
 from schemas.failure import UsageError
 from schemas.table import utc_now
@@ -14,10 +14,10 @@ def not_overridden(lake: Lake, iteration: int, failed: list[QualityResult]) -> l
 
 
 def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> list[QualityOverride]:
-    """Override every critical failure of an iteration that has no override yet; they no longer stop it.
+    """Override every critical failure of an iteration that has no override yet.
 
     Raises:
-        UsageError: no reason, or nothing to override.
+        UsageError: the reason is empty, or the iteration has no failure to override.
     """
     if not reason.strip() or not person.strip():
         raise UsageError("An override needs a reason, and a person who gives it.", "Write `--reason` and `--by`.")
@@ -47,7 +47,7 @@ def override_failures(lake: Lake, iteration: int, reason: str, person: str) -> l
 
 
 def overridden(lake: Lake, version: int | None) -> list[QualityOverride]:
-    """Return every override at a version of their table, the oldest first; None is before there were any."""
+    """Return all overrides at a version of their table, oldest first; none if the version is None."""
     if version is None:
         return []
     rows = lake.rows(QualityOverride, version=version)

@@ -1,1 +1,1 @@
-"""The stage that goes back to failed trajectories."""
+"""The stage `reflect`, which corrects failed trajectories."""

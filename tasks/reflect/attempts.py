@@ -34,11 +34,11 @@ from tasks.shared.trajectories import trajectories_of
 from tasks.shared.weights import load_policy
 
 PIONEERS = 3
-"""Failures of a task that are searched at once while no success in it is known: one success is a precedent for the
-others."""
+"""Maximum failures of a task that are searched at once while the task has no known success. A success becomes a
+precedent for the other failures."""
 DEAR = 3.0
-"""Maximum cost of a task's correction, as a multiple of the steps per success of plain collection; above it, the task's
-other failures are skipped."""
+"""Maximum cost of a correction, as a multiple of the steps per success in collection. If corrections of a task cost
+more, its other failures are skipped."""
 
 
 class Attempts:
@@ -49,23 +49,23 @@ class Attempts:
         rolled = list(trajectories_of(run.lake, iteration))
         self.known: dict[str, list[Precedent]] = {}
         for one, steps in rolled:
-            self._learn(one, steps)
+            self._add_precedent(one, steps)
         self.actors, self.write = _proposers(run.config, run.lake, self.known, stack)
         self.stored = {one.trajectory_id: (one, steps) for one, steps in rolled if one.continues is not None}
         collected = [one for one, _ in rolled if one.continues is None]
         self.plain = sum(one.n_steps for one in collected) / max(1, sum(one.success is True for one in collected))
-        """Steps of the plain collection per success."""
+        """Steps per success in collection."""
         self.used = sum(one.n_steps for one, _ in self.stored.values())
 
     def all_of(self, cases: Sequence[ReflectionCase]) -> None:
-        """Roll out round after round, until every search is over or the steps are used up."""
+        """Roll out attempts in rounds, until every search has ended or the steps are used up."""
         while planned := self._round(cases):
             self.roll_out([one for one, _ in planned], "reflect")
             for one, case in planned:
                 self._fold(case, one)
 
     def roll_out(self, planned: Sequence[PlannedTrajectory], label: str) -> None:
-        """Roll out planned trajectories and store them; `label` is the text on the bar."""
+        """Roll out planned trajectories and store them. `label` is the text on the progress bar."""
         roll_out_all(self.run.config, planned, self._actors_of, self._keep, bar, label, for_data=True)
 
     def _actors_of(self, planned: PlannedTrajectory) -> list[Actor]:
@@ -73,13 +73,13 @@ class Attempts:
         return [by_version.get(planned.policy_version, self.actors[0].actor)]
 
     def _round(self, cases: Sequence[ReflectionCase]) -> list[tuple[PlannedTrajectory, ReflectionCase]]:
-        """Return the next attempt of each open search, as far as there are steps left."""
+        """Return the next attempt of each open search, within the remaining steps."""
         left, found = self.run.config.reflect.steps - self.used, list[tuple[PlannedTrajectory, ReflectionCase]]()
         opened: Counter[str] = Counter()
         for case in cases:
             task = case.task.task_id
             if not case.attempts:
-                if self._dear(cases, task):
+                if self._too_expensive(cases, task):
                     case.gave_up = "corrections of its task are dear"
                 if opened[task] >= PIONEERS and not self.known.get(task):
                     continue
@@ -90,14 +90,14 @@ class Attempts:
                 opened[task] += 1
         return found
 
-    def _dear(self, cases: Sequence[ReflectionCase], task: str) -> bool:
-        """Whether the corrections in a task so far, and one more, took more steps than they are worth."""
+    def _too_expensive(self, cases: Sequence[ReflectionCase], task: str) -> bool:
+        """Whether the corrections of a task so far, and one further correction, cost too many steps."""
         tried = [case for case in cases if case.task.task_id == task]
         spent = sum(trajectory.n_steps for case in tried for trajectory, _ in case.attempts)
         return spent > DEAR * self.plain * (1 + sum(case.search.best is not None for case in tried))
 
     def _next(self, case: ReflectionCase) -> PlannedTrajectory | None:
-        """Return the next attempt that is not in the lake yet; stored ones are added to the case."""
+        """Return the next attempt that is not in the lake yet. Stored attempts are added to the case."""
         while (planned := self._planned(case)) is not None:
             if planned.trajectory_id not in self.stored:
                 return planned
@@ -107,9 +107,9 @@ class Attempts:
     def _fold(self, case: ReflectionCase, planned: PlannedTrajectory) -> None:
         trajectory, steps = self.stored[planned.trajectory_id]
         case.fold((trajectory, steps), self._recovers(planned))
-        self._learn(trajectory, steps)
+        self._add_precedent(trajectory, steps)
 
-    def _learn(self, trajectory: Trajectory, steps: Sequence[Step]) -> None:
+    def _add_precedent(self, trajectory: Trajectory, steps: Sequence[Step]) -> None:
         """Record a success as a precedent for further attempts."""
         if trajectory.success:
             self.known.setdefault(trajectory.task_id, []).extend(precedents_of(trajectory, steps))
@@ -139,7 +139,7 @@ class Attempts:
         return self._plan(case, beginning, proposer.policy_version, attempt)
 
     def _recovering(self, case: ReflectionCase, state: int) -> PlannedTrajectory | None:
-        """Repeat the error, and then the actions that succeeded in its place."""
+        """Plan a trajectory that repeats the error and then the actions that succeeded in its place."""
         _, performed = case.won[state]
         replayed, after = case.steps[: state + 1], case.steps[state].next_screenshot
         known = [recorded(step, self.write) for step in performed[state:]]
@@ -156,7 +156,7 @@ class Attempts:
     def going_on(
         self, rolled: Rolled, task: GuiTask, state: int, reply: StepReply, tried: Sequence[Rolled], attempt: int
     ) -> PlannedTrajectory:
-        """Plan a trajectory up to a state, there a reply, and then the actor's own steps within the task's limit."""
+        """Plan a trajectory that replays steps up to a state, performs a reply, and continues with an actor's steps."""
         trajectory, steps = rolled
         beginning = Beginning(
             trajectory.trajectory_id,
@@ -206,7 +206,7 @@ class _Proposing:
 
 
 def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precedent]:
-    """Return the steps of a success that changed something or ended it, without the replayed ones."""
+    """Return the steps of a success that changed the screen or ended the trajectory, without replayed steps."""
     return [
         Precedent(trajectory.instruction, step.step, tuple(elements_of(step.elements)), from_json(step.action))
         for step in steps[trajectory.replayed :]
@@ -217,7 +217,7 @@ def precedents_of(trajectory: Trajectory, steps: Sequence[Step]) -> list[Precede
 def _proposers(
     config: Config, lake: Lake, known: Mapping[str, Sequence[Precedent]], stack: ExitStack
 ) -> tuple[list[_Proposing], Write]:
-    """Return the proposing actors, and the champion's format of actions, in which its own past is shown to it."""
+    """Return the proposers as actors, and the champion's format of actions for past steps in its prompt."""
     version, explorer = champion(lake), EXPLORERS.class_of(config.collect.explorer)
     loaded: list[VlmPolicy] = []
 
@@ -235,5 +235,5 @@ def _proposers(
 
 
 def screens_of(steps: Sequence[Step], state: int) -> tuple[str, ...]:
-    """Return the screens expected on the way to a state, and there."""
+    """Return the expected screens of a replay up to a state, the state's own screen included."""
     return tuple(step.screenshot for step in steps[: state + 1])

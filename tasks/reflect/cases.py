@@ -22,7 +22,7 @@ from tasks.shared.suite import tasks_of
 from tasks.shared.trajectories import trajectories_of
 
 FIRST = ("policy", "relay", "explorer")
-"""Actors whose failures come first: a policy learns most from its own errors."""
+"""Actors in the order in which their failures are corrected. A policy learns most from its own errors."""
 Rolled = tuple[Trajectory, Sequence[Step]]
 
 
@@ -35,16 +35,16 @@ class ReflectionCase:
     task: GuiTask
     search: FailureSearch
     others: Sequence[Rolled] = ()
-    """Further trajectories of its task and seed."""
+    """Further trajectories of the same task and seed."""
     attempts: list[Rolled] = field(default_factory=list[Rolled])
     won: dict[int, Rolled] = field(default_factory=dict[int, Rolled])
-    """Successes by state."""
+    """Successful attempts, by state."""
     recovered: Rolled | None = None
     asked_to_recover: bool = False
     gave_up: str = ""
 
     def fold(self, rolled: Rolled, recovers: bool) -> None:
-        """Add the result of an attempt."""
+        """Add the result of an attempt to the case."""
         trajectory, _ = rolled
         self.attempts.append(rolled)
         if (trajectory.failure_reason or "").startswith(DISAGREES):
@@ -60,7 +60,8 @@ class ReflectionCase:
 def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]:
     """Return the failed trajectories to correct.
 
-    They are of deterministic training tasks and training seeds, with a verifier, and no gate holds them back.
+    Their tasks are deterministic training tasks with a verifier, their seeds are training seeds, and no gate has
+    quarantined them.
     """
     tasks = {one.task_id: one for one in tasks_of(config, lake) if can_be_replayed(one)}
     decisions = decisions_of(lake, iteration)
@@ -92,12 +93,12 @@ def cases_of(config: Config, lake: Lake, iteration: int) -> list[ReflectionCase]
 
 
 def can_be_replayed(task: GuiTask) -> bool:
-    """Whether a task's trajectories can be corrected."""
+    """Whether trajectories of a task can be replayed and corrected."""
     return task.split == "train" and task.verifier != JUDGED and task.deterministic
 
 
 def _chosen(failed: Mapping[str, Rolled], most: int) -> list[str]:
-    """Return names of at most `most`: the policy's before the explorer's, the tasks in turn."""
+    """Return at most `most` ids: failures of the policy before failures of the explorer, and the tasks in turn."""
 
     def order(name: str) -> tuple[int, str, str]:
         trajectory, _ = failed[name]
@@ -113,5 +114,5 @@ def _chosen(failed: Mapping[str, Rolled], most: int) -> list[str]:
 
 
 def corrections_of(lake: Lake, iteration: int) -> Iterator[Rolled]:
-    """Return the stored attempts of an iteration."""
+    """Yield the stored attempts of an iteration."""
     return ((one, steps) for one, steps in trajectories_of(lake, iteration) if one.continues is not None)

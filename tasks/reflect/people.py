@@ -1,9 +1,9 @@
-"""Verify people's corrections in a sandbox before they are trained on.
+"""Verify reviewers' corrections in a sandbox before training uses them.
 
-The recorded steps before the corrected one are replayed in a new sandbox of the same task and seed, as in a reflection.
-Then the person's action is performed, and a proposer continues. A success is a training trajectory with all following
-steps; a correction whose action ends the task in vain is not trained on any more. Stored attempts are not repeated, so
-a kill loses nothing.
+The recorded steps before the corrected step are replayed in a new sandbox for the same task and seed, as in a
+reflection. Then the reviewer's action is performed, and a proposer continues. If the attempt succeeds, training uses it
+with all following steps. If the action itself ends the task without success, training no longer uses the correction.
+Stored attempts are not repeated, so a kill loses nothing.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ State = Literal["verified", "refuted", "unverified"]
 
 @dataclass(frozen=True, slots=True)
 class Corrected:
-    """A correction in force, with its state; fields as in `storage/queries/views/people_corrections.sql`."""
+    """A valid correction and its state, with the columns of `storage/queries/views/people_corrections.sql`."""
 
     trajectory_id: str
     step: int
@@ -68,7 +68,10 @@ class _TriedCorrection:
 
     @property
     def over(self) -> bool:
-        """Whether another attempt is pointless: one succeeded, the action itself ended it, or nothing repeated."""
+        """Whether further attempts are useless.
+
+        An attempt succeeded, the action itself ended the task, or the sandbox did not reproduce the recorded screens.
+        """
         return any(
             one.success is not False or (one.n_steps == one.replayed + 1 and one.termination != "max_steps")
             for one, _ in self.tried
@@ -82,7 +85,8 @@ def verify_corrections(config: Config) -> Mapping[str, int]:
 
 
 def verify_people(run: Run) -> Mapping[str, int]:
-    """With `reflect.people`: try every unverified correction of people in a sandbox; return their number by state."""
+    """Try every unverified correction of a reviewer in a sandbox, if `reflect.people` is set. Return counts by
+    state."""
     settle(run.lake)
     if not (run.config.reflect.people and run.lake.count("reviews", {"decision": "correct"})):
         return {}
@@ -99,12 +103,12 @@ def verify_people(run: Run) -> Mapping[str, int]:
 
 
 def corrections_by_people(lake: Lake, versions: Mapping[str, int] | None = None) -> list[Corrected]:
-    """Return the corrections in force, of pinned versions of the tables or of the current ones."""
+    """Return the valid corrections at pinned table versions; at the current versions if not given."""
     return answers(lake, Corrected, "people_corrections", versions)
 
 
 def _waiting(run: Run, found: Sequence[Corrected]) -> list[_TriedCorrection]:
-    """Return the corrections worth a try, of tasks that can be replayed, by iteration."""
+    """Return the corrections to try, of tasks that can be replayed, by iteration."""
     tasks = {one.task_id: one for one in tasks_of(run.config, run.lake) if can_be_replayed(one)}
     most = run.config.reflect.attempts
     left = [
@@ -147,7 +151,7 @@ def _planned(one: _TriedCorrection, attempts: Attempts, number: int) -> PlannedT
 
 
 def _prefer(lake: Lake, found: Sequence[Corrected]) -> None:
-    """Give a verified correction's preference the context of the trajectory that shows it, as in a reflection."""
+    """Give the pair of a verified correction the context of the successful attempt, as in a reflection."""
     shown = {one.review_id: one.shown_by for one in found if one.shown_by}
     rows = lake.rows(Pair, {"pair_id": sorted(shown)}) if shown else []
     better = [

@@ -1,7 +1,7 @@
-"""Stage: find where failed trajectories went wrong, and keep the corrections that succeed there.
+"""Stage `reflect`: find the wrong steps of failed trajectories, and keep corrections that succeed.
 
-Attempts are rolled out in rounds, one for each search that is still open. An attempt is a trajectory under a key that
-follows from its content, so an interrupted stage finds its attempts in the lake and continues.
+Attempts are rolled out in rounds, with one attempt per open search. An attempt is a trajectory whose key follows from
+its content, so an interrupted stage finds its attempts in the lake and continues.
 """
 
 from collections import Counter
@@ -29,9 +29,9 @@ from tasks.running.stage import stage
 
 @stage("reflect", retry=True)
 def reflect_on_failures(run: Run, iteration: int) -> PlainResult:
-    """Correct failed trajectories with `reflect.on`, and store successful corrections.
+    """Correct failed trajectories if `reflect.on` is set, and store successful corrections, annotations and pairs.
 
-    They are stored with their annotations and pairs. People's corrections are verified in any case.
+    Reviewers' corrections are also verified if `reflect.on` is not set.
     """
     drop_unfinished(run.lake, iteration)
     people = verify_people(run)
@@ -46,7 +46,7 @@ def reflect_on_failures(run: Run, iteration: int) -> PlainResult:
 
 
 def _keep(run: Run, iteration: int, cases: Sequence[ReflectionCase]) -> list[CorrectedTrajectory]:
-    """Run the gates on the rolled-out trajectories, and write annotations and pairs of the accepted ones."""
+    """Run the gates on the rolled-out trajectories, and write annotations and pairs of accepted trajectories."""
     lake, now = run.lake, utc_now()
     names = {one.trajectory_id for one, _ in corrections_of(lake, iteration)}
     decisions, _ = decide(run.config, lake, iteration, names)
@@ -97,7 +97,7 @@ def _numbers(
 
 
 def _plain(lake: Lake, iteration: int, tasks: Collection[str]) -> float | None:
-    """Return the sandbox steps per success of the iteration's plain collection in these tasks; None without any."""
+    """Return the sandbox steps per success of the iteration's collection in these tasks; None without a success."""
     rolled = [one for one in lake.rows(Trajectory, {"iteration": iteration}) if one.continues is None]
     rolled = [one for one in rolled if one.task_id in tasks]
     won = sum(one.success is True for one in rolled)

@@ -1,1 +1,1 @@
-"""Parts of a run: stages, the boundaries between them, and messages."""
+"""Parts of a run: stages, boundaries between stages, and messages."""

@@ -1,4 +1,4 @@
-"""The tasks of a flow, and the boundaries between them, where it ends if its lake is paused or its budget is spent."""
+"""Define the tasks of a flow and the boundaries before them. At a boundary, a pause or a spent budget ends the flow."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -32,11 +32,11 @@ class End:
 
     def __init__(self) -> None:
         self.pause: Pause | Exhausted | None = None
-        """Pause or spent budget that ended it early."""
+        """Pause or spent budget that ended the flow early; None otherwise."""
 
     @property
     def state(self) -> "State[Pause | Exhausted] | None":
-        """Return a flow's result for Prefect and its caller: None, or a completed state with the reason."""
+        """Return the result of the flow: None, or a completed state with the reason of the early end."""
         return self.pause and Completed(name="Paused", message=self.pause.text, data=self.pause)
 
 
@@ -60,7 +60,7 @@ def until_paused(run: Run) -> Iterator[End]:
 
 
 class FlowTask(Task[P, R]):
-    """A Prefect task where a server records the flow, and a plain call elsewhere."""
+    """A Prefect task if a server records the flow; else a plain function."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the task."""
@@ -69,15 +69,15 @@ class FlowTask(Task[P, R]):
 
 
 def flow_task(name: str) -> Callable[[Callable[P, R]], FlowTask[P, R]]:
-    """Make a function such a task, which is done anew whenever it is called."""
+    """Make a function a `FlowTask`. Every call runs the function."""
     return lambda work: FlowTask(work, name=name, cache_policy=NO_CACHE)
 
 
 class Boundary(FlowTask[P, R]):
-    """A task before which a flow ends if its lake is paused or its budget is spent (`until_paused`)."""
+    """A task with a boundary: before it, a pause or a spent budget ends the flow (`until_paused`)."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the task; raise Paused before it."""
+        """Run the task, or raise Paused if the lake is paused or its budget is spent."""
         if heeded := _heeded.get():
             run, end = heeded
             if there := pause_of(run.lake) or exhausted(run.lake, run.config.budget):
@@ -87,7 +87,7 @@ class Boundary(FlowTask[P, R]):
 
 
 def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
-    """Make a function such a task, a `part` of its run that is done anew whenever it is called."""
+    """Make a function a `Boundary` and a `part` of its run. Every call runs the function."""
 
     def wrap(work: Callable[P, R]) -> Boundary[P, R]:
         @wraps(work)
@@ -103,14 +103,13 @@ def boundary(name: str) -> Callable[[Callable[P, R]], Boundary[P, R]]:
 
 @contextmanager
 def part(head: str, name: str) -> Iterator[None]:
-    """Report the begin and the end of the enclosed work, and publish it as the current status.
+    """Report the start and end of the enclosed work, and publish it as the current status (`tasks.running.run_status`).
 
-    The begin is not reported where a terminal shows the work itself. Other processes see the status
-    (`tasks.running.run_status`).
+    The start is not reported on a terminal, because the terminal shows the work itself.
 
     Args:
-        head: the run's subject.
-        name: the part's.
+        head: subject of the run.
+        name: name of the part.
     """
     if not err().is_terminal:
         log_part(head, name, "begins", last=False)
@@ -126,6 +125,6 @@ def part(head: str, name: str) -> Iterator[None]:
 
 @contextmanager
 def alone(lake: Lake, name: str) -> Iterator[None]:
-    """Do the same for work on a lake outside a flow."""
+    """Report and publish the enclosed work on a lake outside of a flow."""
     with published(lake, str(uuid4()), name), part("", name):
         yield

@@ -1,9 +1,8 @@
-"""Count a lake's cost, and compare it with its budget.
+"""Count the cost of a lake, and compare it with the budget.
 
-Steps are sandbox steps in collection, corrections and evaluation; hours are the stages' own work; tokens are those that
-policies wrote, and those that servers counted for thinkers, judges and proposers; money is hours and tokens at their
-prices. Imported data cost nothing here. All counts are in the lake, so a killed run has spent what it wrote; judges'
-and proposers' tokens are written as a stage ends.
+`budget` in the config defines steps, hours, tokens and money. Imported data costs nothing. All counts come from the
+lake, so the cost of a killed run includes only what the run wrote. Tokens of judges and proposers are written at the
+end of a stage.
 """
 
 from dataclasses import dataclass
@@ -30,7 +29,7 @@ class Spent(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class IterationCost:
-    """Cost of one iteration; fields as in `storage/queries/cost.sql`."""
+    """Cost of one iteration, with the columns of `storage/queries/cost.sql`."""
 
     steps: int
     seconds: float
@@ -39,17 +38,17 @@ class IterationCost:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One part of a budget."""
+    """One part of a budget, such as its steps."""
 
     what: str
     spent: float
     allowed: float
     ahead: float | None
-    """Expected cost of the requested iterations; None while the lake has no finished iteration."""
+    """Expected cost of the requested iterations; None if the lake has no finished iteration."""
 
 
 class Exhausted(BaseModel):
-    """A spent budget, which ends a flow like a pause."""
+    """A spent budget, which ends a flow as a pause does."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -59,16 +58,16 @@ class Exhausted(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message in a sentence."""
+        """Returns the message as a sentence."""
         return f"The budget is spent: {short(self.spent)} of {short(self.allowed)} {self.what} (`budget.{self.what}`)."
 
     def refusal(self) -> Paused:
-        """Return the error for a command that would begin something."""
-        return Paused(self.text, f"After raising `budget.{self.what}` the same command goes on from here.")
+        """Return the error for a command that would start new work."""
+        return Paused(self.text, f"Raise `budget.{self.what}`; the same command then continues.")
 
 
 def spent(lake: Lake, budget: BudgetConfig) -> Spent:
-    """Return a lake's cost so far, at the budget's prices."""
+    """Return the cost of a lake so far, at the prices of the budget."""
     rows = [_finished(lake, at) if done else _cost(lake, at) for at, done in _iterations(lake)]
     steps, tokens = sum(row.steps for row in rows), sum(row.tokens for row in rows)
     hours = sum(row.seconds for row in rows) / 3600
@@ -77,7 +76,7 @@ def spent(lake: Lake, budget: BudgetConfig) -> Spent:
 
 
 def exhausted(lake: Lake, budget: BudgetConfig) -> Exhausted | None:
-    """Return the first spent part of the budget; None while there is some left of each."""
+    """Return the first part of the budget that is spent; None if no part is spent."""
     if not budget.limits:
         return None
     cost = spent(lake, budget)
@@ -86,13 +85,13 @@ def exhausted(lake: Lake, budget: BudgetConfig) -> Exhausted | None:
 
 
 def require_budget(lake: Lake, budget: BudgetConfig) -> None:
-    """Raise Paused where a part of the budget is spent."""
+    """Raise Paused if a part of the budget is spent."""
     if used_up := exhausted(lake, budget):
         raise used_up.refusal()
 
 
 def account(lake: Lake, budget: BudgetConfig, iterations: int = 0) -> list[Account]:
-    """Return each part of a budget, with the expected cost of so many more iterations."""
+    """Return each part of a budget, with the expected cost of a number of further iterations."""
     cost, finished = spent(lake, budget), sum(done and at >= 0 for at, done in _iterations(lake))
     return [
         Account(what, got := getattr(cost, what), allowed, got / finished * iterations if finished else None)
@@ -113,12 +112,12 @@ def sentence(row: Account, iterations: int) -> str:
 
 
 def short(amount: float) -> str:
-    """Format an amount: whole from a hundred on, else with three digits."""
+    """Format an amount: as a whole number from 100 on, else with three digits."""
     return f"{amount:,.0f}" if amount >= 100 else f"{amount:.3g}"
 
 
 def _iterations(lake: Lake) -> list[tuple[int, bool]]:
-    """Return the iterations with a cost here, the preparation first, and whether they are over."""
+    """Return the iterations with a cost in this lake, the preparation first, each with whether it is finished."""
     stages = lake.read("stages", ["iteration", "stage"]).to_pylist()
     begun = sorted({row["iteration"] for row in stages if row["iteration"] >= -1})
     done = {row["iteration"] for row in stages if row["stage"] == "promote"}
@@ -131,7 +130,7 @@ def _cost(lake: Lake, iteration: int) -> IterationCost:
 
 
 def _finished(lake: Lake, iteration: int) -> IterationCost:
-    """Return the cost of a finished iteration, which a process counts once."""
+    """Return the cost of a finished iteration. Each process counts this cost once."""
     name = (lake.lake_id, iteration)
     if name not in _OVER:
         _OVER[name] = _cost(lake, iteration)
@@ -139,4 +138,4 @@ def _finished(lake: Lake, iteration: int) -> IterationCost:
 
 
 _OVER: dict[tuple[str, int], IterationCost] = {}
-"""Costs by lake and iteration."""
+"""Costs of finished iterations, by lake and iteration."""

@@ -1,8 +1,9 @@
-"""Share work among several machines: its parts are Prefect tasks, run by Prefect's task runner for Ray.
+"""Distribute work over several machines. The parts of the work are Prefect tasks, and Prefect's Ray task runner runs
+them.
 
-If a machine dies, its part begins anew on another one, so a part must find its finished work. Every machine reaches the
-lake and Prefect's server by the same addresses, and has the same code installed. Tokens of models on other machines are
-counted here (`models.serving.meter`).
+If a machine dies, its part starts again on another machine, so a part must find its finished work. All machines use the
+same addresses of the lake and of Prefect's server, and have the same code. The calling process counts the tokens of
+models on other machines (`models.serving.meter`).
 """
 
 import os
@@ -25,19 +26,20 @@ from tasks.running.console import bar
 
 EXTRA = "pip install 'flywheel[ray]'"
 GIVEN = ("PYTHONPATH", "HF_HUB_OFFLINE", "OMP_WAIT_POLICY", "TOKENIZERS_PARALLELISM", "TQDM_DISABLE")
-"""Variables that workers get from the run; credentials are each machine's own, since Ray shows these values."""
+"""Environment variables that workers get from the run. Each machine has its own credentials, because Ray shows these
+values."""
 
 
 @dataclass(frozen=True, slots=True)
 class _PartResult:
-    """Result of a part, and the tokens that models used in it."""
+    """Result of a part, and the tokens that models used for it."""
 
     made: Any
     charged: Counter[str]
 
 
 def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
-    """Make a function the task of a part, for `share_out`."""
+    """Make a function a Prefect task for `share_out`."""
 
     def wrap(work: Callable[..., Any]) -> Task[..., Any]:
         @wraps(work)
@@ -52,12 +54,12 @@ def part_task(name: str) -> Callable[[Callable[..., Any]], Task[..., Any]]:
 
 
 def shares_out(config: Config) -> bool:
-    """Whether other machines share the work."""
+    """Whether the work is distributed over other machines."""
     return config.cluster.kind != "local"
 
 
 def divided(config: Config, names: Sequence[str]) -> list[list[str]]:
-    """Divide names into parts; no part is empty."""
+    """Divide names into parts. No part is empty."""
     parts = config.cluster.parts
     return [mine for number in range(parts) if (mine := list(names[number::parts]))]
 
@@ -66,10 +68,10 @@ def share_out(config: Config, work: Task[..., Any], parts: Sequence[dict[str, An
     """Run a task once for each part, on the machines of `cluster`.
 
     Args:
-        config: its section `cluster`.
+        config: config with the section `cluster`.
         work: the task, made by `part_task`.
-        parts: the arguments of each call, by name.
-        label: text on the bar, which counts parts.
+        parts: keyword arguments of each call.
+        label: text on the progress bar, which counts parts.
 
     Returns:
         The results, in the order of the parts.
@@ -102,8 +104,8 @@ def require_cluster(config: Config) -> str:
     """Check the cluster's requirements, and describe it.
 
     Raises:
-        UsageError: there is no Prefect server that workers on other machines reach.
-        FlywheelError: the package for it is missing.
+        UsageError: no Prefect server is configured that workers on other machines can reach.
+        FlywheelError: a package is missing.
     """
     cluster = config.cluster
     if not shares_out(config):
@@ -124,10 +126,10 @@ def require_cluster(config: Config) -> str:
 
 
 def _path_hook(address: str) -> dict[str, Any]:
-    """Return options that keep Ray's workers from importing from the current folder.
+    """Return options that stop Ray's workers from importing from the current folder.
 
-    Ray puts the folder first on their path; its client (`ray://`) does not. The options are empty if the code itself
-    lies there or PYTHONPATH names it.
+    Ray puts the current folder first on the import path of its workers; Ray's client (`ray://`) does not. The options
+    are empty if this project's code is in the current folder, or if PYTHONPATH has the folder.
     """
     folder = os.getcwd()
     wanted = [str(Path(__file__).parents[2]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
@@ -136,9 +138,9 @@ def _path_hook(address: str) -> dict[str, Any]:
 
 
 def without_folder(folder: str) -> Callable[[], None]:
-    """Make a function after which a process imports nothing from a folder, wherever it is on the path."""
+    """Make a function that removes a folder from the import path of the process that calls it."""
 
-    def hook() -> None:  # within a function, so that it is pickled whole: no module of ours can be imported before it
+    def hook() -> None:  # nested, so that it is pickled by value: workers cannot import this module yet
         import sys
 
         class Empty:

@@ -1,9 +1,8 @@
-"""Print to the terminal: the one module that makes consoles, with a line per finished stage and progress bars.
+"""Print to the terminal: a line per finished stage, messages and progress bars. Only this module makes consoles.
 
-On a terminal lines fit its width, and there are colours and bars. Piped or redirected output is for programs and later
-readers, so it is never wrapped, coloured or animated, whatever width the environment has. Printed text may come from
-pages and models, so no control character of theirs reaches a terminal. With `FLYWHEEL_LOG=json` messages on standard
-error are JSON, an object a line.
+On a terminal, lines fit the width, and there are colours and progress bars. Piped or redirected output has no line
+wrapping, colours or animations. Control characters in text from pages and models never reach a terminal. With
+`FLYWHEEL_LOG=json`, each message on standard error is a JSON object on one line.
 """
 
 import sys
@@ -24,20 +23,21 @@ from schemas.tables.stage import PREPARE, StageResult, label_of
 from tasks.running.run_status import CURRENT
 
 UNBOUNDED = 100_000
-"""Line width that no message reaches, in characters."""
+"""Line width for output without wrapping, in characters. No message is as long."""
 _listeners: list[Callable[[str], None]] = []
 _caller_reports: ContextVar[bool] = ContextVar("caller_reports", default=False)
 
 
 class SafeConsole(Console):
-    """A console that takes text literally: no markup is parsed; colours are given as `Text` or `style`."""
+    """A console that prints text literally, without markup. Colours come from `Text` or `style`."""
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render without control sequences of the text; before it is measured, so that nothing is cut."""
+        """Render text without its control sequences. They are replaced before the text is measured, so nothing is
+        cut."""
         return super().render_str(harmless(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Render, and write out control sequences unless they are rich's own."""
+        """Render, and replace all control sequences except those of rich."""
         for segment in super().render(renderable, options):
             text = segment.text if segment.control else harmless(segment.text)
             yield segment if text == segment.text else Segment(text, segment.style)
@@ -47,7 +47,7 @@ class JsonConsole(SafeConsole):
     """A console that prints each line as a JSON object."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print one object for each call."""
+        """Print one JSON object per call."""
         with self.capture() as captured:
             super().print(*objects, **options)
         if message := captured.get().strip():
@@ -64,12 +64,12 @@ def out() -> Console:
 
 
 def err() -> Console:
-    """Return the console of standard error, for messages while results are made."""
+    """Return the console of standard error, for messages."""
     return _console(sys.stderr, JsonConsole if log.as_json() else SafeConsole)
 
 
 def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
-    """Return the one console of a terminal, so that lines, bars and other output do not disturb each other."""
+    """Return the only console of a stream, so that lines and progress bars do not disturb each other."""
     if not stream.isatty() or kind is JsonConsole:
         return kind(
             file=stream, markup=False, highlight=False, width=UNBOUNDED, force_terminal=False, color_system=None
@@ -82,7 +82,7 @@ def _console(stream: TextIO, kind: type[SafeConsole] = SafeConsole) -> Console:
 
 @contextmanager
 def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: None) -> Iterator[None]:
-    """Show one line on a terminal while a stage works: its name, and its last duration."""
+    """Show one line on a terminal while a stage runs: its name, and its previous duration."""
     console = err()
     if not console.is_terminal:
         yield
@@ -94,7 +94,7 @@ def now(head: str, name: str, last_time: Callable[[], float | None] = lambda: No
 
 
 def make_table(*columns: str) -> Table:
-    """Return an empty table of columns: `<task` is aligned to the left, `task` to the right."""
+    """Return an empty table. A column named `<task` is aligned to the left, and `task` to the right."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
     for name in columns:
         justify = "left" if name.startswith("<") else "right"
@@ -103,7 +103,7 @@ def make_table(*columns: str) -> Table:
 
 
 def listen(listener: Callable[[str], None]) -> None:
-    """Pass every printed line to `listener` as well from now on, without colours."""
+    """Also pass every printed line to `listener`, without colours."""
     _listeners.append(listener)
 
 
@@ -115,13 +115,13 @@ def print_line(text: str) -> None:
 
 
 def log_progress(text: str) -> None:
-    """Print one line on the progress, which `listen` callbacks do not get."""
+    """Print one line about progress. `listen` callbacks do not get the line."""
     err().print(text, markup=False, soft_wrap=True)
 
 
 @contextmanager
 def caller_reports() -> Iterator[None]:
-    """Within it, the flow's caller reports an early end itself (`log_end`)."""
+    """Mark that the caller of the enclosed flow reports an early end itself (`log_end`)."""
     before = _caller_reports.set(True)
     try:
         yield
@@ -130,7 +130,7 @@ def caller_reports() -> Iterator[None]:
 
 
 def log_end(text: str) -> None:
-    """Print why a flow ends early; only to `listen` callbacks where its caller reports it."""
+    """Print the reason why a flow ends early. If the flow's caller reports it, only `listen` callbacks get the line."""
     if not _caller_reports.get():
         print_line(text)
         return
@@ -139,7 +139,7 @@ def log_end(text: str) -> None:
 
 
 def log_stage(iteration: int, name: str, wall_s: float, result: StageResult) -> None:
-    """Print one line: iteration, stage, seconds, and the stage's headline."""
+    """Print one line: the iteration, the stage, its seconds and its headline."""
     if log.as_json():
         fields = {"iteration": iteration, "stage": name, "seconds": round(wall_s, 3), "numbers": result.stored}
         sys.stderr.write(log.line("info", f"{name}: {result}", fields) + "\n")
@@ -149,13 +149,13 @@ def log_stage(iteration: int, name: str, wall_s: float, result: StageResult) -> 
 
 
 def log_part(head: str, name: str, text: str, last: bool = True) -> None:
-    """Print one line on a part of a run outside an iteration.
+    """Print one line about a part of a run outside an iteration.
 
     Args:
-        head: the run's subject.
-        name: the part's.
+        head: subject of the run.
+        name: name of the part.
         text: the message.
-        last: whether the part is over; `listen` callbacks do not get its begin.
+        last: whether the part has ended. `listen` callbacks get only the line of the end.
     """
     err().print(_line(head, name, text))
     for listener in _listeners if last else ():
@@ -163,7 +163,7 @@ def log_part(head: str, name: str, text: str, last: bool = True) -> None:
 
 
 def head_of(iteration: int) -> str:
-    """Return the start of the lines on an iteration."""
+    """Return the prefix of lines about an iteration."""
     return "start" if iteration == PREPARE else label_of(iteration)
 
 
@@ -172,7 +172,7 @@ def _line(head: str, name: str, rest: str | tuple[str, str]) -> Text:
 
 
 class _Reporting(Progress):
-    """A bar that also reports its progress to the current status, whether or not it is visible."""
+    """A progress bar that also updates the current status of the process, also while the bar is invisible."""
 
     def update(self, task_id: TaskID, **fields: Any) -> None:
         super().update(task_id, **fields)
@@ -189,7 +189,7 @@ class _Reporting(Progress):
 
 
 def bar(transient: bool = True) -> Progress:
-    """Return a progress bar in this project's style; its tasks may set a `message` field."""
+    """Return a progress bar in this project's style. Its tasks may have a field `message`."""
     console = err()
     return _Reporting(
         TextColumn("{task.description:>14}", markup=False),

@@ -1,4 +1,4 @@
-"""Draw success by iteration as a Vega-Lite chart, for the pages and for Prefect's page of a run."""
+"""Draw success by iteration as a Vega-Lite chart, for reports and for Prefect's page of a run."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,13 +10,13 @@ from schemas.tables.stage import PREPARE, label_of
 from tasks.shared.status import IterationStatus
 
 Spec = dict[str, Any]
-"""A specification as Vega-Lite's JSON."""
+"""A chart as JSON of Vega-Lite."""
 START, EXPLORER = "start", "explorer"
 POLICY, EXPLORED = "#3b7dd8", "#9a8f80"
 SHARE = alt.Scale(domain=[0, 1])
 HEIGHT = 240
 SVG_WIDTH = 640
-"""Pixels of a picture; on a page the chart is as wide as its container."""
+"""Width of an SVG in pixels. On a page, a chart is as wide as its container."""
 
 
 def success_chart(iterations: Sequence[IterationStatus]) -> Spec | None:

@@ -1,7 +1,8 @@
-"""Emit events to a Prefect server, so that automations can react: the one module that emits events.
+"""Emit events to a Prefect server, so that automations can react. Only this module emits events.
 
-An event is news, not state: its facts are in the lake before it is emitted, nothing waits for it, and the run continues
-where it cannot be emitted. Its resource is the lake, `flywheel.lake.ID`; its payload is a handful of numbers and names.
+The facts of an event are stored in the lake before the event is emitted. Nothing waits for an event, and a run
+continues if an event is lost. The resource of an event is the lake, `flywheel.lake.ID`. The payload is a few numbers
+and names.
 """
 
 import logging
@@ -26,33 +27,33 @@ DUE = {
     "flywheel.success.dropped": "on a drop of success",
     "flywheel.retraining.wanted": "on request",
 }
-"""Events that start a retraining, with their descriptions; other programs emit the last one."""
+"""Events that start a retraining, with their descriptions. Other programs emit the last of them."""
 
 
 def emit(lake: Lake, event: str, payload: Mapping[str, Any]) -> bool:
-    """Emit an event about a lake; return whether a server took it. Nothing waits for it.
+    """Emit an event about a lake without waiting, and return whether a server accepted it.
 
     Args:
-        lake: its subject.
-        event: its name.
-        payload: JSON values, few and small.
+        lake: the lake.
+        event: name of the event.
+        payload: a few small JSON values.
     """
     if not is_open():
         return False
     resource = {"prefect.resource.id": f"{LAKE}.{lake.lake_id}", "prefect.resource.name": lake.uri}
     try:
         return emit_event(event, resource=resource, payload=dict(payload)) is not None
-    except Exception:  # a server's trouble is not the run's
+    except Exception:  # an error of the server must not end the run
         logging.getLogger(__name__).debug("%s was not emitted", event, exc_info=True)
         return False
 
 
 def emit_result(lake: Lake, stage: str, result: StageResult, about: Mapping[str, Any]) -> None:
-    """Emit the end of a stage: its own event, such as the decision after a promotion, else its name."""
+    """Emit the event of a stage's end: the special event of its result, or `flywheel.STAGE.completed`."""
     event, payload = result.event or (f"flywheel.{stage}.completed", {})
     emit(lake, event, {**about, HEADLINE: str(result)[:500], **payload})
 
 
 def emit_failure(lake: Lake, iteration: int, stage: str, error: BaseException) -> None:
-    """Emit a stage's error, such as `flywheel.quality.failed`."""
+    """Emit the event of a stage's error, such as `flywheel.quality.failed`."""
     emit(lake, f"flywheel.{stage}.failed", {"iteration": iteration, "error": f"{type(error).__name__}: {error}"[:500]})

@@ -1,4 +1,4 @@
-"""Find the finished iterations and the next one."""
+"""Find the finished iterations and the next iteration."""
 
 import json
 
@@ -14,7 +14,7 @@ from tasks.running.stage import result_of
 from tasks.shared.status import iterations
 
 IN_GROUPS = "in_groups"
-"""Key in the numbers of an iteration's curriculum: whether its trajectories are for a method that compares groups."""
+"""Key in the result of the stage `curriculum`: whether the iteration's trajectories are made in groups."""
 
 
 def finished_iterations(lake: Lake) -> list[int]:
@@ -24,17 +24,17 @@ def finished_iterations(lake: Lake) -> list[int]:
 
 
 def next_iteration(lake: Lake) -> int:
-    """Return the iteration to finish next, whether it was begun or not."""
+    """Return the first iteration that is not finished. It may have started."""
     done = finished_iterations(lake)
     return done[-1] + 1 if done else 0
 
 
 @flow_task("plan")
 def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
-    """Return the iterations to run; the first one continues after its last finished stage.
+    """Return the iterations to run. The first of them continues after its last finished stage.
 
     Raises:
-        UsageError: it was begun for a method that collects differently.
+        UsageError: the first iteration was started for a method that collects differently.
     """
     run = run_of(config)
     lake = run.lake
@@ -52,7 +52,7 @@ def plan_iterations(config: Config, iterations: int | None = None) -> list[int]:
 
 @flow_task("close")
 def close_iteration(config: Config, iteration: int) -> None:
-    """Keep the lake's files few after an iteration, and show the finished iteration on a server's page."""
+    """Maintain the lake's files after an iteration, and add the iteration to Prefect's page of the run."""
     lake = run_of(config).lake
     lake.maintain()
     if is_open():

@@ -1,7 +1,7 @@
-"""A pause is a state of the lake, for people to look or decide: no process waits in it.
+"""Pause and resume a lake. A pause is a state of the lake, and no process waits for its end.
 
-While it lasts nothing new begins: a flow that runs iterations or trains ends at the next boundary between two stages
-(`tasks.running.boundary`), and continues from there when it is started again after `flywheel resume`.
+While a lake is paused, no new work starts. A flow that runs iterations or trains ends at the next boundary between two
+stages (`tasks.running.boundary`). After `flywheel resume`, the same command continues from this boundary.
 """
 
 from datetime import datetime
@@ -15,7 +15,7 @@ from schemas.table import utc_now
 from storage.lake import Lake
 
 FILE = "control/pause.json"
-"""Name among the lake's blobs."""
+"""File of the pause, among the lake's blobs."""
 
 
 class Pause(BaseModel):
@@ -29,12 +29,12 @@ class Pause(BaseModel):
 
     @property
     def text(self) -> str:
-        """The message in one line, without control characters."""
-        return f"The wheel is paused since {self.since:%Y-%m-%d %H:%M} UTC by {_line(self.by)}: {_line(self.reason)}."
+        """Returns the message in one line, without control characters."""
+        return f"The lake is paused since {self.since:%Y-%m-%d %H:%M} UTC by {_line(self.by)}: {_line(self.reason)}."
 
     def refusal(self) -> Paused:
-        """Return the error for a command that would begin something."""
-        return Paused(self.text, "After `flywheel resume` the same command goes on from here.")
+        """Return the error for a command that would start new work."""
+        return Paused(self.text, "After `flywheel resume`, the same command continues.")
 
 
 def _line(text: str) -> str:
@@ -42,14 +42,14 @@ def _line(text: str) -> str:
 
 
 def pause(lake: Lake, reason: str, by: str) -> Pause:
-    """Pause the lake; an existing pause gets this reason."""
+    """Pause the lake. If the lake is already paused, replace the reason."""
     made = Pause(reason=reason, by=by, since=utc_now())
     lake.blobs.store.put(FILE, made.model_dump_json().encode())
     return made
 
 
 def resume(lake: Lake) -> bool:
-    """End the lake's pause; return whether there was one."""
+    """End the pause of the lake, and return whether the lake was paused."""
     store = lake.blobs.store
     there = store.exists(FILE)
     store.delete(FILE)
@@ -57,10 +57,10 @@ def resume(lake: Lake) -> bool:
 
 
 def pause_of(lake: Lake) -> Pause | None:
-    """Return the lake's pause, or None.
+    """Return the pause of the lake, or None.
 
     Raises:
-        LakeError: its file cannot be read.
+        LakeError: the file of the pause cannot be read.
     """
     try:
         return Pause.model_validate_json(lake.blobs.store.get(FILE))
@@ -71,6 +71,6 @@ def pause_of(lake: Lake) -> Pause | None:
 
 
 def require_unpaused(lake: Lake) -> None:
-    """Raise Paused where the lake is paused; the message has author, time and reason."""
+    """Raise Paused if the lake is paused. The message has the author, time and reason."""
     if there := pause_of(lake):
         raise there.refusal()

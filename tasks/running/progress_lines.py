@@ -1,6 +1,6 @@
-"""Print a command's progress where no terminal shows it: what begins, after a few seconds, then a line a minute.
+"""Print the progress of a command if standard error is not a terminal: after a few seconds, then once a minute.
 
-On a terminal bars and status lines show the same, and nothing is printed here.
+On a terminal, progress bars and status lines show the progress instead.
 """
 
 import threading
@@ -20,12 +20,12 @@ _active = threading.Lock()
 
 @contextmanager
 def progress_lines(begin: str) -> Iterator[None]:
-    """Print what begins and how far it has come, on standard error, until the block ends.
+    """Print the start of the enclosed work and its progress to standard error.
 
-    Within another such block, and where standard error is a terminal, it prints nothing.
+    Inside another such block, or if standard error is a terminal, nothing is printed.
 
     Args:
-        begin: what begins, or where it goes on.
+        begin: text of the first line.
     """
     if console.err().is_terminal or not _active.acquire(blocking=False):
         yield
@@ -55,14 +55,14 @@ def _print_lines(begin: str, over: threading.Event) -> None:
 
 
 class Pace:
-    """Writes how far the work has come, and how long the rest takes at the pace since it was first seen."""
+    """Formats the progress of the work, and the remaining time at the pace since the first line."""
 
     def __init__(self) -> None:
         self._work: tuple[object, ...] = ()
         self._first = (0.0, 0.0)
 
     def line(self, now: RunStatus) -> str:
-        """Return the line on a status; empty between two stages."""
+        """Return the line for a status; empty between two stages."""
         name = now.stage or now.label
         if not name:
             return ""

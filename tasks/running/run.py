@@ -1,8 +1,8 @@
-"""A run: one command's, or one deployment's, work on a lake; opened once and handed to every stage.
+"""Define a run: the work of one command or deployment on a lake. A run is opened once and passed to every stage.
 
-Where a Prefect server records the flow, the id is Prefect's id of its run, so the lake's rows and Prefect's records
-refer to each other. A stage that is called alone makes a run of its own. Ids of trajectories do not depend on it: a
-continued run writes the same keys.
+If a Prefect server records the flow, the run has the id of Prefect's flow run, so rows of the lake refer to Prefect's
+records. A stage that is called alone makes its own run. Ids of trajectories do not depend on the run, so a resumed run
+writes the same keys.
 """
 
 import time
@@ -26,17 +26,18 @@ from tasks.running.traces import set_up, span
 
 
 class Clock:
-    """Separates work from the orchestration between the work of two stages."""
+    """Measures the time between the work of two stages, which is orchestration."""
 
     def __init__(self) -> None:
         self._left: float | None = None
 
     def leave(self) -> None:
-        """Begin to count orchestration, until a stage's work begins."""
+        """Start to measure orchestration, at the end of a stage's work."""
         self._left = time.perf_counter()
 
     def waited(self) -> float | None:
-        """Return the seconds since a stage was left, rounded to milliseconds; None before the first."""
+        """Return the seconds since the end of the previous stage's work, in milliseconds precision; None before the
+        first stage."""
         return None if self._left is None else round(time.perf_counter() - self._left, 3)
 
 
@@ -47,20 +48,20 @@ class Run:
     config: Config
     lake: Lake
     run_id: str
-    """A UUID."""
+    """Id of the run, a UUID."""
     clock: Clock = field(default_factory=Clock)
 
 
 _under_way: ContextVar[Run | None] = ContextVar("run", default=None)
 _unrecorded: ContextVar[str] = ContextVar("unrecorded", default="")
-"""The name of the flow that runs without a server."""
+"""Name of the flow that runs without a Prefect server."""
 
 
 def run_unrecorded(flow: Flow[..., Any], *arguments: Any) -> Any:
-    """Run a flow as a plain function, with its tasks (`tasks.running.boundary`): no Prefect server records it.
+    """Run a flow and its tasks (`tasks.running.boundary`) as plain functions, without a Prefect server.
 
     Returns:
-        The flow's result; the data of a state that it returns.
+        The flow's result. If the flow returns a state, the data of the state.
     """
     before = _unrecorded.set(flow.name)
     try:
@@ -74,11 +75,11 @@ def run_unrecorded(flow: Flow[..., Any], *arguments: Any) -> Any:
 def open_run(config: Config, create: bool = True) -> Iterator[Run]:
     """Open the run of the enclosed stages, and publish its status (`tasks.running.run_status`).
 
-    Servers that it starts end with it.
+    Servers that the run starts end with the run.
 
     Args:
         config: the resolved config.
-        create: make the lake if there is none.
+        create: make a lake if there is none.
 
     Raises:
         LakeError: the lake cannot be opened.
@@ -99,7 +100,7 @@ def open_run(config: Config, create: bool = True) -> Iterator[Run]:
 
 
 def run_of(config: Config, create: bool = True) -> Run:
-    """Return the run under way, with this config, if it is at the same lake; else a new one, as `open_run` makes it."""
+    """Return the current run, with the given config, if it uses the same lake. Else return a new run."""
     run = _under_way.get()
     if run is not None and run.config.lake == config.lake:
         return replace(run, config=config)
@@ -107,19 +108,19 @@ def run_of(config: Config, create: bool = True) -> Run:
 
 
 def run_id_under_way() -> str:
-    """Return the id of the run under way; empty where there is none."""
+    """Return the id of the current run; empty outside a run."""
     run = _under_way.get()
     return run.run_id if run else ""
 
 
 def flow_name() -> str:
-    """Return the name of the flow under way; empty where there is none."""
+    """Return the name of the current flow; empty outside a flow."""
     context = FlowRunContext.get()
     return context.flow.name if context and context.flow else _unrecorded.get()
 
 
 def run_name() -> str:
-    """Return Prefect's name of a flow run: the flow, and the id in the lake's tables."""
+    """Return the name of the flow run for Prefect: the flow's name, and the run's id in the lake."""
     return f"{flow_run.flow_name}-{flow_run.id}"
 
 

@@ -1,6 +1,6 @@
 """Add the terminal's lines, a table and a picture to Prefect's page of a run.
 
-A failure of the server never fails the run.
+An error of the server never ends the run.
 """
 
 import logging
@@ -26,9 +26,9 @@ PATIENCE_S = 5.0
 
 
 def answers(url: str) -> bool:
-    """Whether an API's address answers; a gateway's error does not count, an authorization or TLS error does.
+    """Whether the address of an API answers. Authorization and TLS errors count as answers; a gateway's error does not.
 
-    It asks without Prefect, which takes up to a minute to give up.
+    The request does not use Prefect, which takes up to a minute to give up.
     """
     try:
         with urllib.request.urlopen(f"{url}/health", timeout=PATIENCE_S):
@@ -42,7 +42,7 @@ def answers(url: str) -> bool:
 
 
 def is_open() -> bool:
-    """Whether this is part of a flow run that has a page on a server."""
+    """Whether the current code runs in a flow run that has a page on a server."""
     return bool(PREFECT_API_URL.value()) and FlowRunContext.get() is not None
 
 
@@ -60,7 +60,7 @@ def _harmless(work: Callable[P, None]) -> Callable[P, None]:
 
 @_harmless
 def log(text: str) -> None:
-    """Add a line to the run's log there only, as a terminal has it already."""
+    """Add a line to the run's log on the page. The line is not printed."""
     context = FlowRunContext.get()
     if context is None or context.flow_run is None:
         return
@@ -74,11 +74,11 @@ def log(text: str) -> None:
 
 @_harmless
 def show_iteration(iteration: int, stages: Sequence[Mapping[str, Any]], picture: str | None) -> None:
-    """Put a finished iteration on the page.
+    """Add a finished iteration to the page.
 
     Args:
-        iteration: its number.
-        stages: rows of a table, one for each of its stages.
+        iteration: number of the iteration.
+        stages: rows of a table, one for each stage.
         picture: an SVG of the success curve; None before the first measured policy.
     """
     if not answers(PREFECT_API_URL.value() or ""):

@@ -1,8 +1,9 @@
-"""Publish a run's current status for other processes: stage, progress, loss, sandboxes.
+"""Publish the current status of a run for other processes: stage, progress, loss, sandboxes.
 
-One process has one such status. A run writes it to its lake every few seconds, each to a file of its own, so the
-dashboard and `flywheel status --watch` work from any machine. The file also shows that its process uses the lake, so
-that maintenance deletes nothing that it reads. The file of a killed run stays until a later run removes it.
+Each process has one status. A run writes its status to a file in its lake every few seconds, so the dashboard and
+`flywheel status --watch` work from any machine. `flywheel forget` and `flywheel upgrade` delete no files while such a
+file shows a live process, because the process may read them. The file of a killed run stays until a later run removes
+it.
 """
 
 import contextlib
@@ -23,14 +24,15 @@ from storage.lake import Lake
 from tasks.shared.lease import Owner
 
 FOLDER = "live"
-"""Folder among the lake's blobs, with a file for each run."""
+"""Folder among the lake's blobs. Each run has one file in it."""
 EVERY_S = 2.0
 SILENT_S = 30.0
-"""Age in seconds of the status of a run that is gone; clocks of machines may differ by less."""
+"""Age in seconds from which a status counts as left by a killed run. The clocks of two machines must differ by less
+than this."""
 GONE_S = 3600.0
-"""Age in seconds from which a file belongs to no run, however much the clocks of machines differ."""
+"""Age in seconds above which a run deletes the status file of another run. It is long, because clocks may differ."""
 POINTS = 200
-"""Maximum number of points of a training's curve; then every other one is removed."""
+"""Maximum number of points of a training curve. A longer curve loses every second point."""
 
 
 class RunStatus(BaseModel):
@@ -41,17 +43,17 @@ class RunStatus(BaseModel):
     host: str = Field(default_factory=socket.gethostname)
     process: int = Field(default_factory=os.getpid)
     owner: Owner | None = None
-    """The process; None where it is unknown."""
+    """Process that wrote the status; None if unknown."""
     heard: float = 0.0
-    """Time of writing, in seconds since 1970."""
+    """Time at which the status was written, in seconds since 1970."""
     run_id: str = ""
     part: int | None = None
     """Part of a shared run; None for the run itself."""
     flow: str = ""
-    """The run's flow: `flywheel`, `retrain`, `evaluate`, ..."""
+    """Flow of the run: `flywheel`, `retrain`, `evaluate`, ..."""
     iteration: int | None = None
     stage: str = ""
-    """Stage under way; empty between two stages."""
+    """Current stage; empty between two stages."""
     since: float = 0.0
     """Start of the stage, in seconds since 1970."""
     label: str = ""
@@ -60,14 +62,14 @@ class RunStatus(BaseModel):
     total: float | None = None
     message: str = ""
     curve: tuple[tuple[int, Mapping[str, float]], ...] = ()
-    """Steps of the training under way, thinned, with the measures by name, `loss` always."""
+    """Some steps of the current training, each with its measures by name; `loss` is always one of the measures."""
     steps: int = 0
-    """Number of steps of that training."""
+    """Number of steps of the current training."""
     sandboxes: tuple[Leased, ...] = ()
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left of the bar's work at the pace so far; None while they are unknown."""
+        """Estimated seconds until the progress bar is complete, at the average pace so far; None if unknown."""
         spent = self.heard - self.since
         if not self.total or self.done <= 0 or spent <= 0:
             return None
@@ -79,38 +81,38 @@ class CurrentStatus:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._now = RunStatus()
+        self._status = RunStatus()
 
     def enter(self, run_id: str, iteration: int | None, stage: str) -> None:
-        """Record the begin of a stage, or of a part of a run outside an iteration."""
+        """Record the start of a stage, or of a part of a run outside an iteration."""
         self._set(RunStatus(run_id=run_id, iteration=iteration, stage=stage, since=time.time()))
 
     def leave(self) -> None:
-        """Record its end."""
-        self._set(RunStatus(run_id=self._now.run_id, iteration=self._now.iteration, since=time.time()))
+        """Record the end of the current stage."""
+        self._set(RunStatus(run_id=self._status.run_id, iteration=self._status.iteration, since=time.time()))
 
     def progress(self, label: str, done: float, total: float | None, message: str = "") -> None:
-        """Record the bar's progress."""
+        """Record the state of the progress bar."""
         self._change(label=label, done=done, total=total, message=message)
 
     def trained(self, step: int, steps: int, measures: Mapping[str, float]) -> None:
-        """Record a training's step."""
-        curve = (*self._now.curve, (step, measures))
+        """Record a step of the current training."""
+        curve = (*self._status.curve, (step, measures))
         self._change(curve=curve if len(curve) <= POINTS else curve[::2], steps=steps)
 
     def read(self) -> RunStatus:
         """Return the status, with the leased sandboxes."""
         leased = leased_now()
         with self._lock:
-            return self._now.model_copy(update={"sandboxes": leased, "heard": time.time()})
+            return self._status.model_copy(update={"sandboxes": leased, "heard": time.time()})
 
     def _set(self, now: RunStatus) -> None:
         with self._lock:
-            self._now = now
+            self._status = now
 
     def _change(self, **fields: object) -> None:
         with self._lock:
-            self._now = self._now.model_copy(update=fields)
+            self._status = self._status.model_copy(update=fields)
 
 
 CURRENT = CurrentStatus()
@@ -118,13 +120,13 @@ CURRENT = CurrentStatus()
 
 @contextmanager
 def published(lake: Lake, run_id: str, flow: str, part: int | None = None) -> Iterator[None]:
-    """Keep the lake's file of a run's status up to date within the block, and remove it at the end.
+    """Update the status file of a run while the block runs, then delete the file.
 
     Args:
         lake: the run's lake.
-        run_id: the run's, a UUID.
-        flow: name of its flow.
-        part: this process's part of a shared run.
+        run_id: UUID of the run.
+        flow: name of the run's flow.
+        part: part of a shared run that this process does; None for the run itself.
     """
     store, name = lake.blobs.store, file_of(run_id if part is None else f"{run_id}-{part}")
     fields = {"run_id": run_id, "flow": flow, "part": part, "owner": Owner.this()}
@@ -133,18 +135,18 @@ def published(lake: Lake, run_id: str, flow: str, part: int | None = None) -> It
     def publish() -> None:
         store.put(name, CURRENT.read().model_copy(update=fields).model_dump_json().encode())
 
-    with contextlib.suppress(LakeError, OSError):  # a lake that cannot be written to
+    with contextlib.suppress(LakeError, OSError):  # the lake may be read-only
         publish()
     try:
         with repeated(EVERY_S, lambda: (publish(), sweep()), "status", join_s=EVERY_S):
             yield
     finally:
-        with contextlib.suppress(Exception):  # maintenance sees that the process is gone
+        with contextlib.suppress(Exception):  # a leftover file shows an ended process
             store.delete(name)
 
 
 def require_idle(lake: Lake) -> None:
-    """Raise UsageError, naming the process and its work, if one uses the lake."""
+    """Raise UsageError if a process uses the lake. The error names the process and its flow."""
     store = lake.blobs.store
     for name, one in _files(lake).items():
         if one and one.owner and one.owner.left_s(store, name):
@@ -152,17 +154,17 @@ def require_idle(lake: Lake) -> None:
                 f"Process {one.process} of {one.host} works on the lake at {lake.uri} ({one.flow or 'run'}).",
                 "Wait for it or end it, then give the same command again.",
             )
-        if one is None or (one.owner and one.owner.is_here):  # another machine may be unreachable and need its file
+        if one is None or (one.owner and one.owner.is_here):  # a process of another machine may still need its file
             store.delete(name)
 
 
 def file_of(run_id: str) -> str:
-    """Return the name of a run's status among the lake's blobs."""
+    """Return the name of the status file of a run, among the lake's blobs."""
     return f"{FOLDER}/{run_id}.json"
 
 
 def _sweep(lake: Lake) -> None:
-    """Remove the files of killed runs."""
+    """Delete the status files of killed runs."""
     for name, found in _files(lake).items():
         if found is None or abs(time.time() - found.heard) > GONE_S:
             lake.blobs.store.delete(name)
@@ -171,7 +173,7 @@ def _sweep(lake: Lake) -> None:
 def run_statuses(lake: Lake) -> list[RunStatus]:
     """Return the current status of each live run of a lake, with the sandboxes of its parts on other machines.
 
-    The run of the iterations comes first, then the others in the order of their begin.
+    A run inside an iteration comes first; the other runs follow in the order of their `run_id`.
     """
     found = [one for one in _files(lake).values() if one and abs(time.time() - one.heard) < SILENT_S]
     parts = sorted((one for one in found if one.part is not None), key=lambda one: one.part or 0)
@@ -190,11 +192,11 @@ def _leased(parts: Iterable[RunStatus], run_id: str) -> Iterator[Leased]:
 
 
 def _files(lake: Lake) -> dict[str, RunStatus | None]:
-    """Return the files of runs; None for an unreadable one."""
+    """Return the status in each status file, by the file's name; None for an unreadable file."""
     found: dict[str, RunStatus | None] = {}
     for name in lake.blobs.store.sizes(FOLDER):
         if name.endswith(".json"):
-            with contextlib.suppress(FileNotFoundError):  # its run has just ended
+            with contextlib.suppress(FileNotFoundError):  # the run ended after the listing
                 found[name] = _read(lake.blobs.store.get(name))
     return found
 

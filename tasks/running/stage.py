@@ -1,10 +1,10 @@
-"""A stage of an iteration as a Prefect task: done once, recorded in the lake, skipped on a restart.
+"""Define stages of an iteration as Prefect tasks. A finished stage is recorded in the lake, and a restart skips it.
 
-The row in `stages` is written after all other rows of the stage, so a kill anywhere leaves either a finished stage or
-one that is repeated; keys make the repetition harmless.
+The row in `stages` is written after all other rows of the stage. If the process is killed earlier, the whole stage is
+repeated. Repeated rows have the same keys, so they change nothing.
 
-Between the work of two stages lies orchestration: Prefect's tasks and sub-flows, the row, the upkeep of the lake. Each
-stage records the seconds since the run last left a stage's work (or chose its iterations).
+The time between the work of two stages is orchestration: Prefect's tasks and flows, the row in `stages`, and upkeep of
+the lake. Each stage records this time, measured from the end of the previous stage's work.
 """
 
 import json
@@ -36,39 +36,40 @@ from tasks.running.traces import note, span
 from tasks.train.results import TrainResult
 
 ORCHESTRATION = "orchestration_s"
-"""Key in a stage's numbers: seconds between the work before it and its own; missing in a run's first stage."""
+"""Key in a stage's numbers: seconds between the previous stage's work and this stage's work. It may be missing in the
+first stage of a run."""
 CHARGED = "charged"
-"""Key in a stage's numbers: tokens counted by served models, by caller (`judge`, `think`, `reflect`, ...); missing
-where there are none."""
+"""Key in a stage's numbers: tokens that served models counted, by caller (`judge`, `think`, `reflect`, ...). The key is
+missing if there are no such tokens."""
 StageWork = Callable[[Run, int], StageResult]
 StageTask = Boundary[[Config, int], Metrics]
-"""Returns the result as the lake stores it, whether the stage ran now or before a restart."""
+"""Prefect task of a stage. It returns the stored result, also if the stage finished before a restart."""
 
 
 @dataclass(slots=True)
 class StageRun:
-    """One run of a stage, as its observers see it."""
+    """One run of a stage, for its observers."""
 
     run: Run
     iteration: int
     name: StageName
     started_at: datetime = field(default_factory=utc_now)
     result: StageResult = field(init=False)
-    """Set when its work is done."""
+    """Result of the stage, set at the end of its work."""
     wall_s: float = 0.0
-    """Seconds of its work; 0 until it is done."""
+    """Seconds of the stage's work; 0 until its end."""
 
 
 StageObserver = Callable[[StageRun], AbstractContextManager[None]]
-"""Follows one stage: makes a context manager around its work, which lets the errors of the work through."""
+"""Function that returns a context manager for the work of one stage. The context manager must not suppress errors."""
 
 
 def stage(name: StageName, retry: bool = False) -> Callable[[StageWork], StageTask]:
-    """Make a function of (run, iteration) a stage of (config, iteration), whose result is stored.
+    """Make a stage, a function of (config, iteration), from a function of (run, iteration). The result is stored.
 
     Args:
-        name: its name in the lake and on Prefect's page.
-        retry: repeat it once after an error, unless no sandbox works or the store stays unreachable.
+        name: name of the stage in the lake and on Prefect's page.
+        retry: repeat the stage once after an error, unless an environment is down or the store stays unreachable.
     """
 
     def wrap(work: StageWork) -> StageTask:
@@ -117,7 +118,8 @@ def _done(run: Run, iteration: int, name: StageName, work: StageWork) -> Metrics
 
 @contextmanager
 def observed(stage: StageRun, observers: Sequence[StageObserver]) -> Iterator[None]:
-    """Let observers follow the enclosed work. One that fails is logged; the work and the others continue."""
+    """Run the enclosed work with observers. An error of an observer is logged, and the work and other observers
+    continue."""
     with ExitStack() as stack:
         for observer in observers:
             try:
@@ -194,13 +196,13 @@ def _as_lineage(stage: StageRun) -> Iterator[None]:
 
 
 AFTER_RECORD: tuple[StageObserver, ...] = (_as_event, _on_run_page, _on_console)
-"""Observers that report the end after its row is in the lake, the last one first."""
+"""Observers that report the end of a stage after its row is in the lake. The last observer reports first."""
 DURING_WORK: tuple[StageObserver, ...] = (_as_span, _as_status, _as_lineage)
-"""Observers of the work itself."""
+"""Observers of a stage's work."""
 
 
 def last_time(lake: Lake, name: str) -> float | None:
-    """Return the seconds of a stage's last run; None before the first."""
+    """Return the seconds of the stage's last run; None if it never ran."""
     rows = lake.read("stages", ["started_at", "wall_s"], {"stage": name}).to_pylist()
     return max(rows, key=lambda row: row["started_at"])["wall_s"] if rows else None
 

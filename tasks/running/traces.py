@@ -1,7 +1,7 @@
-"""OpenTelemetry traces by option: a span for every run and, in it, one for every stage.
+"""Write OpenTelemetry traces: a span for every run, and inside it a span for every stage.
 
-Prefect brings OpenTelemetry's interface; the extra `traces` has the exporters. Where a program has set up a tracer of
-its own, its spans go there.
+Prefect installs OpenTelemetry's interface, and the extra `traces` installs the exporters. If a program has configured
+its own tracer, the spans go to this tracer.
 """
 
 import importlib
@@ -22,7 +22,7 @@ _set_up: list[str] = []
 
 
 def require_traces(config: Config) -> str:
-    """Return the destination of traces; raise FlywheelError where they are configured and cannot be sent."""
+    """Return the destination of traces. Raise FlywheelError if traces are configured and a package is missing."""
     chosen = config.traces
     if chosen.to == "none":
         return "none: `traces.to` is not set"
@@ -37,11 +37,11 @@ def require_traces(config: Config) -> str:
 
 
 def set_up(config: Config, folder: Path) -> None:
-    """Send the spans of this process to the configured destination; once per process, and only if configured.
+    """Send the spans of this process to the configured destination, if there is one. Do this once per process.
 
     Args:
-        config: its section `traces`.
-        folder: folder of a file of spans, a JSON object a line.
+        config: config with the section `traces`.
+        folder: folder for the file of spans, which has one JSON object per line.
 
     Raises:
         FlywheelError: the extra is missing.
@@ -74,14 +74,15 @@ def _processor(config: Config, folder: Path) -> Any:
 
 @contextmanager
 def span(name: str, about: Mapping[str, Any]) -> Iterator[trace.Span]:
-    """Open a span within the current one; an exception is recorded in it. Without an exporter it takes microseconds."""
+    """Open a span inside the current span, and record an exception in it. Without an exporter this takes
+    microseconds."""
     with trace.get_tracer("flywheel").start_as_current_span(name) as made:
         note(made, about)
         yield made
 
 
 def note(made: trace.Span, about: Mapping[str, Any]) -> None:
-    """Add the numbers and words of a mapping to a span, as `flywheel.KEY`; nested values are left out."""
+    """Add the numbers and texts of a mapping to a span, as `flywheel.KEY`. Nested values are left out."""
     for key, value in about.items():
         if isinstance(value, str | int | float):
             made.set_attribute(f"flywheel.{key}", value)

@@ -1,4 +1,4 @@
-"""Count the agreement of judges with verifiers and people, by iteration, and decide on probation."""
+"""Count the agreement of judges with verifiers and reviewers, by iteration, and decide on probation."""
 
 from curation.agreement import Confusion, agreement_of, probation
 from schemas.config.curating import JudgeConfig
@@ -9,7 +9,7 @@ from storage.lake import Lake
 
 
 def renew_agreements(lake: Lake, iteration: int) -> None:
-    """Count every judge's verdicts on an iteration against verifiers and people.
+    """Compare the verdicts of all judges on an iteration with verifiers and reviewers, and store the counts.
 
     A repeated call writes the same keys, and removes counts that depended on an undone decision.
     """
@@ -24,16 +24,16 @@ def renew_agreements(lake: Lake, iteration: int) -> None:
 
 
 def agreements_of(lake: Lake, version: str) -> list[Agreement]:
-    """Return all agreements of one judge's version."""
+    """Return all agreements of one version of a judge."""
     return lake.rows(Agreement, {"judge_version": version})
 
 
 class Standing:
-    """Judges on probation, by the agreements in the lake at the first call.
+    """Finds judges on probation, from the agreements in the lake at the first call.
 
     Args:
         lake: the lake with the agreements.
-        config: the limits.
+        config: config with the limits.
     """
 
     def __init__(self, lake: Lake, config: JudgeConfig) -> None:
@@ -41,7 +41,7 @@ class Standing:
         self._known: dict[str, str] = {}
 
     def probation(self, version: str) -> str:
-        """Return why the judge of this version is on probation; empty if it is not."""
+        """Return the reason why this version of a judge is on probation; empty if it is not."""
         if version not in self._known:
             self._known[version] = probation(agreements_of(self._lake, version), self._config)
         return self._known[version]

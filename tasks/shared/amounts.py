@@ -1,4 +1,4 @@
-"""Compute the number of trajectories that a stage rolls out: once for the run and for its plan."""
+"""Compute the number of trajectories that a stage rolls out, for runs and for `flywheel plan`."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ class CollectedCount:
     """Number of trajectories that an iteration rolls out for data."""
 
     chosen: int
-    """Trajectories that the curriculum distributes over the tasks, or over groups of them."""
+    """Trajectories that the curriculum distributes over tasks, singly or in groups."""
     practised: int
     """Trajectories of practice pages."""
 
     @property
     def total(self) -> int:
-        """Sum of both."""
+        """All trajectories."""
         return self.chosen + self.practised
 
 
 def collected(config: Config, tasks: Sequence[GuiTask]) -> CollectedCount:
-    """Return the number of trajectories that an iteration rolls out of these tasks for data."""
+    """Return the number of trajectories that an iteration rolls out for data, for these tasks."""
     if config.train.in_groups:
         return CollectedCount(config.train.group.groups * config.train.group.size, 0)
     suite, practice = (sum(task.split == split for task in tasks) for split in ("train", "practice"))
@@ -46,7 +46,7 @@ def measured_first(config: Config) -> dict[str, SeedsOf]:
 
 
 def measured_suites(config: Config, lake: Lake | None) -> dict[str, SeedsOf]:
-    """Return a candidate's tasks and seeds by suite: the config's tasks, those never collected, the made ones."""
+    """Return the tasks and seeds of a candidate's evaluation by suite: suite tasks, held-out tasks and made tasks."""
     chosen = config.evaluate
     suite = validation_seeds(config, "train", chosen.seeds)
     plans = {"suite": suite, "held_out": validation_seeds(config, "held_out", chosen.held_out_seeds)}
@@ -61,6 +61,6 @@ def trajectories(plans: Mapping[str, SeedsOf]) -> int:
 
 
 def validation_seeds(config: Config, split: Split, count: int) -> SeedsOf:
-    """Return the tasks of a split with their first `count` held-out seeds: the same for every policy."""
+    """Return the tasks of a split with their first `count` validation seeds, which are the same for every policy."""
     start = SPLIT_STARTS["validation"]
     return [(task, range(start, start + count)) for task in catalog(config) if task.split == split]

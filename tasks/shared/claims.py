@@ -1,8 +1,8 @@
-"""Claim names for policies that no iteration makes, before anything is made under them.
+"""Claim names for policies outside of iterations, before work on them starts.
 
-A claim is a small file in the lake that one writer alone can make. It has a digest of the recipe, so a process with the
-same recipe takes over the name of a dead owner (and finds its work in progress under that name); the name is never used
-for anything else. An owner on another machine counts as alive.
+A claim is a small file in the lake, which only one process can create. It has a digest of the policy's recipe. If the
+owner of a claim is dead, a process with the same recipe takes over the name and its unfinished work. The name is never
+used for another recipe. An owner on another machine counts as alive.
 """
 
 import hashlib
@@ -20,28 +20,28 @@ from tasks.shared.policies import policies
 FOLDER = "claims"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,99}")
 RESERVED = ("champion", "explorer", "run")
-"""Words that commands use for policies, and the claim on a lake's iterations, which lies next to those on names
-(`tasks.shared.lease`). A policy that was named `run` before keeps its name."""
+"""Names that policies must not have: words of commands, and `run`, the folder of the lease on iterations
+(`tasks.shared.lease`). An existing policy named `run` keeps its name."""
 
 
 class Claim(Owner):
-    """Content of a claim's file."""
+    """Content of the file of a claim."""
 
     recipe: str
     """Digest of the recipe."""
 
 
 def claim(lake: Lake, stem: str, recipe: Mapping[str, Any], name: str | None = None) -> str:
-    """Claim the first free name of the form `STEM-0000`, or that of an abandoned policy of the same recipe.
+    """Claim the first free name of the form `STEM-0000`, or the name of an abandoned policy with the same recipe.
 
     Args:
         lake: the lake of the policy.
         stem: the name without its number.
-        recipe: the recipe of the policy; JSON values.
+        recipe: recipe of the policy, as JSON values.
         name: claim this name instead.
 
     Raises:
-        UsageError: `name` is not valid, or is another policy's.
+        UsageError: `name` is invalid, or another policy has this name.
     """
     digest = hashlib.sha256(json.dumps(recipe, sort_keys=True).encode()).hexdigest()
     if name is None:
@@ -64,7 +64,7 @@ def _claimed(lake: Lake, name: str, recipe: str) -> bool:
             return False
         try:
             last = Claim.model_validate_json(store.get(there[-1]))
-        except FileNotFoundError:  # listed but missing: another process's, or a stale listing
+        except FileNotFoundError:  # another process deleted the file, or the listing is stale
             return False
         if last.recipe != recipe or not last.gone:
             return False

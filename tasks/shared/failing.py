@@ -1,4 +1,4 @@
-"""Find an iteration's failures that are not the policy's fault, by task, from the lake."""
+"""Find the environment failures of an iteration, by task."""
 
 from rollout.failures import Ended, FailedTask, always_failing
 from schemas.failure import EnvironmentDown
@@ -6,12 +6,12 @@ from storage.lake import Lake
 
 
 def failing(lake: Lake, iteration: int) -> list[FailedTask]:
-    """Return the tasks of which no trajectory of an iteration worked, including further attempts."""
+    """Return the tasks whose trajectories in an iteration all had environment failures, retries included."""
     return always_failing(_ended(lake, iteration))
 
 
 def require_any(lake: Lake, iteration: int) -> None:
-    """Raise EnvironmentDown where an iteration has trajectories and none of them worked."""
+    """Raise EnvironmentDown if an iteration has trajectories and all of them had environment failures."""
     ended = _ended(lake, iteration)
     found = always_failing(ended)
     if ended and sum(one.trajectories for one in found) == len(ended):

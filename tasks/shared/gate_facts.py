@@ -1,5 +1,8 @@
-"""Collect the lake's facts for the gates: hashes of screens, self-changing regions, the task's successes, and accepted
-trajectories that a trajectory may be a copy of."""
+"""Collect facts for the gates from the lake.
+
+The facts are hashes of screens, self-changing regions, successes of tasks, and accepted trajectories, which a
+trajectory may repeat.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
@@ -21,23 +24,22 @@ from tasks.shared.material import pngs_of
 from tasks.shared.verdict_history import Stored
 
 ENOUGH = 20
-"""Number of earlier accepted successes of a task from which on those of the filtered iteration are not needed for its
-facts."""
+"""Number of earlier accepted successes of a task that suffice for its facts. With fewer, successes of the filtered
+iteration count too."""
 TOGETHER = 64
-"""Number of trajectories whose screens are in memory together."""
+"""Number of trajectories whose screens are in memory at the same time."""
 LOOKED_AT = 64
-"""Maximum steps of each kind, and successes, of a task with self-changing regions."""
-
+"""Maximum number of steps of each kind, and of successes, that are read for a task with self-changing regions."""
 DETAILS = 4096
-"""Maximum number of screens whose finer hashes are in memory: a few kilobytes each."""
+"""Maximum number of screens whose finer hashes are in memory, with a few kilobytes each."""
 
 
 class Known:
-    """Facts before an iteration is filtered, and its accepted trajectories so far.
+    """Facts from before an iteration's filter, and the iteration's accepted trajectories so far.
 
     Args:
         lake: the lake.
-        iteration: the iteration whose trajectories are filtered.
+        iteration: the iteration that is filtered.
     """
 
     def __init__(self, lake: Lake, iteration: int) -> None:
@@ -58,17 +60,18 @@ class Known:
                 self._accept(chunk)
 
     def see(self, pictures: Iterable[tuple[str, str]]) -> None:
-        """Record the hashes of pictures, each with its sha256."""
+        """Record the hashes of pictures, given as pairs of sha256 and hash."""
         self.looks |= {name: bits for name, phash in pictures if (bits := bits_of(phash)) is not None}
 
     def context(self, trajectory: Trajectory, judged: Verdict | None, probation: str = "") -> GateContext:
-        """Return the facts about a trajectory, with the judge's verdict and the reason for that judge's probation."""
+        """Return the facts about a trajectory, with the judge's verdict and the reason for the judge's probation."""
         task = self._tasks.get(trajectory.task_id, TaskFacts())
         by_judge = trajectory.task_id in self._by_judge
         return GateContext(judged, self.looks, self.detail, task, self._accepted, probation, by_judge)
 
     def detail(self, name: str) -> Detail | None:
-        """Return a screenshot's finer hash, without its self-changing regions; None if it is not there."""
+        """Return the finer hash of a screenshot without self-changing regions; None if the lake lacks the
+        screenshot."""
         if name not in self._details:
             png, still = pngs_of(self._lake, [name]).get(name), self._shown.get(name)
             if len(self._details) >= DETAILS:
@@ -78,7 +81,8 @@ class Known:
         return self._details[name]
 
     def still(self, stored: Sequence[Stored]) -> list[list[Step]]:
-        """Return the steps of each trajectory, with one screenshot for screens equal outside self-changing regions."""
+        """Return the steps of each trajectory. Screens that are equal outside self-changing regions get the same
+        name."""
         changing = [steps for one, steps in stored if one.task_id in self._still]
         names = {name for steps in changing for step in steps for name in _visible_texts(step)}
         pngs = pngs_of(self._lake, sorted(names)) if names else {}
@@ -112,12 +116,12 @@ class Known:
         return TaskFacts(len(known), changed, screens[(len(screens) - 1) // 10]) if known else TaskFacts()
 
     def note(self, trajectory: Trajectory, steps: Sequence[Step], decision: Verdict) -> None:
-        """Record the decision on a trajectory: later ones are compared with it if it was accepted."""
+        """Record the decision about a trajectory. Later trajectories are compared with accepted trajectories."""
         if decision.route == "sft":
             self._accepted.add(trajectory, acting_steps(steps), self.looks)
 
     def _accept(self, chunk: Sequence[Sequence[Mapping[str, Any]]]) -> None:
-        """Record accepted trajectories of earlier iterations, each as its rows of `gate_accepted.sql`."""
+        """Record accepted trajectories of earlier iterations, each given as its rows of `gate_accepted.sql`."""
         fields = ("step", "action", "action_type", "screenshot", "next_screenshot")
         named = ("trajectory_id", "task_id", "instruction", "group_id")
         stored = [
@@ -137,7 +141,7 @@ def _visible_texts(step: Step) -> list[str]:
 
 
 def _still_of(lake: Lake, iteration: int) -> dict[str, Still]:
-    """Return the screens without self-changing regions, by task with such regions."""
+    """Return the masks of self-changing regions, for tasks with such regions."""
     rows = ask(lake, "gate_idle", iteration=iteration, most=LOOKED_AT).to_pylist()
     found: dict[str, Still] = {}
     for task, of_task in groupby(rows, key=lambda row: row["task_id"]):

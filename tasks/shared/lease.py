@@ -1,12 +1,12 @@
-"""Leases: files in the lake, each of which names its owner, a process that renews it by heartbeats.
+"""Take and hold leases: locks in the lake that a process owns and renews by heartbeats.
 
-A process takes a lease by making the file with the next number in the lease's folder, which one process alone can do.
-Only the newest file counts, and it stays: so no deletion, however late, touches a successor's file. An empty file is a
-released lease.
+A lease has a folder of numbered files, and its newest file names the owner. A process takes the lease by creating the
+file with the next number. Only one process can create a file. Only older files are deleted, so a late deletion cannot
+remove the file of a newer owner. An empty file is a released lease.
 
-The lease of a process that ended on this machine is free at once, so the same command resumes right after a kill. That
-of another machine, whose processes cannot be listed from here, is free after `EXPIRY_S` without a heartbeat, by the
-store's own clock. An owner whose machine slept for that long finds the lease taken, and ends.
+If the owner ran on this machine and ended, its lease is free at once. A killed command can therefore be repeated at
+once. If the owner ran on another machine, its lease is free after `EXPIRY_S` without a heartbeat, by the store's clock.
+An owner that slept for longer finds its lease taken, and ends.
 """
 
 import hashlib
@@ -33,33 +33,35 @@ from storage.lake import Lake
 from storage.objects import ObjectStore
 
 ITERATIONS = "claims/run"
-"""Lease on the iterations of a lake: one run at a time works on them."""
+"""Folder of the lease on the iterations of a lake. Only one run at a time can work on them."""
 HEARTBEAT_S = 20.0
 """Seconds between two heartbeats."""
 EXPIRY_S = 300.0
-"""Seconds without a heartbeat after which the lease of another machine is free."""
+"""Seconds without a heartbeat after which the lease of a process on another machine is free."""
 WAIT_S = 600.0
-"""Seconds that a process waits for a lease at most; a lease that others wait for is held for a short time."""
+"""Maximum seconds that a process waits for a lease. Leases that processes wait for are held only briefly."""
 POLL_S = 0.2
 """Mean seconds between two polls of a waiting process."""
 CLOCK_S = 60.0
-"""Seconds by which a clock step may change the start of a process, where only the clock has it."""
+"""Maximum difference, in seconds, between two readings of the start of one process. The readings differ after a step of
+the clock."""
 
 
 class Owner(BaseModel):
-    """A process, as a file in the lake names it."""
+    """Identity of a process, in a file of the lake."""
 
     model_config = ConfigDict(frozen=True)
 
     machine: str
     process: int
     began: float
-    """Start of the process, since process ids are reused; in seconds since 1970, so it moves with the clock."""
+    """Start of the process, in seconds since 1970. It distinguishes processes with the same id."""
     ticks: int | None = None
-    """The same in clock ticks since the machine was started, which no clock moves; None without /proc."""
+    """Start of the process, in clock ticks since the machine started. Steps of the clock do not change it. None without
+    /proc."""
     host: str = ""
     installation: str = ""
-    """Identifies the machine across restarts, unlike `machine`; empty where unknown."""
+    """Id of the machine that stays the same across restarts, unlike `machine`; empty if unknown."""
 
     @classmethod
     def this(cls, **more: Any) -> Self:
@@ -72,12 +74,12 @@ class Owner(BaseModel):
 
     @property
     def is_here(self) -> bool:
-        """Whether its process is, or was, on this machine since its last restart."""
+        """Whether the process runs or ran on this machine since the machine's last restart."""
         return self.machine == _machine()
 
     @property
     def gone(self) -> bool:
-        """Whether its process is known to have ended."""
+        """Whether the process is known to have ended."""
         if not self.is_here:
             return self._restarted
         try:
@@ -92,31 +94,31 @@ class Owner(BaseModel):
 
     @property
     def _restarted(self) -> bool:
-        """Whether it ran on this machine before the last restart."""
+        """Whether the process ran on this machine before the machine's last restart."""
         own = Owner.this()
         boots = [one.machine.partition("/") for one in (self, own)]
         known = all(separator for _, separator, _ in boots) and boots[0][0] != boots[1][0]
         return known and (self.host, self.installation) == (own.host, own.installation)
 
     def is_of(self, other: "Owner") -> bool:
-        """Whether both are the same process."""
+        """Whether both owners are the same process."""
         same_id = (self.machine, self.process) == (other.machine, other.process)
         return same_id and (None in (self.ticks, other.ticks) or self.ticks == other.ticks)
 
     def left_s(self, store: ObjectStore, name: str) -> float:
-        """Return the seconds for which the file that names this owner counts without a further heartbeat."""
+        """Return the seconds until the owner's file expires without a further heartbeat."""
         if self.gone or self.is_here:
             return 0.0 if self.gone else inf
         try:
             return max(0.0, EXPIRY_S - store.age_s(name))
         except FileNotFoundError:
             return 0.0
-        except LakeError:  # a lake that cannot be written to has no clock
+        except LakeError:  # the store's clock needs a write, and the lake is read-only
             return inf
 
 
 class LeaseOwner(Owner):
-    """Content of a lease's file."""
+    """Content of the file of a lease."""
 
     attempt: str = Field(default_factory=lambda: uuid4().hex)
     """Distinguishes two threads of one process."""
@@ -124,22 +126,22 @@ class LeaseOwner(Owner):
 
 @contextmanager
 def lease(lake: Lake, folder: str, wait: bool = False) -> Iterator[None]:
-    """Hold a lease; a process that loses it gets SIGTERM.
+    """Hold a lease while the block runs. A process that loses the lease gets SIGTERM.
 
     Args:
         lake: the lake.
-        folder: the lease's folder among the lake's blobs.
+        folder: folder of the lease among the lake's blobs.
         wait: wait up to `WAIT_S` seconds until the lease is free.
 
     Raises:
-        UsageError: another process holds the lease; names its machine and process.
+        UsageError: another process holds the lease. The message has its machine and process.
     """
     store, content = lake.blobs.store, LeaseOwner.this().model_dump_json().encode()
     until = time.monotonic() + (WAIT_S if wait else 0.0)
-    while not (name := _taken(lake, folder, content)):
+    while not (name := _take(lake, folder, content)):
         if time.monotonic() >= until:
             require_free(lake, folder)
-        time.sleep(random.uniform(POLL_S / 2, POLL_S * 2))  # two that came at once do not meet again
+        time.sleep(random.uniform(POLL_S / 2, POLL_S * 2))  # random, so that two processes do not poll in step
     try:
         with repeated(HEARTBEAT_S, lambda: _heartbeat(lake, name, content), f"{folder}-heartbeats"):
             yield
@@ -148,15 +150,16 @@ def lease(lake: Lake, folder: str, wait: bool = False) -> Iterator[None]:
 
 
 def require_free(lake: Lake, folder: str = ITERATIONS) -> None:
-    """Raise UsageError, naming the owner, if a process holds the lease."""
+    """Raise UsageError if a process holds the lease. The message has the owner."""
     newest, owner = _newest(lake.blobs.store, folder)
     left_s = owner.left_s(lake.blobs.store, newest) if owner else 0.0
     if owner and left_s:
         until = "" if left_s == inf else f"{datetime.now().astimezone() + timedelta(seconds=left_s):%H:%M:%S}"
-        counts = f"If it is gone already, it counts until {until}. " if until else ""
+        counts = f"If this process has ended, its lease lasts until {until}. " if until else ""
         raise UsageError(
             f"The lake at {lake.uri} is in use by process {owner.process} of {owner.host}.",
-            f"Wait for it or end it; the same command then goes on. {counts}Or set `lake.uri` to another lake.",
+            f"Wait for this process or end it; the same command then continues. {counts}"
+            "Or set `lake.uri` to another lake.",
         )
 
 
@@ -168,17 +171,17 @@ def lease_owner(lake: Lake, folder: str = ITERATIONS) -> LeaseOwner | None:
 
 @contextmanager
 def iteration_lock(lake: Lake) -> Iterator[None]:
-    """Hold the lease on the lake's iterations, so that two runs do not make the same one.
+    """Hold the lease on the lake's iterations, so that two runs do not make the same iteration.
 
     Raises:
-        UsageError: another run holds it; names its machine and process.
+        UsageError: another run holds the lease. The message has its machine and process.
     """
     with lease(lake, ITERATIONS):
         yield
 
 
-def _taken(lake: Lake, folder: str, content: bytes) -> str:
-    """Take the lease and return the name of its file; empty if another process has it."""
+def _take(lake: Lake, folder: str, content: bytes) -> str:
+    """Take the lease and return the name of its file; empty if another process has the lease."""
     store = lake.blobs.store
     there = _names(store, folder)
     if lease_owner(lake, folder):
@@ -192,7 +195,7 @@ def _taken(lake: Lake, folder: str, content: bytes) -> str:
 
 
 def _heartbeat(lake: Lake, name: str, content: bytes) -> None:
-    """Renew the file, or end this process with SIGTERM if another one took the lease."""
+    """Renew the file, or end this process with SIGTERM if another process took the lease."""
     store = lake.blobs.store
     if _names(store, name.rpartition("/")[0])[-1:] == [name]:
         return store.put(name, content)
@@ -205,7 +208,7 @@ def _heartbeat(lake: Lake, name: str, content: bytes) -> None:
 
 
 def _newest(store: ObjectStore, folder: str) -> tuple[str, LeaseOwner | None]:
-    """Return the newest file and its owner; None for a released lease, and for an unreadable file."""
+    """Return the newest file and its owner. The owner is None if the lease is released or the file is unreadable."""
     newest = next(reversed(_names(store, folder)), "")
     with suppress(FileNotFoundError, ValidationError):
         return newest, LeaseOwner.model_validate_json(store.get(newest)) if newest else None
@@ -213,12 +216,12 @@ def _newest(store: ObjectStore, folder: str) -> tuple[str, LeaseOwner | None]:
 
 
 def _names(store: ObjectStore, folder: str) -> list[str]:
-    """Return a lease's files, the newest last."""
+    """Return the names of a lease's files, the newest last."""
     return sorted((one for one in store.sizes(folder) if one.endswith(".json")), key=lambda one: (_number(one), one))
 
 
 def _number(name: str) -> int:
-    """Return the number of a file; names of earlier releases have more after it."""
+    """Return the number in a file's name. Earlier releases added a suffix to the number."""
     return int(name.rpartition("/")[2].removesuffix(".json").partition("-")[0])
 
 
@@ -231,7 +234,7 @@ def _ticks(process: int) -> int | None:
 
 
 def _machine() -> str:
-    """Return an id of this machine since its start, and of the container: the range of unique process ids."""
+    """Return an id of the scope in which process ids are unique: this start of the machine, and the container."""
     try:
         return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()}/{os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

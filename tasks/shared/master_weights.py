@@ -1,9 +1,8 @@
-"""Keep the fp32 weights next to policies (`train.keep`), and never delete those that a training reads.
+"""Keep the fp32 weights of policies (`train.keep`), and delete old weights that no training reads.
 
-They take twice the bytes of the policies themselves, so only the champion and the last few policies keep them. A
-training writes a note that it reads a policy before it asks for the files. A sweep first takes the files out of the
-policy's manifest, so that later readers do without them, and looks for notes after that: files that a living process
-reads stay until the next sweep.
+The fp32 weights are twice as large as the policy, so only the champion and the last few policies keep them. A training
+writes a note before it reads the weights of a policy. A sweep first removes the files from the policy's manifest, so
+later readers do not use them. Then it looks for notes. Files that a running process reads stay until the next sweep.
 """
 
 import shutil
@@ -20,14 +19,14 @@ FOLDER = "readers"
 
 
 def read_master_weights(lake: Lake, version: str) -> None:
-    """Note that this process trains from a policy until its next `sweep_master_weights`, or its end."""
+    """Write a note that this process reads a policy's weights, until its next `sweep_master_weights` or its end."""
     lake.blobs.store.put(f"{FOLDER}/{version}/{uuid4().hex}.json", Owner.this().model_dump_json().encode())
 
 
 def sweep_master_weights(lake: Lake, last: int) -> None:
-    """Remove the fp32 weights and moments of all policies but the champion and the newest `last`.
+    """Remove the fp32 weights and moments of all policies except the champion and the newest `last` policies.
 
-    A process calls it after its training has ended.
+    A process calls this after the end of its training.
     """
     for note, owner in _notes(lake).items():
         if owner.is_of(Owner.this()) or owner.gone:
@@ -46,10 +45,10 @@ def _sweep(lake: Lake, version: str, checkpoint: str) -> None:
 
 
 def _notes(lake: Lake, version: str = "") -> dict[str, Owner]:
-    """Return the readers of a policy, or of any, by the name of the note."""
+    """Return the readers of a policy, or of all policies, by the name of the note."""
     store, found = lake.blobs.store, dict[str, Owner]()
     for name in store.sizes(f"{FOLDER}/{version}".rstrip("/")):
-        with suppress(FileNotFoundError):  # another sweep found its owner dead
+        with suppress(FileNotFoundError):  # another sweep removed the note of a dead process
             if name.endswith(".json"):
                 found[name] = Owner.model_validate_json(store.get(name))
     return found

@@ -1,4 +1,4 @@
-"""The recipe of a training, and the data that one method reads for it."""
+"""Define the recipe of a training and the data of a training method."""
 
 import hashlib
 from collections.abc import Callable, Collection, Mapping
@@ -25,9 +25,10 @@ class PolicyRecipe:
     iteration: int
     pins: Mapping[str, int]
     kind: Kind = "iteration"
-    """Kind of the policy; an intermediate one is only a starting point, any other is measured and may be promoted."""
+    """Kind of the policy. An intermediate policy is only the start of another training. Other policies are measured and
+    may be promoted."""
     like: str | None = None
-    """The policy whose training is repeated: the training set has to be the same."""
+    """Policy whose training is repeated. The training set must be the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +36,15 @@ class TrainingMaterial:
     """Training data of one method."""
 
     write: Callable[[Path, Schedule], Collection[str]]
-    """Writes the samples of a training to a file that the trainer reads; returns the sha256 of their screenshots."""
+    """Writes the samples of a training to the trainer's file, and returns the sha256 of their screenshots."""
     samples: int
     """Number of samples."""
     summary: str
     """Description of the data."""
     nothing: str = ""
-    """Why there is no data; empty if there is some."""
+    """Reason why there is no data; empty if there is data."""
     numbers: Metrics = field(default_factory=dict[str, Json])
-    """Numbers stored with the policy's metrics."""
+    """Numbers that are stored with the policy's metrics."""
 
 
 def seed_of(config: Config, recipe: PolicyRecipe) -> int:
@@ -52,12 +53,12 @@ def seed_of(config: Config, recipe: PolicyRecipe) -> int:
 
 
 def pngs_of(lake: Lake, digests: Collection[str], version: int | None = None) -> dict[str, bytes]:
-    """Return screenshots by their sha256, at a version of their table (the latest if not given).
+    """Return screenshots by their sha256, at a table version (the latest if not given).
 
-    Missing ones are left out.
+    Missing screenshots are left out.
 
     Raises:
-        LakeError: a picture does not match its name.
+        LakeError: the content of a picture does not match its sha256.
     """
     found = lake.read("screenshots", ["sha256", "png"], {"sha256": list(digests)}, version=version)
     for batch in found.to_batches():
@@ -66,10 +67,10 @@ def pngs_of(lake: Lake, digests: Collection[str], version: int | None = None) ->
 
 
 def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
-    """Return all of these screenshots by their sha256.
+    """Return screenshots by their sha256.
 
     Raises:
-        LakeError: one is not in the lake, or does not match its name.
+        LakeError: a screenshot is not in the lake, or its content does not match its sha256.
     """
     pngs = pngs_of(lake, digests)
     _require_all(digests, pngs)
@@ -77,7 +78,7 @@ def pngs_trained_on(lake: Lake, digests: Collection[str]) -> dict[str, bytes]:
 
 
 def write_pictures(path: Path, lake: Lake, digests: Collection[str], version: int | None) -> None:
-    """Write screenshots, at a version of their table, to the trainer's file; raises as `pngs_trained_on` does."""
+    """Write screenshots at a table version to the trainer's file. Raises the errors of `pngs_trained_on`."""
     found = lake.batches("screenshots", SCREENSHOT_COLUMNS, {"sha256": list(digests)}, version)
     write_screenshot_batches(path, map(_as_named, found))
     _require_all(digests, read_screenshots(path))
@@ -93,10 +94,10 @@ def _require_all(digests: Collection[str], found: Mapping[str, bytes]) -> None:
 
 
 def _as_named(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Check that each picture matches its name, so that equal names mean equal bytes in comparisons of training sets.
+    """Check that each picture matches its sha256, so that training sets with equal names have equal bytes.
 
     Raises:
-        LakeError: one does not.
+        LakeError: the content of a picture does not match its sha256.
     """
     for name, png in zip(batch["sha256"].to_pylist(), batch["png"], strict=True):
         if hashlib.sha256(png.as_buffer()).hexdigest() != name:

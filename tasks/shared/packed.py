@@ -1,7 +1,7 @@
 """Collect rows of one table for one commit, in little memory.
 
-A stage whose decisions must be written whole or not at all collects the results for all trajectories. As objects, a row
-takes some kilobytes; as Arrow, little more than its text.
+A stage that must write all of its decisions in one commit collects the rows of all trajectories. A row takes some
+kilobytes as an object, and little more than its text in Arrow.
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ class RowPacker:
     """Collects rows.
 
     Args:
-        table: the rows' table.
+        table: name of the table.
     """
 
     def __init__(self, table: str) -> None:
@@ -28,7 +28,7 @@ class RowPacker:
         self._packed: list[pa.Table] = []
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Add rows, one after the other."""
+        """Add rows."""
         for row in rows:
             self._rows.append(row)
             if len(self._rows) == TOGETHER:

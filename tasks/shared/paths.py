@@ -1,4 +1,4 @@
-"""Folders of a run outside the lake: work in progress, Data Docs, caches. All can be deleted."""
+"""Name the folders of a run outside the lake: unfinished work, Data Docs and caches. All of them can be deleted."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from storage.schema_marker import NAME as MARK
 
 
 def lake_if_any(config: Config) -> Lake | None:
-    """Return the config's lake, or None where its place is empty; raise LakeError if something else is there."""
+    """Return the lake of the config, or None if its address is empty. Raise LakeError if the address has other data."""
     store = resolve(config.lake).store()
     if store.exists(MARK) or store.sizes():
         return Lake.open(config.lake)
@@ -19,17 +19,17 @@ def lake_if_any(config: Config) -> Lake | None:
 
 
 def work_folder(lake: Lake, name: str) -> Path:
-    """Return a folder for work in progress on this lake."""
+    """Return a folder for unfinished work on this lake."""
     folder = home() / "work" / inside(lake.lake_id) / inside(name)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def docs_folder(config: Config, lake: Lake) -> Path:
-    """Return the folder of this lake's Data Docs."""
+    """Return the folder of the lake's Data Docs."""
     return work_folder(lake, "data_docs")
 
 
 def cache_folder(lake: Lake, version: str) -> Path:
-    """Return the folder for a policy's checkpoint, fetched from the lake."""
+    """Return the folder for the fetched checkpoint of a policy."""
     return work_folder(lake, "checkpoints") / inside(version)

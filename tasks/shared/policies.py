@@ -16,7 +16,7 @@ from tasks.shared.version import code_version
 STATUS: dict[Kind, Status] = {"initial": "champion", "intermediate": "intermediate"}
 """Status of a new policy by kind, if it is not a candidate."""
 UNPROMOTED: dict[str, Status] = {"hold": "held", "reject": "rejected"}
-"""Status of a candidate after a decision that leaves the champion."""
+"""Status of a candidate after a decision that keeps the champion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +29,18 @@ class Origin:
     parent: str | None
     iteration: int
     pins: Mapping[str, int] = field(default_factory=dict)
-    """Versions of the tables that it was made from."""
+    """Versions of the tables that the policy was made from."""
     repeats: str | None = None
-    """The policy whose training it repeats."""
+    """The policy whose training was repeated."""
     training_set: str | None = None
-    """Digests of its training set (`PolicyVersion.training_set`)."""
+    """Digests of the training set (`PolicyVersion.training_set`)."""
 
 
 def register(
     lake: Lake, config: Config, origin: Origin, checkpoint: str, metrics: Mapping[str, Any], seed: int
 ) -> None:
-    """Add a policy's row; the lake's first one is champion, and any other that is not intermediate a candidate."""
+    """Add the row of a policy. The first policy of a lake is champion; later policies are candidates or
+    intermediate."""
     row = PolicyVersion(
         policy_version=origin.version,
         kind=origin.kind,
@@ -68,7 +69,7 @@ def promotions(lake: Lake) -> list[Promotion]:
 def policies(lake: Lake) -> dict[str, PolicyVersion]:
     """Return all policies by version, oldest first, each with its current status.
 
-    The log of promotions alone decides the status. A policy that it does not name has the status it was stored with.
+    The table `promotions` determines the status. A policy without an entry has its stored status.
     """
     rows = {row.policy_version: row for row in sorted(lake.rows(PolicyVersion), key=lambda row: row.created_at)}
     status: dict[str, Status] = {}
@@ -87,22 +88,22 @@ def policies(lake: Lake) -> dict[str, PolicyVersion]:
 
 
 def champion_if_any(lake: Lake) -> PolicyVersion | None:
-    """Return the champion, or None before the first one."""
+    """Return the champion, or None if the lake has no policy yet."""
     return next((row for row in reversed(policies(lake).values()) if row.status == "champion"), None)
 
 
 def champion(lake: Lake) -> PolicyVersion:
-    """Return the champion; raise UsageError if the lake has none yet."""
+    """Return the champion. Raise UsageError if the lake has no policy yet."""
     if (row := champion_if_any(lake)) is None:
         raise UsageError(f"The lake {lake.uri} has no champion yet.", "`flywheel run` makes the first policy.")
     return row
 
 
 def policy_row(lake: Lake, version: str) -> PolicyVersion:
-    """Return a policy by its version; `champion` names the current champion.
+    """Return a policy by its version, or the current champion for the name `champion`.
 
     Raises:
-        UsageError: there is no such policy; the message has the existing ones.
+        UsageError: the policy does not exist. The message has the existing versions.
     """
     if version == "champion":
         return champion(lake)
@@ -113,7 +114,7 @@ def policy_row(lake: Lake, version: str) -> PolicyVersion:
 
 
 def measured_ancestor(lake: Lake, version: str | None) -> PolicyVersion:
-    """Return the policy to use in comparisons: itself, or the ancestor from which an intermediate one was made."""
+    """Return the policy to compare with: the named policy or, for an intermediate policy, its measured ancestor."""
     row = policy_row(lake, version or "champion")
     return measured_ancestor(lake, row.parent) if row.kind == "intermediate" else row
 
@@ -127,7 +128,7 @@ def origin_of(lake: Lake) -> PolicyVersion | None:
 
 
 def made_from(lake: Lake, names: Collection[str]) -> list[str]:
-    """Return the policies with weights from these, by training or merging, without them; oldest first."""
+    """Return the policies that were trained or merged from the named policies, oldest first."""
     rows, found = policies(lake), set(names)
     sources = {name: {row.parent, *json.loads(row.metrics or "{}").get("merged", {})} for name, row in rows.items()}
     while new := {name for name, above in sources.items() if above & found} - found:
@@ -141,7 +142,7 @@ def candidate_of(lake: Lake, iteration: int) -> PolicyVersion | None:
 
 
 def made_in(lake: Lake, iteration: int, kind: Kind) -> PolicyVersion | None:
-    """Return the policy of a kind that an iteration made, or None."""
+    """Return the policy of this kind that an iteration made, or None."""
     made = (row for row in policies(lake).values() if (row.iteration, row.kind) == (iteration, kind))
     return next(made, None)
 

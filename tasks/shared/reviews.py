@@ -1,7 +1,8 @@
-"""People's decisions in the lake: each is written once with its effects, and never overwrites another.
+"""Store reviewers' decisions in the lake. A decision is stored once, with its effects, and overwrites no other
+decision.
 
-The review is written first, by key; a second writer of the same revision writes nothing. Its effects
-(`curation.reviews`) follow, under ids of their own; after a kill in between, `settle` adds them.
+The review is written first, under a key with its revision. A second writer of the same revision writes nothing. The
+effects (`curation.reviews`) follow under their own ids. If the process is killed in between, `settle` adds them later.
 """
 
 import json
@@ -33,7 +34,7 @@ from tasks.shared.trajectories import trajectory_of
 
 NAME = re.compile(r"[\w][\w .@+'’-]{0,59}")
 LONGEST = {"thought": 20_000, "note": 4_000, "action": 20_000}
-"""Maximum length of a person's texts, in characters."""
+"""Maximum length of a reviewer's texts, in characters."""
 ACTION_HINT = 'Give the fields of an action, such as {"type": "hotkey", "key": "ctrl c"}.'
 _ON_STEPS = ("correct", "override", "error_step")
 _WORDS = ("accept", "reject")
@@ -58,10 +59,10 @@ class Draft:
 
 
 class Conflict(FlywheelError):
-    """Another person decided on the same state first; nothing was written.
+    """Raised if another reviewer decided about the same revision first; nothing was written.
 
     Args:
-        others: the decisions since, oldest first.
+        others: decisions that the draft does not know, oldest first.
     """
 
     def __init__(self, others: Sequence[Review]) -> None:
@@ -73,17 +74,17 @@ class Conflict(FlywheelError):
 
 
 def reviews_of(lake: Lake, trajectory_id: str) -> list[Review]:
-    """Return all decisions on a trajectory, oldest first."""
+    """Return all decisions about a trajectory, oldest first."""
     return sorted(lake.rows(Review, {"trajectory_id": trajectory_id}), key=lambda one: one.revision)
 
 
 def submit(lake: Lake, draft: Draft) -> Review:
-    """Write a decision on a stored trajectory and its effects; the same one sent again is written once.
+    """Write a decision about a stored trajectory, and its effects. A decision that is sent twice is written once.
 
     Raises:
-        UsageError: there is no such trajectory, step or review, or the decision is not possible there; the message has
-            the field.
-        Conflict: there is another decision of this revision.
+        UsageError: the trajectory, step or review does not exist, or the decision is not possible for it. The message
+            has the field.
+        Conflict: another decision has this revision.
     """
     _require_types(draft)
     draft, there = _canonical(draft), reviews_of(lake, draft.trajectory_id)
@@ -92,15 +93,15 @@ def submit(lake: Lake, draft: Draft) -> Review:
     require_sense(draft, trajectory, seen)
     step = _step(lake, trajectory, draft.step)
     if since:
-        _same_or_conflict(draft, since)  # at once; `write` finds decisions that are written meanwhile
+        _same_or_conflict(draft, since)  # `write` finds decisions that are written after this
     review = write(lake, draft, trajectory.iteration, step and (step.action, step.thought))
-    if not any(one.undoes == review.review_id for one in since):  # sent again after it was undone
+    if not any(one.undoes == review.review_id for one in since):  # not undone before it was sent again
         take_effect(lake, trajectory, [*seen, review])
     return review
 
 
 def _require_types(draft: Draft) -> None:
-    """Raise UsageError, with the field, for a value of another type, which Python's callers may give."""
+    """Raise UsageError with the field if a value has the wrong type, as callers from Python can give."""
     kinds = {"trajectory_id": str, "person": str, "step": int | None, "thought": str | None, "note": str}
     for name, kind in {**kinds, "undoes": str | None}.items():
         value: object = getattr(draft, name)
@@ -110,7 +111,7 @@ def _require_types(draft: Draft) -> None:
 
 
 def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review]) -> None:
-    """Raise UsageError, with the field, for a decision that is not possible after the existing ones."""
+    """Raise UsageError with the field if a decision is not possible after the existing decisions."""
     if draft.decision not in DECISIONS:
         raise UsageError(f"`decision`: there is no {str(draft.decision)[:40]!r}.", f"One of {', '.join(DECISIONS)}.")
     require_words(draft, trajectory.failure_boundary)
@@ -140,7 +141,7 @@ def require_sense(draft: Draft, trajectory: Trajectory, there: Sequence[Review])
 
 
 def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
-    """Raise UsageError, with the field, for a decision that is not allowed after a failure at such a boundary."""
+    """Raise UsageError with the field if a decision is not allowed for a failure at this boundary."""
     require_name(draft.person)
     for name, most in LONGEST.items():
         if len(getattr(draft, name) or "") > most:
@@ -158,7 +159,8 @@ def require_words(draft: Draft | ImportedReview, boundary: str | None) -> None:
 
 
 def _require_keys(kind: str, keys: str) -> None:
-    """Raise UsageError for keys that an action of this kind does not press: several at once are a hotkey's alone."""
+    """Raise UsageError for keys that an action of this kind cannot press. Only a hotkey presses several keys at
+    once."""
     try:
         _ = together(names_of(keys)) if kind == "hotkey" else single(keys)
     except ValueError as error:
@@ -167,7 +169,10 @@ def _require_keys(kind: str, keys: str) -> None:
 
 
 def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:
-    """Yield a person's texts, by field; each text of an action, since its canonical JSON escapes control characters."""
+    """Yield the field and text of each of a reviewer's texts, also of the texts in an action.
+
+    The canonical JSON of an action escapes control characters, so its texts are yielded one by one.
+    """
     yield "thought", draft.thought or ""
     yield "note", draft.note
     fields = json.loads(draft.action) if draft.action else {}
@@ -175,7 +180,7 @@ def _written(draft: Draft | ImportedReview) -> Iterator[tuple[str, str]]:
 
 
 def require_name(person: str) -> None:
-    """Raise UsageError for an invalid name of a person."""
+    """Raise UsageError for an invalid name of a reviewer."""
     if not NAME.fullmatch(person):
         raise UsageError(
             "`person`: write a name of letters, digits, spaces, dots, dashes, apostrophes, + or @, at most 60."
@@ -188,11 +193,11 @@ def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, 
     Args:
         lake: the lake.
         draft: the decision.
-        iteration: the trajectory's.
-        original: action and thought that the decision is about.
+        iteration: iteration of the trajectory.
+        original: the recorded action and thought that the decision is about.
 
     Raises:
-        Conflict: there is another decision of this revision.
+        Conflict: another decision has this revision.
     """
     action, thought = original or (None, None)
     review = Review(
@@ -219,23 +224,20 @@ def write(lake: Lake, draft: Draft, iteration: int, original: tuple[str | None, 
 
 
 def _same_or_conflict(draft: Draft, since: Sequence[Review]) -> Review:
-    """Return the first of the decisions since, if it is this very one, sent again; else raise Conflict."""
+    """Return the first later decision if it equals the draft, which was sent again. Else raise Conflict."""
     if since and all(getattr(since[0], name) == getattr(draft, name) for name in _SAME):
         return since[0]
     raise Conflict(since)
 
 
 def take_effect(lake: Lake, trajectory: Trajectory, reviews: Sequence[Review]) -> None:
-    """Write the effects of the last of a trajectory's reviews."""
+    """Write the effects of the last review of a trajectory."""
     last = reviews[-1]
     _apply(lake, effects_of(last, trajectory), [one for one in reviews if one.review_id == last.undoes])
 
 
 def settle(lake: Lake) -> int:
-    """Write missing effects of reviews after a kill; return the number of changed rows.
-
-    It reads little where nothing is missing.
-    """
+    """Write the missing effects of reviews after a killed process, and return the number of changed rows."""
     reviews = lake.rows(Review)
     if not reviews:
         return 0
@@ -249,7 +251,7 @@ def settle(lake: Lake) -> int:
 
 
 def _apply(lake: Lake, effects: Iterable[Effect], undone: Sequence[Review]) -> int:
-    """Add missing rows, and remove the rows of undone reviews; return the number of changed rows."""
+    """Add missing effects, remove the effects of undone reviews, and return the number of changed rows."""
     rows = list(effects)
     changed = sum(lake.append(table, [row for row in rows if isinstance(row, kind)]) for table, kind in _TABLES.items())
     if undone:
@@ -278,7 +280,7 @@ def _step(lake: Lake, trajectory: Trajectory, step: int | None) -> Step | None:
 
 
 def _canonical(draft: Draft) -> Draft:
-    """Return the draft with its action in canonical form; a correction or override must have one."""
+    """Return the draft with its action in canonical form. A correction or override must have an action."""
     if draft.action is None:
         if draft.decision in ("correct", "override"):
             raise UsageError(f"`action`: {draft.decision} needs the action to take.")
@@ -293,7 +295,7 @@ def action_text(action: object) -> str:
     """Return the canonical JSON of an action or of its fields.
 
     Raises:
-        UsageError: it is neither, or a field is invalid; names the field.
+        UsageError: the argument is neither, or a field is invalid. The message has the field.
     """
     if type(action) in TYPES.values():
         return to_json(cast(Action, action))

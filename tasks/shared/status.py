@@ -1,4 +1,4 @@
-"""Iterations for people and `flywheel status --json`: the status query with its intervals."""
+"""Read the status of iterations and policies, with confidence intervals, for `flywheel status` and other views."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,16 +23,16 @@ class Success:
 
     @property
     def text(self) -> str:
-        """The mean and its interval as text."""
+        """Returns the mean and its interval as text."""
         return "{:.3f} ({:.3f} to {:.3f})".format(self.success, *self.ci)
 
 
 @dataclass(frozen=True, slots=True)
 class PolicySuccess(Success):
-    """Success rate on the suite, by held-out seeds, for any kind of policy."""
+    """Success rate of any policy on held-out seeds of the suite."""
 
     held_out: Success | None
-    """Success rate over tasks that are never trained on."""
+    """Success rate on held-out tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,14 @@ class AcceptanceRate:
 
 @dataclass(frozen=True, slots=True)
 class FixedMix(AcceptanceRate):
-    """The same over the tasks that the policy was given in each of its iterations, weighed equally."""
+    """Acceptance rate over tasks that the policy had in each of its iterations, with equal weights."""
 
     tasks: int
 
 
 @dataclass(frozen=True, slots=True)
 class IterationStatus:
-    """One iteration; a missing number is None, and so is its interval."""
+    """Status of one iteration. A missing number and its interval are None."""
 
     iteration: int
     policy: str | None
@@ -61,27 +61,27 @@ class IterationStatus:
     ci: Ends | None
     n: int
     held_out: Success | None
-    """Success rate over tasks that are never trained on."""
+    """Success rate on held-out tasks."""
     explorer: float | None
     trajectories: int
     verified: AcceptanceRate | None
-    """Rate of the policy's own trajectories, like the next one."""
+    """Acceptance rate of trajectories that the policy made alone."""
     verified_fixed_mix: FixedMix | None
     promoted: bool
     wall_s: float
     orchestration_s: float | None
-    """Seconds between the stages, not part of `wall_s`."""
+    """Seconds between the stages, which `wall_s` does not include."""
     stages_s: Mapping[str, float]
 
     @property
     def finished(self) -> bool:
-        """Whether its last stage is recorded."""
+        """Whether the last stage is recorded."""
         return STAGES[-1] in self.stages_s
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedRate:
-    """P(V=1 | iteration) of one kind of policy's trajectories in one iteration."""
+    """P(V=1 | iteration): the acceptance rate of trajectories of one kind of policy in one iteration."""
 
     iteration: int
     kind: str
@@ -90,18 +90,18 @@ class VerifiedRate:
 
 
 def iterations(lake: Lake) -> list[IterationStatus]:
-    """Return one entry per iteration, oldest first."""
+    """Return all iterations, oldest first."""
     own = {row.iteration: row for row in verified(lake) if row.kind == "policy"}
     return [_entry(row, own.get(row["iteration"])) for row in ask(lake, "status").to_pylist()]
 
 
 def begun_iterations(lake: Lake) -> list[IterationStatus]:
-    """Return the iterations begun so far, oldest first, without the preparation."""
+    """Return the iterations that have started, oldest first, without the preparation."""
     return [row for row in iterations(lake) if row.iteration >= 0]
 
 
 def success_of(lake: Lake, version: str) -> PolicySuccess | None:
-    """Return a policy's success rate; None for one that was not measured on the suite."""
+    """Return the success rate of a policy; None if it was not measured on the suite."""
     found = {row["suite"]: _success(row, "task") for row in ask(lake, "policy_success", policy=version).to_pylist()}
     suite = found.get("suite")
     return suite and PolicySuccess(suite.success, suite.ci, suite.n, found.get("held_out"))
@@ -142,7 +142,7 @@ def _entry(row: Mapping[str, Any], own: VerifiedRate | None) -> IterationStatus:
 
 
 def _success(row: Mapping[str, Any], of: str) -> Success | None:
-    """Return the success rate of a row's counts by task; None where there are none."""
+    """Return the success rate from a row's counts by task; None if the row has no counts."""
     successes: Sequence[int] | None = row[f"{of}_successes"]
     at = mean_interval(successes or [], row[f"{of}_trials"] or [])
     return Success(at.mean, (at.low, at.high), at.n) if at.n else None

@@ -1,4 +1,4 @@
-"""The tasks of a run: the config's catalog, and the accepted made tasks in the lake."""
+"""List the tasks of a run: tasks of the config's catalog, and accepted made tasks of the lake."""
 
 from collections.abc import Mapping
 
@@ -14,20 +14,20 @@ from storage.lake import Lake
 
 
 def tasks_of(config: Config, lake: Lake) -> list[GuiTask]:
-    """Return the catalog, and after it the made tasks that are rolled out."""
+    """Return the tasks of the catalog, followed by the made tasks that are rolled out."""
     return [*catalog(config), *made_tasks(config, lake)]
 
 
 def catalog_and_made(config: Config, lake: Lake | None) -> list[GuiTask]:
-    """Do the same where there may be no lake yet."""
+    """Return the tasks of the catalog, followed by the made tasks of the lake, if there is a lake."""
     return tasks_of(config, lake) if lake is not None else catalog(config)
 
 
 def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
-    """Return the accepted tasks, by id.
+    """Return the accepted made tasks that can be rolled out, in the order of their ids.
 
-    Their environments are in the config and unchanged, they are not retired, and they do not descend from a task that
-    is held out by now.
+    The config has their environments, with unchanged properties. They are not retired, and do not descend from a task
+    that is held out.
     """
     rows = [
         one for one in lake.rows(Proposal, {"status": "accepted"}) if one.world == worlds(config).get(one.environment)
@@ -45,7 +45,7 @@ def made_tasks(config: Config, lake: Lake) -> list[GuiTask]:
 
 
 def made_named(config: Config, lake: Lake | None) -> dict[str, GuiTask]:
-    """Return the made tasks by id and by template; none where there is no lake."""
+    """Return the made tasks by id and by template; empty without a lake."""
     made = made_tasks(config, lake) if lake is not None else []
     return {name: one for one in made for name in (one.task_id, one.template)}
 
@@ -57,7 +57,7 @@ def parents_of(lake: Lake) -> dict[str, list[str]]:
 
 
 def worlds(config: Config) -> dict[str, str]:
-    """Return a key of each environment's world; only of environments in which tasks can be made."""
+    """Return a key of the world of each environment in which tasks can be made."""
     return {one.name: one.lineage or "" for one in usable(config) if one.world is not None}
 
 
@@ -66,7 +66,7 @@ def require_makers(config: Config, asks: bool = True) -> None:
 
     Args:
         config: the resolved config.
-        asks: also ask the makers' servers whether they are there.
+        asks: also contact the makers' servers.
 
     Raises:
         UsageError: no environment supports made tasks.

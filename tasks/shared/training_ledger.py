@@ -1,8 +1,8 @@
-"""Find the data that policies learned from, and the effect of people's decisions on the tasks that they touched.
+"""Find the data that each policy learned from, and measure the effect of reviewers' decisions.
 
-A policy learned from the data in force in the tables that its training was pinned to. Its new data is that which its
-parent had not learned from. The effect is the policy's success on those tasks minus its parent's, on the same held-out
-seeds: of the decisions, and of all other data that was collected in between.
+A policy learned from the valid data in its pinned table versions. Its new decisions are the decisions that its parent
+had not learned from. The effect is the policy's success minus its parent's, on the tasks of the new decisions and the
+same held-out seeds. It includes the effect of all other new data.
 """
 
 import json
@@ -23,11 +23,11 @@ from storage.lake import Lake
 from tasks.shared.policies import policies
 
 NEEDED = {"reviews", "trajectories", "steps", "verdicts", "annotations"}
-"""Tables whose pinned versions have people's decisions at the time."""
+"""Tables whose versions a policy must pin, so that the decisions that it learned from are known."""
 WORDS = ("accept", "reject", "error_step")
-"""Decisions on whole trajectories: they select the data of every method."""
+"""Decisions about whole trajectories. They select the data of every method."""
 REPLIES = ("correct", "override")
-"""Decisions that are preferences too."""
+"""Decisions that are also preferences between two replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class UsedDecision:
     replaces: bool | None
     """Whether a correction replaces the recorded step."""
     route: str
-    """Route of the trajectory's data; empty where no filter has seen it."""
+    """Route of the trajectory's data; empty if the trajectory was not filtered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LearnedWorth:
     decisions: int
     new: int
     by: dict[str, int]
-    """Number of new ones by decision."""
+    """Number of new decisions, by kind."""
     people: list[str]
     tasks: list[str]
     before: float | None
@@ -75,14 +75,14 @@ class TrainingUse:
     parent: str
     decisions: Sequence[UsedDecision]
     new: Sequence[UsedDecision]
-    """Decisions that its parent had not learned from."""
+    """Decisions that the policy's parent had not learned from."""
     tasks: Sequence[str]
-    """Tasks of the new ones."""
+    """Tasks of the new decisions."""
     before: float | None
-    """The parent's success on these tasks; None where it was not measured on them."""
+    """Success of the parent on these tasks; None if it was not measured."""
     after: float | None
     worth: Interval
-    """After minus before, by task and seed; 95 % interval over trajectories."""
+    """Success of the policy minus success of the parent, paired by task and seed, with a 95 % interval."""
 
     @property
     def summary(self) -> LearnedWorth:
@@ -105,7 +105,7 @@ class TrainingUse:
 
 
 def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
-    """Return the decisions that a policy's training read; none for one without the necessary pins."""
+    """Return the decisions that the training of a policy read; empty if the policy does not pin all tables."""
     if not policy.pins.keys() >= NEEDED:
         return []
     found = answers(lake, UsedDecision, "people_decisions", policy.pins)
@@ -116,15 +116,15 @@ def decisions_of(lake: Lake, policy: PolicyVersion) -> list[UsedDecision]:
 def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], perceives: bool) -> set[str]:
     """Return the ids of the trajectories whose data a training reads.
 
-    They depend on its method: groups of its iteration, pairs so far, or all routed data. A success that a group was
-    shown is not distinguished.
+    Depending on the method, a training reads groups of its iteration, pairs, or all routed data. Stored successes that
+    were added to a group are not included.
 
     Args:
         lake: the lake.
         method: method of the training.
-        iteration: iteration of the policy that it makes.
-        pins: the versions of the tables; none without those of verdicts and trajectories.
-        perceives: whether it reads perception data, too.
+        iteration: iteration of the policy that the training makes.
+        pins: table versions; without versions of verdicts and trajectories, the result is empty.
+        perceives: whether the training also reads perception data.
     """
     source = _source(method)
     if not {"verdicts", "trajectories"} <= pins.keys() or (source is DataSource.PAIRS and "pairs" not in pins):
@@ -145,7 +145,7 @@ def read_by(lake: Lake, method: str, iteration: int, pins: Mapping[str, int], pe
 
 
 def imitates(method: str) -> bool:
-    """Whether a training by this method imitates the data of route `sft`."""
+    """Whether a method imitates the data of route `sft`."""
     return _source(method) is DataSource.ACCEPTED
 
 
@@ -192,7 +192,7 @@ def _learned(
 
 
 def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
-    """Return the mean over tasks."""
+    """Return the mean success over tasks."""
     by_task: dict[str, list[bool]] = {}
     for (task, _), success in won.items():
         by_task.setdefault(task, []).append(success)
@@ -200,10 +200,10 @@ def _mean(won: Mapping[tuple[str, int], bool]) -> float | None:
 
 
 def _read(one: UsedDecision, source: Any, only_verified: bool) -> bool:
-    """Whether a method with such a source reads a decision."""
+    """Whether a method with this data source reads a decision."""
     live = one.decision == "override" or (one.decision in ("accept", "reject") and one.step is not None)
     if live and source is DataSource.ACCEPTED:
-        return one.route == "sft"  # its steps are imitated like those of any other trajectory
+        return one.route == "sft"  # training imitates the steps as in any other trajectory
     if one.decision in WORDS:
         return not live
     if one.state == "refuted" or one.replaces is False or (one.state == "unverified" and only_verified):
@@ -212,7 +212,7 @@ def _read(one: UsedDecision, source: Any, only_verified: bool) -> bool:
 
 
 def _source(method: str) -> Any:
-    """Return the data source of a method; accepted data where the method is not known any more."""
+    """Return the data source of a method; accepted data if the method no longer exists."""
     try:
         return METHODS.instance_of(method).source
     except UsageError:

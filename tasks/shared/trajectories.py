@@ -1,4 +1,4 @@
-"""Read an iteration's trajectories with their steps, as typed rows, for the filter and the annotation."""
+"""Read trajectories with their steps, as typed rows."""
 
 import sys
 from collections.abc import Collection, Iterator
@@ -13,11 +13,11 @@ from storage.catalog import stream
 from storage.lake import Lake
 
 SHORT_ID = 8
-"""Characters of an id that pages show."""
+"""Number of characters of an id on pages."""
 
 
 def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, list[Step]]]:
-    """Yield every trajectory of an iteration with its stored steps in order; none where it ended before its first."""
+    """Yield every trajectory of an iteration with its steps in order. A trajectory may have no step."""
     left = {one.trajectory_id: one for one in lake.rows(Trajectory, {"iteration": iteration})}
     for name, steps in groupby(_steps(lake, iteration), key=lambda step: step.trajectory_id):
         trajectory = left.pop(name, None)
@@ -27,7 +27,7 @@ def trajectories_of(lake: Lake, iteration: int) -> Iterator[tuple[Trajectory, li
 
 
 def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, list[Step]]]:
-    """Yield the trajectories of these ids with their stored steps in order."""
+    """Yield the trajectories with these ids, each with its steps in order."""
     where = {"trajectory_id": sorted(names)}
     steps: dict[str, list[Step]] = {}
     for step in sorted(lake.rows(Step, where), key=lambda one: one.step):
@@ -37,10 +37,10 @@ def stored(lake: Lake, names: Collection[str]) -> Iterator[tuple[Trajectory, lis
 
 
 def trajectory_of(lake: Lake, name: str) -> Trajectory:
-    """Return a trajectory by its id; its iteration is found first, and the rest is read from that alone.
+    """Return a trajectory by its id.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no trajectory has this id.
     """
     iterations = lake.read("trajectories", ["iteration"], {"trajectory_id": name})["iteration"].to_pylist()
     found = lake.rows(Trajectory, {"iteration": iterations[0], "trajectory_id": name}) if iterations else []
@@ -56,9 +56,9 @@ def _steps(lake: Lake, iteration: int) -> Iterator[Step]:
 
 
 def trajectories_beginning(lake: Lake, beginning: str) -> list[str]:
-    """Return the ids of trajectories, including forgotten ones, with this beginning, in order.
+    """Return the ids with this prefix, in order, including ids of forgotten trajectories.
 
-    There are none for a beginning shorter than on pages.
+    The result is empty for a prefix of fewer than `SHORT_ID` characters.
     """
     if len(beginning) < SHORT_ID:
         return []

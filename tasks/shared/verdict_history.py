@@ -1,4 +1,4 @@
-"""The judge's verdicts on stored trajectories: those given at the rollout, and new ones."""
+"""Find a judge's verdicts on stored trajectories, and ask the judge for new verdicts."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -21,18 +21,18 @@ class JudgedCounts:
     """Result of asking a judge about several trajectories."""
 
     verdicts: list[Verdict]
-    """Its verdicts; they are in the lake."""
+    """Verdicts of the judge, which the lake has."""
     failures: Counter[str]
     """Number of trajectories without a verdict, by reason."""
     tokens: int
-    """Tokens counted by a served model."""
+    """Tokens that a served model counted."""
 
 
 class VerdictHistory:
     """Verdicts on one iteration's trajectories.
 
     Args:
-        config: the judge whose verdicts are wanted.
+        config: config of the judge.
         lake: the lake with verdicts and screens.
         iteration: the iteration.
     """
@@ -42,9 +42,9 @@ class VerdictHistory:
         verdicts = sorted(lake.rows(Verdict, asked), key=lambda one: one.created_at)
         self._config, self._lake, self._judge = config.judge, lake, judge_of(config.judge)
         self.version = version_of(self._judge, config.judge) if self._judge else None
-        """Version of the configured judge's verdicts; None where there is no judge."""
+        """Version of the configured judge's verdicts; None if no judge is configured."""
         self.unanswered = Counter[str]()
-        """Number of trajectories that it gave no verdict on, by reason."""
+        """Number of trajectories without a verdict of the configured judge, by reason."""
         self._iteration, self._judged = iteration, judged_tasks(lake)
         self._any = {one.trajectory_id: one for one in verdicts}
         self._own = {one.trajectory_id: one for one in verdicts if one.gate_version == self.version}
@@ -53,9 +53,10 @@ class VerdictHistory:
     def of(self, trajectories: Sequence[Stored]) -> dict[str, Verdict]:
         """Return the verdicts on trajectories that only a judge decides, by id.
 
-        These are trajectories of tasks without a verifier that a judge was ever asked about, and trajectories without
-        an outcome, as imported ones may be. The verdict is the configured judge's, which is asked, and its verdict
-        stored, where only another judge has one. Where it fails or there is none, it is another judge's newest.
+        Only a judge decides on judged trajectories of tasks without a verifier, and on trajectories without an outcome,
+        such as imported trajectories. The configured judge's verdict counts. If only another judge has a verdict, the
+        configured judge is asked and its verdict stored. If the judge fails or none is configured, the newest verdict
+        of another judge counts.
         """
         left = [one for one in trajectories if self._is_for_judges(one[0])]
         self.ask(self.open(left))
@@ -63,12 +64,12 @@ class VerdictHistory:
         return {name: verdict for name in names if (verdict := self._own.get(name) or self._any.get(name))}
 
     def wanted(self) -> list[str]:
-        """Return the ids of the trajectories that `of` would ask about."""
+        """Return the ids of the trajectories that `of` would ask the judge about."""
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
         return sorted({row.trajectory_id for row in rows if self._is_for_judges(row)} - self._own.keys())
 
     def _is_for_judges(self, trajectory: Trajectory) -> bool:
-        """Whether a judge's verdict counts on it, since it has no verifier's."""
+        """Whether a judge's verdict counts for a trajectory, because no verifier scored it."""
         if trajectory.task_id in self._judged and trajectory.trajectory_id in self._any:
             return True
         return trajectory.success is None and trajectory.failure_boundary is None
@@ -76,7 +77,7 @@ class VerdictHistory:
     def audited(self, most: int) -> list[str]:
         """Return the ids of at most `most` trajectories of tasks with a verifier that the judge can be asked about.
 
-        They are always the same ones: the first by their ids, which are hashes.
+        Repeated calls return the same ids: the first in the order of the ids, which are hashes.
         """
         rows = self._lake.rows(Trajectory, {"iteration": self._iteration})
         verified = [row for row in rows if row.task_id not in self._judged and row.success is not None]
@@ -84,18 +85,21 @@ class VerdictHistory:
         return sorted(fit)[:most]
 
     def open(self, trajectories: Sequence[Stored]) -> list[Stored]:
-        """Return those that the judge can be asked about and was not."""
+        """Return the trajectories that the judge can be asked about and has not been asked about."""
         return [one for one in trajectories if self.why_not(one) is None]
 
     def why_not(self, stored: Stored) -> str | None:
-        """Return the reason not to ask the judge about a trajectory, as text; None where it is asked."""
+        """Return the reason not to ask the judge about a trajectory; None if the judge is asked."""
         trajectory, steps = stored
         if trajectory.trajectory_id in self._own:
             return "judged by it already"
         return self._unfit(trajectory) if steps else "without a step"
 
     def _unfit(self, trajectory: Trajectory) -> str | None:
-        """Return why the judge cannot be asked: it failed, or the judge was trained on it; None where it can."""
+        """Return the reason why the judge cannot be asked; None if it can.
+
+        The trajectory may have an environment failure, or the judge may have been trained on it.
+        """
         if trajectory.failure_boundary is not None:
             return f"failed at the {trajectory.failure_boundary}"
         if self._judge is None:
@@ -103,7 +107,7 @@ class VerdictHistory:
         return "known from its training" if self._judge.knows(trajectory.task_id, trajectory.seed) else None
 
     def ask(self, trajectories: Sequence[Stored]) -> JudgedCounts:
-        """Ask the configured judge about these together, and store its verdicts in the lake."""
+        """Ask the configured judge about several trajectories together, and store its verdicts in the lake."""
         if self._judge is None or not trajectories:
             return JudgedCounts([], Counter(), 0)
         shown = {digest for _, steps in trajectories for digest in screens_of(steps, self._config)}
@@ -120,11 +124,12 @@ class VerdictHistory:
         return JudgedCounts(given, failures, sum(one.tokens for one in judgements))
 
     def own(self, trajectory_id: str) -> Verdict | None:
-        """Return the verdict of the configured judge, at its current version."""
+        """Return the verdict of the configured judge at its current version, or None."""
         return self._own.get(trajectory_id)
 
     def earlier(self, trajectory_id: str) -> Verdict | None:
-        """Return the newest verdict of another judge, or of this one at another version."""
+        """Return the newest verdict of another judge, or of another version of the configured judge; None without
+        one."""
         return self._earlier.get(trajectory_id)
 
 

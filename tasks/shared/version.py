@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def version() -> str:
-    """Return the version in `pyproject.toml` of the checkout, else of the installed package."""
+    """Return the version in `pyproject.toml` of a checkout, else the version of the installed package."""
     project = Path(__file__).parents[2] / "pyproject.toml"
     if project.is_file():
         return tomllib.loads(project.read_text())["project"]["version"]
@@ -20,9 +20,9 @@ def version() -> str:
 
 @cache
 def code_version() -> str:
-    """Return the commit of the running code, with `+changes` if files differ from it; its version if installed."""
+    """Return the commit of a checkout, with `+changes` if files differ from it; else the version of the package."""
     root = Path(__file__).parents[2]
-    if not (root / ".git").exists():  # a repository around an installed package is another project's
+    if not (root / ".git").exists():  # a repository around an installed package belongs to another project
         return f"flywheel {version()}"
     commit = _git(root, "rev-parse", "HEAD")
     if commit is None:

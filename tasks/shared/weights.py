@@ -1,4 +1,4 @@
-"""Load the weights of a policy's row: as a folder, and as the policy that runs them."""
+"""Load the checkpoint of a policy version as a folder, and its policy."""
 
 from fnmatch import fnmatch
 from pathlib import Path
@@ -18,7 +18,8 @@ from tasks.shared.policies import policy_row
 def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
     """Return a local folder with the checkpoint of a version, fetched from the lake if necessary.
 
-    With `to_train` it includes the files for the next training, and no sweep deletes them before that has ended.
+    With `to_train`, the folder includes the files for the next training. No sweep deletes these files before the
+    training ends.
     """
     row = policy_row(lake, version)
     without = () if to_train else (f"{TRAINING}/",)
@@ -30,7 +31,7 @@ def checkpoint_folder(lake: Lake, version: str, to_train: bool = False) -> Path:
 
 
 def unweighted_folder(lake: Lake, version: str) -> Path:
-    """Return a local folder with a version's checkpoint, without the files for its weights and its next training."""
+    """Return a local folder with a version's checkpoint, without its weights and the files for the next training."""
     row = policy_row(lake, version)
     own = tuple(
         name for name in lake.blobs.sums(row.checkpoint) if any(fnmatch(name.split("/")[0], one) for one in OWN)
@@ -45,5 +46,5 @@ def load_policy(config: Config, lake: Lake, version: str) -> VlmPolicy:
 
 
 def policy_family(config: Config, lake: Lake, version: str) -> ModelFamily:
-    """Return the family of a version to train, which defines the format of its training text."""
+    """Return the family of a version to train. The family defines the format of the training text."""
     return family_of(config.policy, checkpoint_folder(lake, version, to_train=True))

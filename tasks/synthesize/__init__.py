@@ -1,1 +1,1 @@
-"""The stage that makes new tasks."""
+"""The stage `synthesize`, which makes new tasks."""

@@ -1,4 +1,4 @@
-"""Commands of `flywheel tasks`: make tasks outside of an iteration, list them, retire one."""
+"""Define the commands of `flywheel tasks`: make tasks outside of an iteration, list tasks, and retire a task."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -21,11 +21,11 @@ from tasks.synthesize.synthesize import Made, synthesize
 def synthesize_now(config: Config, iterations: tuple[int, int] | None) -> tuple[int, Made]:
     """Make tasks for the next iteration, and return its number.
 
-    A repeated call makes no more unless `synthesis.proposals` is raised.
+    A repeated call makes more tasks only if `synthesis.proposals` was raised.
 
     Args:
         config: the resolved config.
-        iterations: whose failures count, the first and the one after the last; all so far if not given.
+        iterations: iterations whose failures count: the first and the iteration after the last; all if not given.
     """
     run = run_of(config)
     done = finished_iterations(run.lake)
@@ -39,7 +39,7 @@ class Listed:
 
     task: GuiTask
     status: Literal["catalog", "made", "retired", "unused"]
-    """Status; `unused`: accepted, but of an environment, a site or a parent that this config does not roll out."""
+    """Status of the task. `unused`: accepted, but the config does not roll out its environment, site or parent."""
     proposal: Proposal | None = None
     """Accepted proposal of a made task."""
 
@@ -60,7 +60,7 @@ def listed(config: Config, lake: Lake | None) -> list[Listed]:
 
 
 def retire(lake: Lake, name: str, why: str) -> str:
-    """Retire a made task: it is not rolled out any more, and not made again. Return its id.
+    """Retire a made task, and return its id. The task is no longer rolled out, and is not made again.
 
     Raises:
         UsageError: no made task has this name.

@@ -1,4 +1,4 @@
-"""Inputs of the makers: an environment's world, and the tasks that others can be made from."""
+"""Collect the inputs of makers: the world of an environment, and the tasks from which new tasks can be made."""
 
 import json
 from collections.abc import Iterable
@@ -19,8 +19,9 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
     Args:
         config: the resolved config.
         lake: the lake with proposals and trajectories.
-        iteration: only tasks accepted for earlier iterations are used, so that a continued run makes the same.
-        evidence: iterations whose failures count; all before this one if not given.
+        iteration: iteration of the new tasks. Only tasks of earlier iterations are used, so a resumed run makes the
+            same tasks.
+        evidence: iterations whose failures count; all earlier iterations if not given.
     """
     first, end = evidence or (0, iteration)
     made = {one.task_id: one for one in lake.rows(Proposal, {"status": "accepted"}) if one.iteration < iteration}
@@ -41,7 +42,7 @@ def materials(config: Config, lake: Lake, iteration: int, evidence: tuple[int, i
 
 
 def _trained(config: Config, lake: Lake, name: str, made: Iterable[str]) -> list[GuiTask]:
-    """Return an environment's tasks that data is collected of; of made ones, those that may be used."""
+    """Return the training tasks of an environment: tasks of the catalog, and the given made tasks."""
     tasks = [one for one in tasks_of(config, lake) if one.environment == name and one.split == "train"]
     return [one for one in tasks if one.setup is None or one.task_id in made]
 
@@ -55,7 +56,7 @@ def _parent(task: GuiTask, made: Proposal | None, counts: tuple[int, int]) -> Pa
 
 
 def _counts(lake: Lake, first: int, end: int) -> dict[str, tuple[int, int]]:
-    """Return failures and successes by task."""
+    """Return the numbers of failures and successes by task."""
     rows = lake.read("trajectories", ["iteration", "task_id", "success"]).to_pylist()
     counts: dict[str, tuple[int, int]] = {}
     for row in rows:

@@ -1,7 +1,8 @@
-"""Stage: make new tasks, try them, and write the result of each proposal.
+"""Stage `synthesize`: make new tasks, try them, and write the result of each proposal.
 
-One environment and one maker at a time: the proposals follow from the lake and the config, attempts are stored as
-evaluations, and all rows are written in one commit. So an interrupted stage continues at the same point.
+The stage processes one environment and one maker at a time. The proposals depend only on the lake and the config. Tries
+are stored as evaluations, and all rows of a batch are written in one commit. An interrupted stage therefore continues
+at the same point.
 """
 
 import random
@@ -41,15 +42,15 @@ from tasks.synthesize.material import materials
 SUITE = "synthesis"
 """Suite of the evaluations that tried proposals."""
 FIRST_SEED = SPLIT_STARTS["validation"] + 500_000
-"""First seed of these evaluations; no other evaluation and no promotion uses these seeds."""
+"""First seed of these evaluations. No promotion uses these seeds."""
 DRAWS = 20
-"""Draws for each wanted proposal: many are known already."""
+"""Maximum draws for each wanted proposal. Many draws repeat known proposals."""
 VERIFIER = "state"
 Decided = tuple[Proposed, AcceptanceDecision]
 
 
 class Proposals(BaseModel):
-    """Results of some proposals."""
+    """Counts of the results of some proposals."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -58,7 +59,7 @@ class Proposals(BaseModel):
     rejected: Mapping[str, int]
     """Number of rejected proposals by reason."""
     tried: int
-    """Number of trajectories that tried accepted ones; the number of successes follows."""
+    """Number of trajectories that tried accepted proposals."""
     solved: int
 
 
@@ -67,7 +68,7 @@ class Made(Proposals, StageResult):
 
     makers: Mapping[str, Proposals]
     tasks: Sequence[str]
-    """Ids of the accepted ones."""
+    """Ids of the accepted tasks."""
 
     def __str__(self) -> str:
         why = ", ".join(f"{count} {reason}" for reason, count in self.rejected.items())
@@ -76,7 +77,7 @@ class Made(Proposals, StageResult):
 
 @stage("synthesize", retry=True)
 def synthesize_tasks(run: Run, iteration: int) -> Made:
-    """Make tasks for an iteration from the facts before it."""
+    """Make tasks for an iteration from the data of earlier iterations."""
     return synthesize(run, iteration)
 
 
@@ -84,9 +85,9 @@ def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None
     """Make tasks outside of an iteration.
 
     Args:
-        run: its config has the makers and the solver.
-        iteration: the iteration of the tasks.
-        evidence: iterations whose failures count; all before if not given.
+        run: the run, whose config has the makers and the solver.
+        iteration: iteration that the tasks are made for.
+        evidence: iterations whose failures count; all earlier iterations if not given.
     """
     config, lake = run.config, run.lake
     makers, reward = makers_of(config.synthesis)
@@ -101,7 +102,7 @@ def synthesize(run: Run, iteration: int, evidence: tuple[int, int] | None = None
 def _batch(
     run: Run, iteration: int, material: MakerInputs, maker: TaskMaker[Any], reward: RewardMaker[Any], solver: "_Solver"
 ) -> None:
-    """Make one maker's proposals for one environment, try and write them."""
+    """Make the proposals of one maker for one environment, try the accepted ones, and write all results."""
     config, lake = run.config, run.lake
     there = lake.rows(Proposal)
     keys, known = {one.proposal_id for one in there}, {_identity(one) for one in there if one.status != "rejected"}
@@ -146,7 +147,7 @@ class _Solver:
         self._policy: Policy | None = None
 
     def tried(self, decided: Sequence[Decided]) -> list[_Tried]:
-        """Return each proposal with its result; rejected ones are not tried."""
+        """Return each proposal with its result. Rejected proposals are not tried."""
         chosen = self._run.config.synthesis
         accepted = [(proposed, decision) for proposed, decision in decided if decision.accepted]
         if not accepted or not chosen.tries:
@@ -232,7 +233,7 @@ def _scores(decision: AcceptanceDecision) -> Mapping[str, object]:
 
 
 def _parents(proposed: Proposed, decision: AcceptanceDecision) -> list[str]:
-    """Return a proposal's stated parents, and the tasks whose fields its reward reads."""
+    """Return the parents that a proposal states, and the tasks whose fields its reward reads."""
     return list(dict.fromkeys([*proposed.parents, *decision.asked]))
 
 

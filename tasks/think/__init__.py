@@ -1,1 +1,1 @@
-"""The stage that writes the thoughts of steps."""
+"""The stage `think`, which adds thoughts to steps."""

@@ -1,8 +1,8 @@
-"""Stage: add thoughts to accepted steps without one, by `think.thinkers` in order.
+"""Stage `think`: add thoughts to accepted steps that have none. The thinkers of `think.thinkers` try in order.
 
-Trajectories are taken in chunks, and a chunk's thoughts are written before the next one begins. A thought's key follows
-from the step, its author and the author's version, and failed requests are stored (table `thinking`), so an interrupted
-stage asks no model about a step again.
+The stage processes trajectories in chunks. It stores the thoughts of a chunk before the next chunk starts. The id of a
+thought is computed from the step, the author and the author's version. The table `thinking` also records steps whose
+thoughts were all rejected. After an interruption, the stage therefore asks a thinker only about steps without a result.
 """
 
 from collections import Counter
@@ -36,23 +36,25 @@ from tasks.think.thoughts import IterationThoughts
 from tasks.think.walk import ThinkingWalk
 
 TOGETHER = 64
-"""Number of trajectories that models are asked about together; their screens are in memory."""
+"""Trajectories in a chunk if a thinker asks a model. Their screens are in memory at the same time."""
 AT_ONCE = 2048
-"""Number of trajectories that are processed together where no model is asked."""
+"""Trajectories in a chunk if no thinker asks a model."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptByStep:
-    """Number of kept thoughts of one model at one step of trajectories, and of requests."""
+    """Counts for one author at one step number, over all trajectories."""
 
     author: str
     step: int
     asked: int
+    """Number of steps for which the author gave an answer."""
     kept: int
+    """Number of these steps whose thought was kept."""
 
 
 class ThoughtReport(StageResult):
-    """Results of thinking; its numbers are the fields of `flywheel think --json`."""
+    """Result of the stage `think`, and the fields of `flywheel think --json`."""
 
     iterations: Sequence[int]
     thoughts: Mapping[str, int]
@@ -60,15 +62,15 @@ class ThoughtReport(StageResult):
     patterns: Mapping[str, int]
     kept_by_step: Sequence[KeptByStep]
     turned_away: Mapping[str, int]
-    """Rejected thoughts of models, by reason."""
+    """Number of steps for which a model's thoughts were rejected, by reason."""
     tries: int
     tokens: int
     seconds: float
     unasked: int
     failed: Mapping[str, int]
-    """Steps without an answer of a model, by reason; at most ten reasons, the most frequent first."""
+    """Number of steps that a model did not answer, by reason: the ten most frequent reasons, in descending order."""
     unanswered: int = Field(exclude=True)
-    """Number of all such steps."""
+    """Number of steps that a model did not answer, over all reasons."""
 
     def __str__(self) -> str:
         text = ", ".join(f"{author} {counted(n, 'thought')}" for author, n in self.thoughts.items()) or "no thought"
@@ -81,7 +83,7 @@ class ThoughtReport(StageResult):
 
 
 def think(run: Run, iteration: int) -> StageResult:
-    """Add thoughts to one iteration's accepted steps, and to those before an error."""
+    """Add thoughts to the steps of one iteration that training may imitate."""
     thinkers = thinkers_of(run.config, run.lake)
     if not thinkers:
         return PlainResult(text="off")
@@ -107,7 +109,10 @@ def _thoughts(run: Run, iteration: int, thinkers: Sequence[Thinker[Any]]) -> Ite
 
 
 def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[str], most: int) -> None:
-    """Do the same on the machines of `cluster`, a share of `think.most` each; this process does the rest."""
+    """Add thoughts on the machines of `cluster`; each part gets an equal share of the `most` requests.
+
+    The caller adds thoughts to the steps that the parts leave.
+    """
     parts = divided(config, names)
     given = {"config": config, "iteration": iteration}
     asked = [
@@ -119,7 +124,7 @@ def _think_in_parts(config: Config, lake: Lake, iteration: int, names: Sequence[
 
 @part_task("think-part")
 def think_part(config: Config, iteration: int, names: list[str], most: int) -> None:
-    """Add thoughts to the named trajectories' steps, with at most `most` requests to models."""
+    """Add thoughts to the steps of the named trajectories, with at most `most` requests to models."""
     lake = Lake.open(config.lake, create=False)
     thoughts = IterationThoughts(config, lake, iteration, thinkers_of(config, lake), most)
     chunks = (names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER))
@@ -134,7 +139,7 @@ def _think(
     count: int,
     together: int,
 ) -> None:
-    """Add thoughts to chunk after chunk."""
+    """Add thoughts to the trajectories, chunk by chunk."""
     with bar() as progress:
         shown = progress.add_task("think", total=count, message="")
         while chunk := list(islice(trajectories, together)):
@@ -144,16 +149,16 @@ def _think(
 
 
 def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) -> ThoughtReport:
-    """Add thoughts of the current thinkers to stored trajectories; existing thoughts stay.
+    """Add thoughts of the configured thinkers to stored trajectories; existing thoughts stay.
 
     Args:
-        config: `think` has the thinkers.
-        lake: the lake with the trajectories; annotations are added.
-        iterations: first and end of the iterations; all if not given.
+        config: the config with the section `think`.
+        lake: the lake with the trajectories, which also receives the annotations.
+        iterations: the first iteration and the iteration after the last; all iterations if not given.
 
     Raises:
-        UsageError: there is no thinker, or there is no trajectory in these iterations.
-        FlywheelError: a thinker cannot think.
+        UsageError: `think.thinkers` is empty, or these iterations have no trajectory.
+        FlywheelError: a thinker cannot start.
     """
     from tasks.running.run import run_of
 
@@ -174,19 +179,21 @@ def think_again(config: Config, lake: Lake, iterations: tuple[int, int] | None) 
 
 
 def thinkable(steps: Sequence[Step], decision: TrajectoryRoute | None) -> list[Step]:
-    """Return the steps of a trajectory that may be imitated, in order."""
+    """Return the steps of a trajectory that training may imitate, in order."""
     if decision is None or decision.route in ("quarantine", "none"):
         return []
     return usable_steps(steps, None if decision.route == "sft" else decision.valid_steps or 0)
 
 
 def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[Any]]:
-    """Return the configured thinkers, in order; the champion only once it was trained.
+    """Return the configured thinkers, in order.
+
+    The thinker `policy` is left out if the lake has no champion, or if the champion is the untrained small policy.
 
     Args:
-        config: names the thinkers.
+        config: the config with the section `think`.
         lake: the lake with the champion.
-        free: leave out those that ask a model.
+        free: leave out thinkers that ask a model.
     """
     version = None if free else champion_if_any(lake)
     thinking = config.model_copy(update={"policy": config.policy.model_copy(update={"thoughts": True})})
@@ -198,7 +205,14 @@ def thinkers_of(config: Config, lake: Lake, free: bool = False) -> list[Thinker[
 
 
 def report_of(lake: Lake, iterations: Sequence[int], unasked: int, failed: Counter[str]) -> ThoughtReport:
-    """Count these iterations' thoughts in the lake, and the steps that have none for want of an answer."""
+    """Return the counts of the thoughts that the lake has for these iterations, with the given failures.
+
+    Args:
+        lake: the lake with the annotations.
+        iterations: the iterations to count.
+        unasked: number of steps that no model was asked about because of `think.most`.
+        failed: number of steps that a model did not answer, by reason.
+    """
     where = {"iteration": list(iterations), "kind": "thought"}
     rows = lake.read("annotations", ["author", "patterns"], where).to_pylist()
     asked = lake.rows(Thinking, {"iteration": list(iterations)})

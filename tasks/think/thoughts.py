@@ -19,7 +19,7 @@ from tasks.shared.material import pngs_of
 from tasks.think.walk import ThinkingWalk, at_same_place, screens_of
 
 Asked = tuple[str, int, str, str | None]
-"""A trajectory, a step, an author and its version."""
+"""Id of a trajectory, number of a step, author, and version of the author."""
 
 
 @dataclass(slots=True)
@@ -37,22 +37,22 @@ class _AskedStep:
 
 @dataclass(slots=True)
 class IterationThoughts:
-    """Thoughts on one iteration's steps, old and new."""
+    """Stored and new thoughts for the steps of one iteration."""
 
     config: Config
     lake: Lake
     iteration: int
     thinkers: Sequence[Thinker[Any]]
     most: int | None = None
-    """Maximum number of further requests to models; `think.most` less the requests so far if not given."""
+    """Maximum number of further requests to models; if not given, `think.most` minus the number of earlier requests."""
     asked: int = 0
-    """Number of requests to models in the iteration, in earlier runs too."""
+    """Number of requests to models in the iteration, earlier runs included."""
     left: int = 0
-    """Number of requests that are left."""
+    """Number of requests that are still allowed."""
     unasked: int = 0
     """Number of steps that no model was asked about because of `think.most`."""
     failed: Counter[str] = field(default_factory=Counter[str])
-    """Steps without an answer of a model, by reason; a repeated stage asks about them again."""
+    """Number of steps that a model did not answer, by reason. A repeated stage asks about them again."""
     _by_id: dict[str, str] = field(default_factory=dict[str, str])
     _persons: dict[tuple[str, int], str] = field(default_factory=dict[tuple[str, int], str])
     _in_vain: set[Asked] = field(default_factory=set[Asked])
@@ -73,7 +73,7 @@ class IterationThoughts:
         self.left = max(0, self.config.think.most - self.asked) if self.most is None else self.most
 
     def of(self, walks: Sequence[ThinkingWalk]) -> None:
-        """Add a thought to every step of some trajectories that has none yet, and write the kept ones."""
+        """Add a thought to every step of these trajectories that has none, and store the kept thoughts."""
         sees = any(thinker.sees for thinker in self.thinkers)
         settled = {(s.trajectory_id, s.step) for walk in walks for s in walk.steps if self._settled(s) is not None}
         pngs = pngs_of(self.lake, screens_of(walks, settled)) if sees else {}
@@ -90,7 +90,11 @@ class IterationThoughts:
         self._rows, self._annotations = [], []
 
     def _settled(self, step: Step) -> str | None:
-        """Return the step's own thought, a person's, or the first answering thinker's; None where it is open."""
+        """Return the thought of a step; None if a thinker has to be asked.
+
+        This is the recorded thought, a reviewer's thought, or the stored thought of the first thinker that has one. It
+        is empty if all thinkers were asked and none of their thoughts was kept.
+        """
         if step.thought:
             return step.thought
         if (persons := self._persons.get((step.trajectory_id, step.step))) is not None:
@@ -104,7 +108,7 @@ class IterationThoughts:
         return ""
 
     def _ask(self, thinker: Thinker[Any], walks: Sequence[ThinkingWalk], pngs: dict[str, bytes]) -> dict[int, str]:
-        """Return one thinker's thoughts on the next steps of these walks, by walk."""
+        """Return a thinker's thoughts for the next step of each walk, by walk."""
         found: dict[int, str] = {}
         asked: list[_AskedStep] = []
         for walk in walks:
@@ -140,7 +144,7 @@ class IterationThoughts:
             one.kept = None if one.reason else thought
 
     def _note(self, thinker: Thinker[Any], one: _AskedStep) -> None:
-        """Store the result for a step: the thought, and the cost of asking for it."""
+        """Record the result for a step: the thought, and the cost of the requests."""
         step, now = one.walk.step, utc_now()
         if one.kept is not None:
             self._annotations.append(thought_annotation(step, one.kept, thinker.author, thinker.version, now))

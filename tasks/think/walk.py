@@ -1,4 +1,4 @@
-"""Walk trajectories step by step for thinkers, with each step's thought in the context of the next step."""
+"""Walk trajectories step by step for thinkers. The thought of each step is in the context of the next step."""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ Write = Callable[[Action, tuple[int, int]], str]
 
 @dataclass(slots=True)
 class ThinkingWalk:
-    """One trajectory under way."""
+    """Walk along one trajectory."""
 
     trajectory: Trajectory
     steps: Sequence[Step]
@@ -26,7 +26,7 @@ class ThinkingWalk:
     """Thoughts of the steps so far."""
 
     def case(self, write: Write, pngs: Mapping[str, bytes]) -> ThinkerCase:
-        """Return the next step, with past actions in the thinker's format."""
+        """Return the case of the next step, with past actions in the thinker's format."""
         place, instruction = len(self.thoughts), self.trajectory.instruction
         past = zip(self.steps, self.thoughts, strict=False)
         turns = [PastStep(thought, _written(step, write), _seen(step, instruction, pngs)) for step, thought in past]
@@ -45,11 +45,11 @@ class ThinkingWalk:
 def at_same_place(
     walks: Sequence[ThinkingWalk], settled: Callable[[ThinkingWalk], str | None]
 ) -> Iterator[list[ThinkingWalk]]:
-    """Yield the walks whose next step is open, place by place; steps with a thought are passed.
+    """Yield lists of walks that are at the same step and need a thought for it. Other steps are skipped.
 
     Args:
-        walks: at their first steps; the caller adds a thought to each yielded walk.
-        settled: returns the thought of the next step, or None where it is open.
+        walks: walks at their first steps. The caller adds a thought to each yielded walk.
+        settled: returns the thought of a walk's next step, or None if the step needs a thought.
     """
     for place in range(max((len(walk.steps) for walk in walks), default=0)):
         there: list[ThinkingWalk] = []
@@ -66,7 +66,7 @@ def at_same_place(
 
 
 def screens_of(walks: Iterable[ThinkingWalk], settled: Collection[tuple[str, int]]) -> list[str]:
-    """Return the sha256 of the screens of walks with an open step."""
+    """Return the sha256 of the screens of walks with a step that needs a thought."""
     open_ones = [walk for walk in walks if any((s.trajectory_id, s.step) not in settled for s in walk.steps)]
     return sorted({step.screenshot for walk in open_ones for step in walk.steps})
 

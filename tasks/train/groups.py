@@ -1,4 +1,4 @@
-"""Groups of trajectories (one task, one seed, one policy version): choose, plan and read them for training."""
+"""Choose, plan and read groups of trajectories (one task, one seed, one policy version) for training."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from tasks.shared.weights import policy_family
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """A task that may be rolled out next; fields as in `storage/queries/curriculum.sql` and `groups.sql`."""
+    """A weighed task, with the columns of `storage/queries/curriculum.sql` and `groups.sql`."""
 
     task_id: str
     successes: float
@@ -32,14 +32,14 @@ class Weighed:
     weight: float
     reason: str
     posterior: float | None = None
-    """Its chance of success; None where trajectories are made in groups."""
+    """Posterior mean of the policy's success; None if trajectories are made in groups."""
 
 
 def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[str]) -> list[CurriculumChoice]:
-    """Distribute the iteration's groups over the tasks that can be learned from; return a row per task, with a reason.
+    """Distribute the groups of an iteration over tasks, and return a row with a reason for each task.
 
     Raises:
-        FlywheelError: in no task does the policy succeed sometimes, but not too often.
+        FlywheelError: no task has a success rate between 0 and `train.group.highest`.
     """
     chosen = config.train.group
     asked = {"iteration": iteration, "tasks": list(tasks), "forgetting": config.curriculum.forgetting}
@@ -57,7 +57,10 @@ def choose_groups(config: Config, lake: Lake, iteration: int, tasks: Sequence[st
 
 
 def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version: str) -> list[PlannedTrajectory]:
-    """Plan `count` trajectories of a task in whole groups; attempts after an environment failure lie one group on."""
+    """Plan `count` trajectories of a task in whole groups.
+
+    The number of a retry is larger by the size of a group than the number of the failed attempt.
+    """
     config, lake_id = run.config, run.lake.lake_id
     size = config.train.group.size
     return [
@@ -80,7 +83,7 @@ def planned_groups(run: Run, iteration: int, task: GuiTask, count: int, version:
 
 
 def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return the iteration's groups with their advantages."""
+    """Return the groups of the iteration with their advantages."""
     chosen = config.train.group
     rows, doubted = group_steps(config, lake, recipe)
     members = members_of(rows, config.policy, chosen)
@@ -106,10 +109,10 @@ def group_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> Training
 
 
 def group_steps(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[list[GroupStep], str]:
-    """Return the steps of the iteration's groups, and why some are left out; empty where none is.
+    """Return the steps of the iteration's groups, and the reason why some groups are left out (empty if none is).
 
-    A judge on probation may reject a trajectory and accept none. A comparison of its rejected trajectories' scores
-    would teach the judge's idea of the least bad one, so its groups are left out.
+    Groups that a judge on probation scored are left out. Its accepted trajectories are held back, so training would
+    only compare the scores of rejected trajectories.
     """
     rows = answers(lake, GroupStep, "training_groups", recipe.pins, iteration=recipe.iteration, groups=None)
     standing = Standing(lake, config.judge)
@@ -143,9 +146,9 @@ def _choice(config: Config, iteration: int, row: Weighed, groups: int) -> Curric
 def stored_successes(
     config: Config, lake: Lake, recipe: PolicyRecipe, trajectories: Sequence[GroupStep]
 ) -> Callable[[str, int], Member | None]:
-    """Return a function that finds a stored success for a task: of the same seed if there is one, else the newest.
+    """Return a function that finds a stored success of a task: with the given seed if possible, else the newest.
 
-    It finds none where `train.group.inject` is off.
+    If `train.group.inject` is not set, the function finds none.
     """
     asked = {
         "tasks": sorted({row.task_id for row in trajectories}),

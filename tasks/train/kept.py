@@ -1,4 +1,4 @@
-"""Refuse to make a policy from forgotten data: a training that read it ends without a policy."""
+"""Refuse to make a policy from forgotten data. A training that read such data ends without a policy."""
 
 from common.text import counted
 from schemas.config import Config
@@ -9,16 +9,16 @@ from tasks.shared.training_ledger import read_by
 
 
 def read_for(config: Config, lake: Lake, recipe: PolicyRecipe) -> set[str]:
-    """Return the ids of the trajectories whose data the training of a recipe reads."""
+    """Return the ids of the trajectories whose data a training reads."""
     train = config.train
     return read_by(lake, train.method, recipe.iteration, recipe.pins, bool(train.ct.perception))
 
 
 def require_kept(lake: Lake, read: set[str]) -> None:
-    """Refuse to continue where data of a training was forgotten, or is about to be.
+    """Refuse to continue a training whose data was forgotten or is being forgotten.
 
     Raises:
-        FlywheelError: the message has its name.
+        FlywheelError: there is such data. The message has the id of a trajectory.
     """
     gone = sorted(read.intersection(lake.read("forgotten", ["trajectory_id"])["trajectory_id"].to_pylist()))
     if gone:

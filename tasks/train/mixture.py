@@ -1,7 +1,7 @@
-"""Mix samples of several sorts in one training: choose how often each occurs, and write them to one file.
+"""Mix samples of several kinds for one training, and write them to one file.
 
-The lake has the samples and their frequencies; `learning.data.sampler` computes the order. Only samples that occur are
-read in full: a training of S steps with B samples each reads at most S x B of them, however long the history is.
+The lake has the samples and their weights, and `learning.data.sampler` computes the order. Only samples that occur in
+the training are read in full: at most S x B samples for S steps with B samples each.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,28 +22,28 @@ from storage.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class MixturePart:
-    """Samples of one sort."""
+    """Samples of one kind."""
 
     weighed: pa.Table
-    """Samples with their `weight`; a row without one never occurs."""
+    """Samples with their `weight`. A row without a weight never occurs."""
     query: str
     """Query for the content of the samples that occur."""
     share: float = 1.0
-    """Share of the training; a part without samples leaves its share to the other parts."""
+    """Share of the training. The share of a part without samples goes to the other parts."""
     steps: bool = False
-    """Whether its rows are steps, each of which is shown with the steps that lead to it."""
+    """Whether the rows are steps. Each step is then written with the steps that lead to it."""
     parameters: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Parameters of the query."""
 
     @property
     def usable(self) -> int:
-        """Number of its samples."""
+        """Number of samples that can occur."""
         weights = self.weighed["weight"]
         return len(weights) - weights.null_count
 
 
 def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> MixturePart:
-    """Return the perception data; the lake is not queried where its share is 0."""
+    """Return the perception data. If its share is 0, the lake is not queried."""
     weighed = ask(lake, "perception_weights", pins if share else {})
     return MixturePart(weighed, "perception_samples", share)
 
@@ -51,7 +51,7 @@ def perception_part(lake: Lake, pins: Mapping[str, int], share: float) -> Mixtur
 def write_mixture(
     path: Path, parts: Sequence[MixturePart], count: int, seed: int, lake: Lake, pins: Mapping[str, int]
 ) -> set[str]:
-    """Write the samples at the positions [0, count) of a training; return the sha256 of their screenshots."""
+    """Write the samples at the positions [0, count) of a training, and return the sha256 of their screenshots."""
     parts = [part for part in parts if part.share and part.usable]
     come = drawn([part.weighed for part in parts], count, seed, [part.share for part in parts])
     return write_sample_batches(path, _batches(path, list(zip(parts, come, strict=True)), lake, pins))
@@ -73,10 +73,10 @@ def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[f
     """Return the rows of every part that occur at the positions [0, count) of a training, in order.
 
     Returns:
-        For each part, its rows with their `sample` (from 0), their `row` among all, and their `positions`.
+        For each part: its rows with `sample` (a number from 0), `row` (the index among all rows), and `positions`.
 
     Raises:
-        FlywheelError: none has a weight above 0.
+        FlywheelError: no row has a weight above 0.
     """
     weights = [table["weight"].to_numpy().astype(np.float64) for table in weighed]
     usable = [np.flatnonzero(np.isfinite(one)) for one in weights]
@@ -107,7 +107,7 @@ def drawn(weighed: Sequence[pa.Table], count: int, seed: int, shares: Sequence[f
 
 
 def ways(weighed: pa.Table, rows: np.ndarray) -> pa.ListArray:
-    """Return the steps that lead to each of these rows, itself the last; they precede it directly."""
+    """Return, for each of these rows, the rows of the steps that lead to it, and the row itself as the last."""
     steps, places = weighed["step"].to_numpy(), weighed["place"].to_numpy()[rows]
     return pa.array(
         [steps[row - place : row + 1] for row, place in zip(rows, places, strict=True)], pa.list_(pa.int32())

@@ -1,9 +1,9 @@
-"""Training data of `train.method=ppo`: the trajectories of the iteration's groups, each with its rewards.
+"""Read the data of `train.method=ppo`: the trajectories of the iteration's groups, with their rewards.
 
-A critic needs no group to compare a trajectory with. Trajectories are made in groups all the same: they are the
-policy's own, at `train.group.temperature` and with their log probabilities, on tasks that it sometimes solves (VAPO,
-arXiv 2504.05118, loses by sampling each prompt once). Groups that the critic does not learn from show when it has
-settled.
+With a critic, a trajectory is not compared with a group. Trajectories are still made in groups, for two reasons. The
+policy makes them at `train.group.temperature`, with log probabilities, on tasks that it sometimes solves; VAPO (arXiv
+2504.05118) gets worse with one sample per prompt. And groups that the critic does not learn from show when the critic
+has settled.
 """
 
 import math
@@ -20,7 +20,7 @@ from tasks.train.groups import group_steps
 
 
 def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return the iteration's trajectories without environment failures; nothing where all of them have one reward."""
+    """Return the iteration's trajectories without environment failures; no data if all have the same reward."""
     rows, doubted = group_steps(config, lake, recipe)
     groups = outcomes_of(config, rows)
     rollouts = rewarded(groups, config.train.ppo, reply_limit(config.policy))
@@ -48,5 +48,5 @@ def ppo_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMa
 
 
 def outcomes_of(config: Config, rows: Sequence[GroupStep]) -> dict[str, list[Member]]:
-    """Return trajectories by group with the outcome alone."""
+    """Return trajectories by group, with the outcome as the only reward."""
     return members_of(rows, config.policy, config.train.group.model_copy(update={"overlong": 0}))

@@ -1,4 +1,4 @@
-"""Preferences: found where trajectories of one task and seed part, stored in `pairs`, trained on by method `dpo`."""
+"""Find preferences where trajectories of one task and seed part, store them in `pairs`, and read them for `dpo`."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,24 +24,24 @@ from tasks.shared.trajectories import stored
 from tasks.shared.weights import policy_family
 
 ROUNDS = 2
-"""Number of times that a stage asks about all pairs without an answer."""
+"""Number of times that a stage asks the judge about pairs without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedPairs:
-    """Kept pairs, and counts of those that the judge dropped."""
+    """Kept pairs, and counts of pairs that the judge dropped."""
 
     pairs: Sequence[Pair]
     tied: int = 0
-    """Number of pairs without a preferred side in both orders."""
+    """Number of pairs for which the judge preferred no side in both orders."""
     contrary: int = 0
-    """Number of pairs with the other side preferred."""
+    """Number of pairs for which the judge preferred the other side."""
     unanswered: Counter[str] = field(default_factory=Counter)
-    """Number of pairs without an answer, by reason."""
+    """Number of pairs without an answer of the judge, by reason."""
 
     @property
     def text(self) -> str:
-        """Summary of dropped pairs for a stage's line; empty where the judge dropped none."""
+        """Returns a summary of the dropped pairs; empty if the judge dropped none."""
         told = []
         if self.tied or self.contrary:
             told.append(f"the judge found {counted(self.tied, 'tie')}, and the other side better in {self.contrary}")
@@ -52,9 +52,9 @@ class JudgedPairs:
 
 
 def find_pairs(config: Config, lake: Lake, iteration: int) -> JudgedPairs:
-    """Write the pairs of this iteration's trajectories, with each other and with older ones.
+    """Write the pairs of this iteration's trajectories with each other and with older trajectories.
 
-    With `judge.pairwise` the judge has to prefer the same side of those without a verifier.
+    With `judge.pairwise`, a pair of a task without a verifier is kept only if the judge prefers the same side.
     """
     rows = answers(lake, PartingStep, "parting_trajectories", iteration=iteration)
     found = JudgedPairs(pairs_of(rows, iteration))
@@ -65,10 +65,10 @@ def find_pairs(config: Config, lake: Lake, iteration: int) -> JudgedPairs:
 
 
 def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPairs:
-    """Return the verified pairs, and those of which the judge prefers the chosen trajectory in both orders.
+    """Return the verified pairs, and the pairs for which the judge prefers the chosen trajectory in both orders.
 
-    Stored pairs are not asked about again. Pairs without an answer are asked about once more, after all others, and in
-    every repetition of the stage.
+    The judge is not asked about stored pairs again. It is asked a second time about pairs without an answer, after all
+    other pairs, and again in every repetition of the stage.
     """
     judge = required_judge(config)
     there = set(lake.read("pairs", ["pair_id"], {"verified": False})["pair_id"].to_pylist())
@@ -90,7 +90,7 @@ def compared(config: JudgeConfig, lake: Lake, pairs: Sequence[Pair]) -> JudgedPa
 
 
 def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, JudgeCase]:
-    """Return the chosen and the rejected trajectory as the judge sees them."""
+    """Return the chosen and the rejected trajectory in the judge's form."""
     found = {
         one.trajectory_id: (one, steps)
         for one, steps in stored(lake, {pair.trajectory_id, pair.rejected_trajectory_id or ""})
@@ -102,7 +102,7 @@ def _cases(config: JudgeConfig, lake: Lake, pair: Pair) -> tuple[JudgeCase, Judg
 
 
 def preference_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return all pairs so far; the parent is the reference."""
+    """Return all pairs so far. The parent policy is the reference."""
     asked = {"history_images": config.policy.history_images, "corrections": config.filter.corrections}
     pairs = ask(lake, "training_pairs", recipe.pins, **asked)
     rows = (row for batch in pairs.to_batches() for row in batch.to_pylist())
@@ -138,7 +138,7 @@ def _past(step: Mapping[str, Any], family: ModelFamily) -> str:
 
 
 def _side(text: str, action: str | None, kind: str, size: Size, family: ModelFamily) -> str:
-    """Format one reply: of a step by its action, of a correction by its text; a step without an action is unchanged."""
+    """Format one reply: by its action for a step, and by its text for a correction or a step without an action."""
     if action is not None:
         return family.taught(parse_reply(text).thought, from_json(action), size)
     return text if kind == "parting" else family.rewrite(text, size)

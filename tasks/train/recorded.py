@@ -1,6 +1,6 @@
-"""Record a training's measures as they arrive: rows of `training_steps` in the lake, and trackers.
+"""Record the measures of a training as they arrive, in the table `training_steps` and in trackers.
 
-Feeds a tracker from a thread of its own: the training never waits for it, and never ends because of it.
+Each tracker has its own thread. The training never waits for a tracker, and an error of a tracker never ends it.
 """
 
 import json
@@ -22,17 +22,17 @@ from tasks.running.console import err
 from tasks.shared.material import PolicyRecipe
 
 PATIENCE_S = 60.0
-"""Maximum seconds that the end of a training waits for a tracker's remaining points."""
+"""Maximum seconds to wait for the remaining points of a tracker at the end of a training."""
 
 
 class Feed:
-    """One tracker's run.
+    """Sends points to one tracker.
 
     Args:
-        name: the tracker's, for messages.
-        make: makes it.
-        resumed: steps that are kept of earlier starts.
-        warn: called once with the tracker's error; nothing more is sent then.
+        name: name of the tracker, for messages.
+        make: makes the tracker.
+        resumed: number of kept steps of earlier starts.
+        warn: called with the tracker's first error, after which nothing more is sent.
     """
 
     def __init__(self, name: str, make: Callable[[], Tracker], resumed: int, warn: Callable[[str], None]) -> None:
@@ -42,11 +42,11 @@ class Feed:
         self._thread.start()
 
     def log(self, points: Sequence[Point]) -> None:
-        """Queues points; returns at once."""
+        """Queues points and returns at once."""
         self._waiting.put(points)
 
     def finish(self, whole: bool, patience_s: float = PATIENCE_S) -> None:
-        """Ends the run once everything is sent; abandons one that takes longer than `patience_s`."""
+        """Ends the tracker's run after all points are sent, or gives it up after `patience_s` seconds."""
         self._waiting.put(whole)
         self._thread.join(patience_s)
         if self._thread.is_alive():
@@ -61,24 +61,24 @@ class Feed:
             while not isinstance(given := self._waiting.get(), bool):
                 tracker.log(given)
             tracker.finish(given)
-        except Exception as error:  # the training goes on after any error of a tracker
+        except Exception as error:  # an error of a tracker must not end the training
             reason = f"{type(error).__name__}: {error}".strip().splitlines()[0]
             self._warn(f"tracker {self._name}: {reason}; nothing more is sent to it, the lake has every step.")
 
 
 EVERY_S = 15.0
-"""Seconds between two writes: each is a commit of the table."""
+"""Seconds between two writes to the lake. Each write is a commit of the table."""
 HURRIED_S = 5.0
 """Seconds that a failed or interrupted training waits for a tracker."""
 
 
 class Recorder:
-    """Recorder of one start of a training; its `with` block ends with the training.
+    """Records one start of a training. The end of its `with` block is the end of the training.
 
     Args:
-        config: has the trackers, and other recorded values.
-        lake: the lake for its steps.
-        recipe: the policy that it makes.
+        config: config with the trackers and other recorded values.
+        lake: the lake for the measures.
+        recipe: recipe of the policy in training.
     """
 
     def __init__(self, config: Config, lake: Lake, recipe: PolicyRecipe, every_s: float = EVERY_S) -> None:
@@ -97,11 +97,11 @@ class Recorder:
             feed.finish(kind is None, PATIENCE_S if kind is None else HURRIED_S)
 
     def hear(self, message: TrainerReport) -> None:
-        """Handle a message of the trainer; most are no points of its curve."""
+        """Handle a message of the trainer. Most messages have no measures."""
         if message.resumed is not None:
             self._resumed = message.resumed
         if message.step is None or message.step <= self._last:
-            return  # repeated after a new start within this run
+            return  # a new start within this run repeats steps
         self._last = message.step
         if not self._begun:
             self._begin()
@@ -114,7 +114,7 @@ class Recorder:
             self._write()
 
     def _begin(self) -> None:
-        """Forget the steps of an earlier start that are repeated, and start the trackers."""
+        """Delete rows of steps that this start repeats, and start the trackers."""
         self._begun, recipe = True, self._recipe
         where = f"policy_version = '{recipe.version}' AND step > {self._resumed}"
         self._lake.delete(TRAINING.name, where)
@@ -148,6 +148,6 @@ def _row(recipe: PolicyRecipe, point: Point) -> TrainingStep:
 
 
 def keep_profile(lake: Lake, job: Job, version: str) -> dict[str, str]:
-    """Store the traces of a training next to its checkpoint; return the numbers to store with the policy."""
+    """Store the profiler's traces of a training next to its checkpoint, and return the numbers for the policy's row."""
     there = job.profiles.is_dir()
     return {"profile": lake.blobs.put_directory(job.profiles, f"profiles/{version}")} if there else {}

@@ -1,4 +1,4 @@
-"""Digests of a policy's training set: equal ones mean the same training set, byte for byte."""
+"""Compute digests of training sets. Equal digests mean that two training sets are equal, byte by byte."""
 
 import hashlib
 import json
@@ -15,9 +15,9 @@ from tasks.shared.policies import policy_row
 
 
 def digests_of(job: Job) -> dict[str, str]:
-    """Return digests of the samples as the trainer reads them, and of their pictures, independent of the order.
+    """Return a digest of the samples in the trainer's form, and a digest of their pictures that ignores the order.
 
-    The pictures' digest is of their names, which `write_pictures` has checked to match their bytes.
+    The digest of the pictures is computed from their sha256, which `write_pictures` has checked.
     """
     with job.samples.open("rb") as samples:
         found = {"samples": hashlib.file_digest(samples, "sha256").hexdigest()}
@@ -26,10 +26,10 @@ def digests_of(job: Job) -> dict[str, str]:
 
 
 def require_same(lake: Lake, recipe: PolicyRecipe, found: Mapping[str, str]) -> None:
-    """Refuse to train on another set than that of the policy whose training is repeated.
+    """Refuse to repeat a training if the training set differs from the original training set.
 
     Raises:
-        FlywheelError: the message has the differences.
+        FlywheelError: the training sets differ. The message has the differences.
     """
     assert recipe.like is not None
     kept = policy_row(lake, recipe.like).training_set

@@ -1,4 +1,4 @@
-"""Results of a training, and of one during collection, which the collect stage stores for the train stage."""
+"""Define results of trainings, and of streamed trainings, which the stage `collect` stores for the stage `train`."""
 
 from pydantic import BaseModel, ConfigDict
 
@@ -7,13 +7,13 @@ from schemas.tables.stage import PlainResult
 
 
 class Streamed(BaseModel):
-    """Streamed training's result; further fields are metrics."""
+    """Result of a streamed training. Further fields are metrics."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     updates: int
     checkpoint: str
-    """Its address in the lake; empty if nothing could be learned."""
+    """Address of the checkpoint in the lake; empty if nothing could be learned."""
     say: str
 
     @property
@@ -26,4 +26,4 @@ class TrainResult(PlainResult):
     """Result of a training, with the metrics of its method and its trainer."""
 
     policy: str | None = None
-    """The registered version; None if nothing was trained."""
+    """Version of the registered policy; None if nothing was trained."""

@@ -1,4 +1,4 @@
-"""Training data of supervised and continual training: samples of all iterations."""
+"""Select the data of supervised and continual training, from all iterations."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from tasks.train.mixture import MixturePart, perception_part, write_mixture
 
 
 def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
-    """Return all accepted data so far, screens of failures that teach grounding, and perception data."""
+    """Return all accepted data, screens of failures for grounding, and perception data."""
     weighed = weighed_targets(config, lake, measured_ancestor(lake, recipe.parent).policy_version, recipe.pins)
     usable = weighed["grounding"].filter(weighed["weight"].is_valid()).to_numpy()
     screens, targets = int(usable.sum()), int((~usable).sum())
@@ -42,13 +42,13 @@ def supervised(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMate
 def weighed_targets(
     config: Config, lake: Lake, measured: str = "", versions: Mapping[str, int] | None = None
 ) -> pa.Table:
-    """Return every step that can be imitated, weighed by `storage/queries/training_weights.sql` and the config.
+    """Return every step that can be imitated, with its weight from `storage/queries/training_weights.sql`.
 
     Args:
         config: config of the training.
         lake: the lake.
-        measured: the policy by whose success tasks are weighed; if empty, every task counts as not measured.
-        versions: versions of the tables; the current ones if not given.
+        measured: policy whose success rates weigh the tasks; if empty, every task counts as not measured.
+        versions: versions of the tables; the current versions if not given.
     """
     return ask(
         lake,
@@ -69,7 +69,7 @@ def weighed_targets(
 def continual_material(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainingMaterial:
     """Return data of the failed trajectories of all iterations, and perception data.
 
-    The failed trajectories give relabelled samples, or their own steps (`train.ct.form`).
+    The data of a failed trajectory is relabelled samples, or the trajectory's own steps (`train.ct.form`).
     """
     ct = config.train.ct
     failed, kinds = (_relabelled if ct.form == "relabelled" else _trajectories)(config, lake, recipe)
@@ -95,7 +95,7 @@ def _relabelled(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mixtu
 
 
 def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[MixturePart, dict[str, int]]:
-    """Return the failed trajectories' own steps as targets."""
+    """Return the own steps of failed trajectories as targets."""
     weighed = ask(lake, "continual_step_weights", recipe.pins)
     part = MixturePart(
         weighed,
@@ -108,7 +108,7 @@ def _trajectories(config: Config, lake: Lake, recipe: PolicyRecipe) -> tuple[Mix
 
 
 def _reported(config: Config) -> Mapping[str, int | float | bool]:
-    """Return the settings of a step's context: screens, and thoughts."""
+    """Return the numbers of a step's context settings: screens and thoughts."""
     return {
         "history_images": config.policy.history_images,
         "thoughts": config.policy.thoughts,

@@ -1,4 +1,4 @@
-"""Stage: train a candidate on the routed, pinned data, in a process of its own."""
+"""Stages `train` and `ct`: train a candidate in a separate process, from pinned table versions."""
 
 import json
 import shutil
@@ -34,14 +34,14 @@ from tasks.train.results import Streamed, TrainResult
 from tasks.train.supervised import continual_material, supervised
 
 PINNED = ("trajectories", "steps", "screenshots", "verdicts", "annotations", "evaluations", "pairs", "tasks", "reviews")
-"""The tables a training reads; their versions are stored with the policy."""
+"""Tables that a training reads. Their versions are stored with the policy."""
 
 
 @stage("train", retry=True)
 def train_policy(run: Run, iteration: int) -> TrainResult:
-    """Train by the configured method from the champion's weights, or from those of the iteration's continual training.
+    """Train a candidate by the configured method, and add its row to `policies`.
 
-    The candidate is a row in `policies`.
+    The training starts from the champion's weights, or from the weights of the iteration's continual training.
     """
     config, lake = run.config, run.lake
     parent = (made_in(lake, iteration, "intermediate") or champion(lake)).policy_version
@@ -56,7 +56,7 @@ def train_policy(run: Run, iteration: int) -> TrainResult:
 def continue_training(run: Run, iteration: int) -> StageResult:
     """Every `train.ct_every` iterations, run continual training on the failed trajectories of all iterations.
 
-    It begins with the champion's weights; the supervised training continues from its result.
+    Continual training starts from the champion's weights, and the supervised training starts from its result.
     """
     config, lake = run.config, run.lake
     every = config.train.ct_every
@@ -74,18 +74,18 @@ def continued_version(iteration: int) -> str:
 
 
 def pins_of(lake: Lake) -> dict[str, int]:
-    """Return the current versions of the tables that a training reads, after people's decisions took effect in them."""
+    """Write missing effects of reviewers' decisions, then return the versions of the tables that a training reads."""
     settle(lake)
     return {table: version for table, version in lake.versions().items() if table in PINNED}
 
 
 def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
-    """Train, store the checkpoint, register the policy; without data, report that and do nothing.
+    """Train a policy, store its checkpoint, and register it. Without data, return a result without a policy.
 
     An interrupted training of the same recipe continues from its last checkpoint.
 
     Raises:
-        FlywheelError: the trainer stopped with an error, or its data was forgotten meanwhile; nothing was stored.
+        FlywheelError: the trainer stopped with an error, or its data was forgotten meanwhile. Nothing was stored.
     """
     read = read_for(config, lake, recipe)
     require_kept(lake, read)
@@ -117,7 +117,7 @@ def train_from(config: Config, lake: Lake, recipe: PolicyRecipe) -> TrainResult:
 
 
 def _register_streamed(config: Config, lake: Lake, recipe: PolicyRecipe, streamed: Streamed) -> TrainResult:
-    """Register the policy trained during collection as the candidate, now that its data has passed the gates."""
+    """Register the policy that was trained during collection as the candidate."""
     if not streamed.checkpoint:
         return TrainResult(text=streamed.say, numbers=streamed.metrics)
     _register(config, lake, recipe, streamed.checkpoint, streamed.metrics)
@@ -160,11 +160,11 @@ MATERIAL: dict[DataSource, Callable[[Config, Lake, PolicyRecipe], TrainingMateri
     DataSource.TRAJECTORIES: ppo_material,
     DataSource.PAIRS: preference_material,
 }
-"""Readers of a method's data from the lake, by source."""
+"""Functions that read the training data of a method from the lake, by data source."""
 
 
 def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, material: TrainingMaterial) -> Job:
-    """Prepare the training of a recipe; its samples and their pictures are written to the folder."""
+    """Prepare the training of a recipe, and write its samples and pictures to a folder."""
     parent = checkpoint_folder(lake, recipe.parent, to_train=True)
     first = measured_ancestor(lake, recipe.parent).kind == "initial"
     schedule = method_of(config.train).schedule(config.train, material.samples, optimizer_of(parent), first)
@@ -184,7 +184,8 @@ def job_of(config: Config, lake: Lake, recipe: PolicyRecipe, folder: Path, mater
 
 
 def _run(job: Job, folder: Path, recorder: Recorder) -> TrainerReport:
-    """Start the trainer, show its progress, return the sum of its messages; a server makes room for it first."""
+    """Run the trainer with a progress bar, and return the sum of its messages. Free the policy server's memory
+    first."""
     make_room(job.policy.server)
     with bar() as progress, TrainerProcess(job, folder) as trainer:
         shown = progress.add_task("train", total=job.steps, message="")

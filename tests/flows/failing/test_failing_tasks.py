@@ -57,7 +57,7 @@ def test_an_iteration_in_which_nothing_worked_ends_with_an_error_and_says_why_su
 ) -> None:
     breaks("click-target", "two-steps")
     collected = collect(small)
-    assert "; 48 failed, not for the policy's fault" in str(collected.stages["collect"]["say"])
+    assert "; 48 failed for reasons other than the policy" in str(collected.stages["collect"]["say"])
     with pytest.raises(
         EnvironmentDown,
         match=r"Nothing of iteration 0 worked: all 48 .* of \d+ failed in the sandbox: ValueError: bang\.",

@@ -53,7 +53,7 @@ def save_and_die(place: Path, step: int, at: int, said: Any) -> None:
     torch.set_num_threads(1)
     checkpoints = Checkpoints(place, keep=1)
     sys.addaudithook(hook)
-    objects._Whole.write = counted(objects._Whole.write)
+    objects._CompleteWriter.write = counted(objects._CompleteWriter.write)
     os.fsync = counted(os.fsync)
     os.posix_fallocate = counted(os.posix_fallocate)
     checkpoints.save(numbers(step), step, {"step": step}, blocking=True)

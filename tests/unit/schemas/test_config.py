@@ -83,7 +83,7 @@ def test_values_are_read_as_json_and_else_as_text(path: Path) -> None:
         ("traces.endpoint=notaurl", r"`traces\.endpoint`: .*got 'notaurl'"),
         ("curriculum.method=magic", r"`curriculum\.method`: .*'learnable' or 'uniform'.*got 'magic'"),
         ("train.options.focus=1", r"`train\.options`: method sft has none"),
-        ("policy.options.speed=1", r"policy\.options has keys of a backend of your own.*policy\.backend is auto"),
+        ("policy.options.speed=1", r"policy\.options is set, and policy\.backend is auto: only your own backend"),
         ("train", r"`train` is not of the form section\.key=value"),
         ("name.first=x", r"`name` is a value, not a section"),
         ("=3", r"`=3` is not of the form section\.key=value"),

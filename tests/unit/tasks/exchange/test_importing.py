@@ -22,10 +22,10 @@ from schemas.action import Click
 from schemas.failure import UsageError
 from tasks.exchange.importing import (  # pyright: ignore[reportPrivateUsage]
     Request,
-    _all_of,
+    _error_of,
     _formats_of,
     _read,
-    _unfit,
+    _refusal,
     check_import,
 )
 from tests.fixtures.sentences import Sentences
@@ -44,7 +44,7 @@ def record(boundary: str | None = None, **changes: str) -> Exchanged:
 
 
 def test_a_decision_of_anybody_with_an_address_is_taken() -> None:
-    assert _unfit(record(), set(), PLACE) is None
+    assert _refusal(record(), set(), PLACE) is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_decision_of_anybody_with_an_address_is_taken() -> None:
     ],
 )
 def test_one_that_no_lake_keeps_is_refused_by_file_line_and_field(found: Exchanged, said: str) -> None:
-    refused = _unfit(found, set(), PLACE)
+    refused = _refusal(found, set(), PLACE)
     assert isinstance(refused, RecordRefused) and said in str(refused) and "answers.json, line 3" in str(refused)
 
 
@@ -114,7 +114,7 @@ def test_a_file_of_another_format_is_named(
 def test_the_other_format_is_in_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sentence: Sentences) -> None:
     monkeypatch.setenv("FLYWHEEL_HOME", str(tmp_path / "home"))
     refused = [RecordRefused(RecordPlace("theirs.jsonl", 1), "image", "it is missing")]
-    sentence(_all_of(refused, ["agentnet"]), "--format agentnet", hint="refused.jsonl")
+    sentence(_error_of(refused, ["agentnet"]), "--format agentnet", hint="refused.jsonl")
 
 
 def test_a_folder_of_another_format_is_named_where_it_has_no_file_of_this_one(
