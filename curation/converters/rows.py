@@ -224,14 +224,15 @@ def seed_of(record: Exchanged) -> int:
 
 
 def _termination(record: Exchanged, success: bool | None) -> Termination:
-    last = record.steps[-1].action
+    last = next((one.action for one in reversed(record.steps) if not _is_words(one)), None)
     return ENDS.get(last.type if last else "", "max_steps" if success is None else "done")
 
 
 def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     step = record.steps[number]
-    following = (one.screen for one in record.steps[number + 1 :] if not _is_words(one, step.screen))
-    after = next(following, record.after)
+    later = record.steps[number + 1 :]
+    shown = (one.screen for one in later if not (_is_words(one) and one.screen.sha256 == step.screen.sha256))
+    after = next(shown, record.after)
     action = step.action
     point = point_of(action) if action else None
     about = step.about.model_dump(mode="json", exclude_defaults=True)
@@ -265,9 +266,9 @@ def _row(trajectory: Trajectory, record: Exchanged, number: int) -> Step:
     )
 
 
-def _is_words(step: ExchangedStep, screen: Picture) -> bool:
-    """Whether a step is words of a chat on a screen that an action left; that action shows on the screen behind it."""
-    return step.action is None and step.about.target is False and step.screen.sha256 == screen.sha256
+def _is_words(step: ExchangedStep) -> bool:
+    """Whether a step is words of a chat, as gates have it (`acting_steps`)."""
+    return step.action is None and step.about.target is False
 
 
 def _screenshot(picture: Picture, iteration: int) -> Screenshot:

@@ -9,10 +9,10 @@ Source: harbor 0.26.0, `harbor/agents/computer_1`; cua-bench 0.3.1, `cua_bench/r
 import ast
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from common.text import counted
+from common.text import counted, strict_json
 from curation.converters.exchanged import OWN
 from curation.converters.files import items_of
 from models.families.code.arguments import (
@@ -230,7 +230,8 @@ def _status(fields: Mapping[str, Any]) -> str:
 
 
 def _answer(fields: Mapping[str, Any]) -> str:
-    return str(fields.get("result") or fields.get("text") or "")
+    answer = fields.get("result") or fields.get("text") or ""
+    return answer if isinstance(answer, str) else strict_json(answer, ensure_ascii=False)
 
 
 def _call(name: str, *given: object, **named: object) -> str:
@@ -357,14 +358,6 @@ def _place(point: object) -> dict[str, Any]:
     if pair is None or len(pair) != 2:
         raise NoAction(f"{str(point)[:80]!r} is no point")
     return {"x": pair[0], "y": pair[1]}
-
-
-def whole(codes: Sequence[str]) -> str:
-    """Calls of one step as one code: an end that is marked twice is one end."""
-    ends = f"{OWN}.finished("
-    if len(codes) == 2 and all(code.startswith(ends) for code in codes):
-        return max(codes, key=len)
-    return "\n".join(codes)
 
 
 def shrunk(width: int, height: int) -> float:

@@ -3,6 +3,7 @@
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
 
+import json
 from collections.abc import Iterator
 from typing import Any, Literal
 
@@ -34,6 +35,11 @@ class ToolCall(Open):
     tool_call_id: str
     function_name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
+
+    def ordered(self) -> "ToolCall":
+        """Return the call with its arguments sorted by name, as a lake stores them: texts of it show the order."""
+        arguments = json.loads(json.dumps(self.arguments, sort_keys=True))
+        return self.model_copy(update={"arguments": arguments})
 
 
 class ImageSource(Open):

@@ -4,17 +4,21 @@ An action belongs to the last screen that was shown. Of several calls in a step,
 steps of their own. Others are one action if they form one (a text and Enter), else a step each; steps after the first,
 for a screen that was not shown, are context. So are the actions of one call after its first: a text typed at a place
 is a click, keys that empty the field, and the text.
+
+A trajectory of another agent has at most one end. Calls of one step that end are one `finished`, on the screen before
+the first. An end after which the agent acts or ends again (computer-1 asks to confirm it) is context: its answer, or
+else its thought, as text.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
 
-from common.text import storable
-from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, codes_of, kind_of, shrunk, whole
+from common.text import storable, strict_json
+from curation.converters.atif.computer import DONE, GRID, LOOKS, NATIVE, TOOLS, codes_of, kind_of, shrunk
 from curation.converters.atif.document import COMPUTER_1, OURS, AtifStep, CallResult, ToolCall, parts_of, text_of
 from curation.converters.code import pointer_after, read_code
 from curation.converters.exchanged import ExchangedStep, Picture, RecordPlace, RecordRefused, StepAbout
@@ -100,8 +104,10 @@ class DocumentReader:
     pointer: Point | None = None
     first: Picture | None = None
     """The first screen, where the document does not name it."""
-    final: bool = False
-    """Whether the last step is a message without a call and without a reply."""
+    final: tuple[int, ...] = ()
+    """The numbers in `words` when the last step was a message without a call and without a reply; else empty."""
+    act: int = -1
+    """Number of the last step of a call."""
 
     @property
     def foreign(self) -> bool:
@@ -122,37 +128,59 @@ class DocumentReader:
                 self._show(picture)
 
     def ended(self) -> tuple[tuple[ExchangedStep, ...], Picture | None]:
-        """Return all steps, and the screen after them. A final message without a call is an agent's end."""
-        if self.final and self.foreign and self.steps:
-            last = self.steps[-1]
-            self.steps[-1] = replace(last, action=Finished(content=last.text), text="", error=None)
+        """Return all steps, and the screen after them."""
+        if self.foreign and self.steps:
+            self._settle_end()
         return tuple(self.steps), None if self.answered else self.screen
+
+    def _settle_end(self) -> None:
+        """Make the last call that ends the only end, or a final message where no call ends with an answer."""
+        last, final = self._end_at(self.act), self.steps[-1]
+        if self.final and not (last and last.content):
+            self._make_context(self.final[:-1])
+            self.act = len(self.steps) - 1
+            self.steps[-1] = replace(final, action=Finished(content=final.text), text="", error=None)
+        elif last:
+            self._make_context(range(self.act + 1, len(self.steps)))
+        for at in range(self.act):
+            if end := self._end_at(at):
+                self.steps[at] = _without_end(self.steps[at], end.content)
+                self._make_context([at])
+
+    def _end_at(self, number: int) -> Finished | None:
+        """Return the end that a step is; None for another step or none."""
+        action = self.steps[number].action if 0 <= number < len(self.steps) else None
+        return action if isinstance(action, Finished) else None
+
+    def _make_context(self, numbers: Iterable[int]) -> None:
+        for at in numbers:
+            self.steps[at] = replace(self.steps[at], about=StepAbout(target=False))
 
     def _show(self, picture: Picture) -> None:
         self.screen, self.answered, self.acted, self.words = picture, False, False, []
 
     def _act(self, step: AtifStep, shown: Mapping[str | None, Picture], where: str) -> None:
         results = {one.source_call_id: one for one in (step.observation.results if step.observation else [])}
+        step = step.model_copy(update={"tool_calls": [call.ordered() for call in step.tool_calls or []]})
         calls = [one for one in step.tool_calls or [] if _status(results.get(one.tool_call_id)) != "not_executed"]
         message, thought = text_of(step.message), step.reasoning_content or ""
         if not calls:
             if self.screen is not None and (message or thought or not self.foreign):
                 self._add(ExchangedStep(self.screen, thought, text=message, error="no tool call"), step)
-                self.final = not any(map(_has_text, results.values()))
                 self.words.append(len(self.steps) - 1)
+                self.final = () if step.tool_calls or any(map(_has_text, results.values())) else tuple(self.words)
             return
         thought = thought or (message if self.foreign else "")
-        run = list[ToolCall]()
+        run, begun = list[ToolCall](), len(self.steps)
         for number, call in enumerate(calls):
             run.append(call)
             picture = shown.get(call.tool_call_id)
             if picture is None and number + 1 < len(calls):
                 continue
             for one in self._performed(run, step, where):
-                for at in self.words if self.foreign else ():
-                    self.steps[at] = replace(self.steps[at], about=StepAbout(target=False))
+                self._make_context(self.words if self.foreign else ())
                 failed = one.error or _failure(results.get(run[-1].tool_call_id))
-                self._add(replace(one, thought=thought, error=failed), step)
+                self._perform(replace(one, thought=thought, error=failed), step, begun)
                 thought = ""
             if picture is not None and not any(map(_zooms, run)):
                 self._show(picture)
@@ -178,8 +206,23 @@ class DocumentReader:
         """Add a step; one for a screen that was not shown is context."""
         context = of.context or (self.foreign and self.acted)
         self.steps.append(replace(step, about=StepAbout(target=False)) if context else step)
-        self.answered, self.final = True, False
-        self.acted = self.acted or bool(of.tool_calls)
+        self.answered, self.final = True, ()
+
+    def _perform(self, step: ExchangedStep, of: AtifStep, begun: int) -> None:
+        """Add a step of a call. An end right behind another one of the same call list is the same end.
+
+        Args:
+            step: the call's screen and action.
+            of: the document's step with the call list.
+            begun: number of steps before that list.
+        """
+        end, same = step.action, self._end_at(len(self.steps) - 1)
+        if isinstance(end, Finished) and same and len(self.steps) > begun:
+            self.steps[-1] = replace(self.steps[-1], action=same if same.content else end)
+            return
+        self._add(step, of)
+        self.act = len(self.steps) - 1
+        self.acted = self.acted or not isinstance(end, Finished)
 
     def _native(self, call: ToolCall) -> bool:
         return self.agent == COMPUTER_1 and call.function_name in NATIVE
@@ -202,7 +245,7 @@ class DocumentReader:
             return None
         assert self.screen is not None
         try:
-            code = whole([code for call in calls for code in self._codes(call)])
+            code = "\n".join(code for call in calls for code in self._codes(call))
             action, self.pointer = read_code(code, self._fraction(calls[0]), self.pointer)
         except NoAction:
             return None
@@ -222,7 +265,7 @@ class DocumentReader:
     def _read(self, call: ToolCall, at: str) -> list[ExchangedStep]:
         """Return the steps of a call: one for each of its actions, or one with the reason why it has none."""
         assert self.screen is not None
-        text = storable(f"{call.function_name}({call.arguments})")
+        text = storable(f"{call.function_name}({strict_json(call.arguments, ensure_ascii=False)})")
         codes, actions = list[str](), list[Action]()
         try:
             if call.function_name in TYPES and not self._native(call):
@@ -259,6 +302,12 @@ class DocumentReader:
             return fraction_of(x * across, y * down, self.unit, width, height)
 
         return fraction
+
+
+def _without_end(step: ExchangedStep, answer: str) -> ExchangedStep:
+    """Return a step that ended as text: its answer, or else its thought."""
+    thought, text = (step.thought, answer) if answer else ("", step.thought)
+    return replace(step, thought=thought, action=None, text=text, error="no end: the agent went on after it")
 
 
 def _status(result: CallResult | None) -> object:

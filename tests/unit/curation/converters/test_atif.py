@@ -474,7 +474,7 @@ def test_the_first_screen_of_computer_1_is_the_file_that_its_document_does_not_n
         agent(
             call("computer_action", "b", type="done", result="bought"),
             call("mark_task_complete", "c", result="bought"),
-            shown=2,
+            observation={"results": [{"source_call_id": "b", "content": [image(2)]}]},
         ),
         name="computer-1",
     )
@@ -485,10 +485,97 @@ def test_the_first_screen_of_computer_1_is_the_file_that_its_document_does_not_n
     (record,) = taken(FORM, file)
     assert (record.instruction, record.steps[0].thought) == ("Buy it.\n\nNow.", "Analysis: Here.")
     assert actions(record) == [Click(x=0.5, y=0.25), Finished(content="bought")]
-    assert [step.screen for step in record.steps] == [picture(5), picture(1)]
+    assert [step.screen for step in record.steps] == [picture(5), picture(1)] and record.after == picture(2)
     folder = written(FORM, [record], tmp_path / "out")
     assert len(list((folder / "images").iterdir())) == 3
     assert taken(FORM, folder)[0].steps == record.steps
+
+
+RECORDED: dict[str, Any] = json.loads((Path(__file__).parents[3] / "golden" / "computer-1.json").read_text())
+"""Documents of harbor 0.26.0's `Computer1Recorder`: its generic loop asks to confirm an end, and records it again."""
+ENDED, ACTED = Finished(content="42"), Click(x=0.5, y=0.25)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "screens"),
+    [
+        ("confirmed", [ACTED, None, ENDED], [0, 1, 2]),
+        ("answer", [ACTED, None, ENDED], [0, 1, 2]),
+        ("terminate", [ACTED, None, ENDED], [0, 1, 2]),
+        ("after a garbled reply", [ACTED, None, None, ENDED], [0, 1, 2, 2]),
+        ("declined", [ACTED, None, Click(x=0.1, y=0.25), None, ENDED], [0, 1, 2, 3, 4]),
+    ],
+)
+def test_a_run_of_computer_1_ends_once_however_often_it_is_asked(
+    tmp_path: Path, name: str, wanted: list[Action | None], screens: list[int]
+) -> None:
+    file = saved(tmp_path / "trial", RECORDED[name])
+    (tmp_path / "trial" / "screenshot_init.webp").write_bytes(picture(0).png)
+    (record,) = taken(FORM, file)
+    assert actions(record) == wanted and targets(record) == [one is not None for one in wanted]
+    assert [step.screen for step in record.steps] == [picture(number) for number in screens]
+    assert record.after == picture(screens[-1] + 1)
+    assert (record.steps[1].text, record.steps[1].thought) == ("42", "Analysis: Turn 1.\nPlan: Go on.")
+    (again,) = taken(FORM, written(FORM, [record], tmp_path / "out"))
+    assert again.steps == record.steps and targets(again) == targets(record)
+
+
+DONE, MARKED = call("computer_action", "a", type="done", result="42"), call("mark_task_complete", "b", result="42")
+LOOKED = call("computer", "c", type="screenshot")
+STOPPED, CLICK = (
+    call("computer", "d", type="terminate", status="failure"),
+    call("computer", "e", type="click", x=25, y=10),
+)
+
+
+def shown(calls: list[dict[str, Any]], pictures: dict[str, int], **more: Any) -> dict[str, Any]:
+    """A step whose pictures belong to its calls."""
+    results = [{"source_call_id": at, "content": [image(number)]} for at, number in pictures.items()]
+    return agent(*calls, **({"observation": {"results": results}} if results else {}), **more)
+
+
+@pytest.mark.parametrize(
+    ("calls", "pictures", "wanted"),
+    [
+        ([DONE], {}, ["42"]),
+        ([DONE, MARKED], {}, ["42"]),
+        ([DONE, MARKED], {"a": 1}, ["42"]),
+        ([DONE, MARKED], {"b": 1}, ["42"]),
+        ([DONE, MARKED], {"a": 1, "b": 2}, ["42"]),
+        ([DONE, LOOKED, MARKED], {"a": 1, "c": 2, "b": 3}, ["42"]),
+        ([call("mark_task_complete", "b"), DONE], {"b": 1}, ["42"]),
+        ([STOPPED, call("mark_task_complete", "b")], {"d": 1}, ["failure"]),
+        ([STOPPED, DONE, MARKED], {"d": 1, "a": 2}, ["failure"]),
+        ([CLICK, DONE, MARKED], {"e": 1, "a": 2}, [None, "42"]),
+    ],
+)
+def test_calls_of_one_step_that_end_are_one_end_on_the_screen_before_them(
+    tmp_path: Path, calls: list[dict[str, Any]], pictures: dict[str, int], wanted: list[str | None]
+) -> None:
+    record = read(tmp_path, shown(calls, pictures, message="So."), name="computer-1")
+    assert [one.content if isinstance(one, Finished) else None for one in actions(record)] == wanted
+    assert [step.screen for step in record.steps] == [picture(number) for number in range(len(wanted))]
+    assert [step.thought for step in record.steps] == ["So.", ""][: len(wanted)] and all(targets(record))
+    assert record.after == (picture(max(pictures.values())) if pictures else None)
+
+
+@pytest.mark.parametrize("pictures", [{}, {"a": 1}])
+def test_an_end_performs_nothing_so_the_next_action_on_its_screen_is_a_target(
+    tmp_path: Path, pictures: dict[str, int]
+) -> None:
+    again = {**CLICK, "tool_call_id": "f"}
+    record = read(tmp_path, shown([CLICK], {"e": 2}), shown([DONE], pictures), shown([again], {"f": 3}))
+    assert actions(record) == [ACTED, None, ACTED] and targets(record) == [True, False, True]
+    record = read(tmp_path, shown([CLICK], {"e": 2}), shown([DONE], pictures), shown([DONE, LOOKED], {}))
+    assert actions(record) == [ACTED, None, ENDED] and targets(record) == [True, False, True]
+
+
+def test_an_end_without_an_answer_that_is_none_keeps_its_thought_as_text(tmp_path: Path) -> None:
+    marked = agent(call("mark_task_complete", "b"), message="Done.")
+    record = read(tmp_path, marked, marked, name="computer-1")
+    assert [(step.action, step.thought, step.text) for step in record.steps] == [
+        (None, "", "Done."), (Finished(), "Done.", "")
+    ]  # fmt: skip
 
 
 def native(*results: tuple[str, int | None, str], calls: list[dict[str, Any]]) -> dict[str, Any]:
@@ -665,3 +752,55 @@ def test_words_before_a_call_on_the_same_screen_are_context(tmp_path: Path) -> N
     assert [one is not None for one in actions(record)] == [False, False, True, False, True]
     record = read(tmp_path / "b", agent(click, shown=1), plan)
     assert targets(record) == [True, True] and actions(record)[1] == Finished(content="I look for it.")
+
+
+def test_of_messages_at_the_end_the_last_is_the_end_and_the_others_are_context(tmp_path: Path) -> None:
+    found, price = agent(message="I found it."), agent(message="The price is 5.")
+    note = {"source": "system", "message": "Saved."}
+    click = call("computer", type="click", x=25, y=10)
+    for number, steps in enumerate(([found, price], [found, note, price], [found, found, price])):
+        record = read(tmp_path / str(number), agent(click, shown=1), *steps)
+        assert targets(record) == [True, *[False] * (len(record.steps) - 2), True]
+        assert [one for one in actions(record) if one] == [ACTED, Finished(content="The price is 5.")]
+
+
+@pytest.mark.parametrize(
+    ("ending", "wanted"),
+    [
+        (call("mark_task_complete"), [(None, False), ("It is 5.", True)]),
+        (call("mark_task_complete", result="5"), [("5", True), (None, False)]),
+        (call("computer", type="terminate", status="failure"), [("failure", True), (None, False)]),
+    ],
+)
+def test_a_message_behind_a_call_that_ends_is_the_answer_where_the_call_has_none(
+    tmp_path: Path, ending: dict[str, Any], wanted: list[tuple[str | None, bool]]
+) -> None:
+    record = read(tmp_path, agent(ending), agent(message="It is 5."))
+    found = [one.content if isinstance(one, Finished) else None for one in actions(record)]
+    assert list(zip(found, targets(record), strict=True)) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "skipped"])
+def test_a_message_whose_calls_were_not_performed_is_context_and_no_end(tmp_path: Path, text: str) -> None:
+    click = call("computer", "a", type="click", x=5, y=10)
+    skipped = agent(click, message="I open it.")
+    skipped["observation"] = {
+        "results": [{"source_call_id": "a", "content": text, "extra": {"execution_status": "not_executed"}}]
+    }
+    record = read(tmp_path / "before", skipped, agent(CLICK, shown=1))
+    assert actions(record) == [None, ACTED] and targets(record) == [False, True]
+    record = read(tmp_path / "last", agent(CLICK, shown=1), skipped)
+    assert actions(record) == [ACTED, None] and record.steps[1].text == "I open it."
+
+
+def test_texts_of_calls_do_not_depend_on_the_order_of_their_arguments(tmp_path: Path) -> None:
+    given = {"type": "fly", "b": None, "a": {"d": True, "c": ["é", 1.5]}}
+    turned = {"a": {"c": ["é", 1.5], "d": True}, "b": None, "type": "fly"}
+    answers: list[dict[str, Any]] = [{"b": 1, "a": 2}, {"a": 2, "b": 1}]
+    texts = list[str]()
+    for number, (fields, answer) in enumerate(zip((given, turned), answers, strict=True)):
+        fly, done = call("computer", **fields), call("computer", type="done", result=answer)
+        record = read(tmp_path / str(number), agent(fly, shown=1), agent(done))
+        texts.append(record.steps[0].text)
+        assert actions(record) == [None, Finished(content='{"a": 2, "b": 1}')]
+    assert texts == ['computer({"a": {"c": ["é", 1.5], "d": true}, "b": null, "type": "fly"})'] * 2

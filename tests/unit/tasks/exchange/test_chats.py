@@ -44,7 +44,7 @@ def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
     """A lake with this row, as a demonstration, filtered by the gates that look at actions."""
     folder = tmp_path / "theirs"
     folder.mkdir()
-    for number in range(3):
+    for number in range(6):
         (folder / f"{number}.png").write_bytes(screen(number).png)
     lake = {"uri": str(tmp_path / "lake"), "min_free_mb": 1}
     rules = ["actions", "thoughts", "loops", "redundant", "transient", "evidence", "shortcut", "duplicates"]
@@ -58,7 +58,8 @@ def imported(tmp_path: Path, name: str, row: dict[str, Any]) -> Run:
 
 def more(run: Run, folder: Path, iteration: int, rows: list[dict[str, Any]], name: str = "trl") -> list[Verdict]:
     """What the filter decides on further rows."""
-    (folder / "theirs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    file = folder / ("theirs.json" if name == "atif" else "theirs.jsonl")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = Request(format=name, path=folder, unit="thousandths", demonstrations=True)
     _import_records(run, iteration, asked, f"import:{name}:{iteration % 100:016x}")
     decided, _ = decide(run.config, run.lake, iteration)
@@ -141,6 +142,32 @@ def test_a_step_without_an_action_that_no_record_takes_out_is_turned_away(tmp_pa
     run = imported(tmp_path, "trl", {"messages": [ASKED, SCREEN, PLAN, SCREEN, FIRST], "images": ["0.png", "1.png"]})
     assert taught(run) == ("ct", [])
     assert "step 0 holds no action" in run.lake.read("verdicts").to_pylist()[-1]["reason"]
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("confirmed", [0, 2]), ("after a garbled reply", [0, 3]), ("terminate", [0, 2]), ("declined", [0, 2, 4])],
+)
+def test_a_run_of_computer_1_is_accepted_and_teaches_its_last_end(tmp_path: Path, name: str, steps: list[int]) -> None:
+    """harbor 0.26.0 records an end that its loop asks to confirm, and the confirmation."""
+    document = json.loads((Path(__file__).parents[3] / "golden" / "computer-1.json").read_text())[name]
+    document["steps"][0]["message"] = [
+        {"type": "text", "text": document["steps"][0]["message"]},
+        {"type": "image", "source": {"media_type": "image/png", "path": "0.png"}},
+    ]
+    run = imported(tmp_path, "atif", document)
+    assert taught(run) == ("sft", steps)
+    (trajectory,) = run.lake.rows(Trajectory, {"iteration": ITERATION})
+    assert trajectory.termination == "finished"
+
+
+def test_words_behind_an_end_change_neither_the_decision_nor_the_termination(tmp_path: Path) -> None:
+    end = {"role": "assistant", "content": "Action: finished(content='5')"}
+    run = imported(
+        tmp_path, "trl", {"messages": [ASKED, SCREEN, FIRST, SCREEN, end, PLAN], "images": ["0.png", "1.png"]}
+    )
+    (trajectory,) = run.lake.rows(Trajectory, {"iteration": ITERATION})
+    assert taught(run) == ("sft", [0, 1]) and trajectory.termination == "finished"
 
 
 @pytest.mark.parametrize("known", [None, {"unit": "thousandths"}, {"unit": "thousandths", "trajectory": {}}])
