@@ -30,7 +30,7 @@ class TransientGate(Gate[TransientOptions]):
     """Rejects actions on blank or loading screens, and on screens that changed after they were captured."""
 
     name = "transient"
-    rule = "3"
+    rule = "4"
     section = TransientOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
@@ -40,7 +40,8 @@ class TransientGate(Gate[TransientOptions]):
         if blank is not None:
             return GateResult(False, f"step {blank} acts on a blank screen", error_step=blank)
         for before, after in pairwise(steps):
-            if after in acted and self._went_on(before, after, context):
+            follows = after.step == before.step + 1  # else a reply without an action has seen the screen between them
+            if follows and after in acted and self._went_on(before, after, context):
                 reason = f"the screen went on changing between steps {before.step} and {after.step}"
                 return GateResult(False, reason, error_step=after.step)
         return GateResult(True, "every screen stood still")

@@ -63,7 +63,7 @@ def test_a_verified_success_is_routed_to_sft_and_every_gate_has_its_verdict() ->
         "thoughts": 3,
         "loops": 2,
         "redundant": 2,
-        "transient": 3,
+        "transient": 4,
         "evidence": 3,
         "shortcut": 2,
         "duplicates": 6,

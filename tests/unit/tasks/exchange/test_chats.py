@@ -89,6 +89,7 @@ def taught(run: Run) -> tuple[str, list[int]]:
         ([SCREEN, FIRST, RESULT, PLAN, PLAN, SCREEN, SECOND, SCREEN, PLAN, THIRD, PLAN], [0, 3, 5]),
         ([SCREEN, *[PLAN, RESULT] * 6, FIRST, SCREEN, SECOND], [6, 7]),
         ([SCREEN, {**FIRST, "loss_mask": 0}, SCREEN, SECOND], [1]),
+        ([SCREEN, FIRST, SCREEN, {**PLAN, "loss_mask": 0}, SCREEN, SECOND], [0, 2]),
         ([SCREEN, {**PLAN, "loss_mask": 0}, FIRST, SCREEN, SECOND], [1, 2]),
     ],
 )
