@@ -1,7 +1,7 @@
 """Call a flow from the command line, with or without a Prefect server.
 
-A server that the user has set (PREFECT_API_URL) records the run. Without one, a flow and its tasks are plain functions:
-the lake has all state, so that nothing depends on the record.
+A server that the user has set (PREFECT_API_URL) records the run. Without a server, a flow and its tasks are plain
+functions. The lake has all state, so nothing depends on the record.
 """
 
 import copy
@@ -29,14 +29,13 @@ BACKGROUND = ("EventsWorker", "APILogWorker", "prefect.events.clients")
 
 
 def call(flow: str, *arguments: Any) -> Any:
-    """Runs a flow and returns its result. Its errors are raised, and logged nowhere else; the caller reports an early
-    end.
+    """Runs a flow and returns its result. Its errors are raised and not logged; the caller reports an early end.
 
     If the user's server is unreachable at the start or at the end, one line names it.
 
     Args:
-        flow: its dotted path.
-        arguments: its arguments.
+        flow: dotted path of the flow.
+        arguments: arguments of the flow.
 
     Raises:
         httpx.HTTPError: the server refused the flow, or became unreachable before it began.
@@ -71,7 +70,7 @@ def _recorded(flow: Flow[..., Any], arguments: Sequence[Any], url: str) -> Any:
     recorded = copy.copy(flow)
     recorded.fn = work
     silence_background()
-    for handler in logging.getLogger().handlers:  # Prefect's, which its import has set up
+    for handler in logging.getLogger().handlers:  # Prefect's import has added its own
         handler.addFilter(_not_prefect)
     try:
         with ends:
@@ -85,19 +84,20 @@ def _recorded(flow: Flow[..., Any], arguments: Sequence[Any], url: str) -> Any:
 
 
 def _not_prefect(record: logging.LogRecord) -> bool:
-    """Whether to show a record: Prefect logs every error once per task and flow, and raises it to the caller anyway."""
+    """Returns whether to show a record; Prefect logs every error once per task and flow, and also raises it to the
+    caller."""
     return not record.name.startswith("prefect")
 
 
 def silence_background() -> None:
-    """Silences Prefect's messages about events and log lines that a server does not take."""
+    """Silences Prefect's messages about events and log lines that a server does not accept."""
     logging.raiseExceptions = False
     for name in BACKGROUND:
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def report_outage(url: str) -> None:
-    """Reports that the server is unreachable, and drops what it was to get when the process ends."""
+    """Reports that the server is unreachable, and drops its pending messages when the process ends."""
     about = f"The Prefect server at {url} became unreachable: the lake has all data"
     err().print(f"{about}, and the page there lacks the rest.", style="yellow")
     abandon()

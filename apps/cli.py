@@ -1,7 +1,7 @@
 """Assemble the `flywheel` command and start it.
 
-From the start a signal ends the command with its status and one line, not a traceback. So this module imports only
-built-in modules at first, and each verb imports its own when it is called.
+From the start, a signal ends the command with the signal's status and one line instead of a traceback. So this module
+first imports only built-in modules, and each verb imports its own modules when it is called.
 """
 
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def make_app() -> "typer.Typer":
-    """The command with all its verbs."""
+    """Makes the command with all its verbs."""
     import typer
 
     from apps.commands.verbs import GROUPS, VERBS, ShownByDefault
@@ -41,7 +41,7 @@ def make_app() -> "typer.Typer":
 
 
 def start() -> None:
-    """The console entry: ends at a signal from its first moment on."""
+    """Runs the console entry, which heeds signals from the beginning."""
     for number in (signal.SIGTERM, signal.SIGINT):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _end)
@@ -58,7 +58,7 @@ def main() -> None:
         settle()
         loaded.append(make_app())
 
-    code = ended(load)  # no exception may reach libraries that are being loaded: they abort
+    code = ended(load)  # libraries abort if an exception reaches them during their import
     if loaded:
         with heeded():
             code = ended(lambda: _call(loaded[0]))
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def _call(app: "typer.Typer") -> None:
-    """Runs the command; where messages are JSON, Typer's errors are raised as this project's."""
+    """Runs the command; if messages are JSON, Typer's errors are raised as this project's errors."""
     from common import log
     from schemas.failure import EXIT_USAGE, FlywheelError, UsageError
 
@@ -75,7 +75,7 @@ def _call(app: "typer.Typer") -> None:
         return
     from typer import TyperException
 
-    log.switch_on()  # a usage error may come before Typer reads the option
+    log.switch_on()  # a usage error may occur before Typer reads the option
     try:
         status = app(standalone_mode=False)
     except TyperException as error:

@@ -1,6 +1,7 @@
 """Writes a config as a commented TOML file: every key with its meaning, keys at their default as comments.
 
-The comments are the config classes' docstrings, as on the page of all keys, so a new key needs nothing here.
+The comments are the config classes' docstrings, as on the page of all keys, so a new key needs no change in this
+module.
 """
 
 import ast
@@ -39,7 +40,7 @@ def about(model: type[BaseModel], field: str) -> str:
 
 @cache
 def _docs(model: type[BaseModel]) -> dict[str, str]:
-    """Reads fields' docstrings from the source; pydantic would read all of them whenever a process starts."""
+    """Reads fields' docstrings from the source, since pydantic would read all of them at every start of a process."""
     found: dict[str, str] = {}
     for kind in reversed([one for one in model.__mro__ if issubclass(one, BaseModel) and one is not BaseModel]):
         (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
@@ -50,7 +51,7 @@ def _docs(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _section(above: str, section: BaseModel) -> Iterator[str]:
-    """Yields the lines of a section: its keys, then the sections in it."""
+    """Yields the lines of a section: its keys, then its subsections."""
     inner: list[tuple[str, BaseModel]] = []
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
@@ -85,7 +86,7 @@ def _key(name: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """Writes a value in one line of TOML; its strings are JSON's, but for DEL, which TOML wants escaped."""
+    """Writes a value in one line of TOML, with strings as in JSON, except that TOML requires an escape for DEL."""
     if isinstance(value, Mapping):
         items = cast(Mapping[str, Any], value).items()
         return "{" + ", ".join(f"{_key(name)} = {_value(one)}" for name, one in items if one is not None) + "}"

@@ -1,9 +1,9 @@
 """Run one run of a deployment: a worker starts `python -m apps.deployed` in place of Prefect's engine.
 
-It is that engine, with two properties of all our processes. A signal ends it soon and leaves no process behind; the
-kernel also sends one if the worker was killed outright. An error that the user can fix is one line in the run's log,
-not a traceback. If the server becomes unreachable, the work continues, pending reports are dropped, and the process
-ends soon after its last stage.
+It is Prefect's engine with two properties of all processes of this project. A signal ends it soon and leaves no process
+behind; the kernel also sends a signal if the worker was killed. An error that the user can fix is one line in the run's
+log, not a traceback. If the server becomes unreachable, the work continues, pending reports are dropped, and the
+process ends soon after its last stage.
 """
 
 import logging
@@ -25,7 +25,7 @@ def main() -> None:
         from apps.schedule.deployments import described, flow_at
         from tasks.running.run_page import answers
 
-        for one in described():  # before Prefect does, which puts the current folder first on the path
+        for one in described():  # before Prefect's import, which puts the current folder first on the path
             flow_at(one["entrypoint"])
         for name in ("prefect.flow_runs", "prefect.task_runs", "prefect.engine"):
             logging.getLogger(name).addFilter(in_a_line)

@@ -48,11 +48,11 @@ def everywhere(
         bool, typer.Option("--log-json", callback=_log_as_json, help="Write JSON messages on stderr, one per line.")
     ] = False,
 ) -> None:
-    """Options that may come before every verb."""
+    """Accepts options before every verb."""
 
 
 def resolve(file: Path | None, overrides: list[str] | None) -> "Config":
-    """The config of a file with overrides; raises UsageError as `load_config` does."""
+    """Loads the config of a file with overrides; raises the errors of `load_config`."""
     from schemas.config import load_config
 
     return load_config(file, overrides or ())
@@ -66,7 +66,7 @@ def open_lake(config: "Config") -> "Lake":
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout; of typed rows their fields."""
+    """Prints one JSON document to stdout; typed rows become objects of their fields."""
     text = json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
@@ -82,7 +82,7 @@ def _plain(value: Any) -> Any:
 
 
 def print_json_line(value: Any) -> None:
-    """One JSON document on a line of stdout of its own."""
+    """Prints one JSON document on one line of stdout."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     sys.stdout.write(STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
 
@@ -106,7 +106,7 @@ def sweep_exports(to: Path) -> None:
 
 
 def task_names(text: str | None) -> list[str] | None:
-    """The tasks of `a,b,c`, by template or by id such as `miniwob/a`."""
+    """Parses the tasks of `a,b,c`, by template or by id such as `miniwob/a`."""
     if text is None:
         return None
     names = [name.strip() for name in text.split(",") if name.strip()]

@@ -1,4 +1,4 @@
-"""Set up this process of ours: its environment variables, and how signals and errors end it.
+"""Set up a process of this project: its environment variables, and how signals and errors end it.
 
 Libraries read the variables when they are imported, and child processes inherit them: no telemetry, no model hub,
 threads that do not spin while they wait, and Prefect's own state next to the work folder. Variables that the caller has
@@ -7,9 +7,9 @@ set are kept.
 SIGTERM and Ctrl-C end a command soon, with the signal's exit status, one line, and no process left behind. Both raise
 KeyboardInterrupt in the main thread, which asyncio turns into a cancellation and Prefect into a crashed run; locks and
 leases are released on the way out. A thread notices a signal at once, whatever the main thread does
-(`signal.set_wakeup_fd`). It silences the libraries' messages about an intended end. It raises a lost signal again,
-since an exception in a destructor goes only to `sys.unraisablehook`, which prints nothing about it. At last it ends the
-process itself.
+(`signal.set_wakeup_fd`). This thread silences the libraries' messages about an intended end. It raises a lost signal
+again, since an exception in a destructor only goes to `sys.unraisablehook`, which prints nothing about it. Finally, it
+ends the process itself.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ DEFAULTS = {
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "HF_HUB_OFFLINE": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
-    "PREFECT_CLIENT_MAX_RETRIES": "3",  # 14 s of waiting in all, where Prefect waits for a minute
+    "PREFECT_CLIENT_MAX_RETRIES": "3",  # waits 14 s in total instead of a minute
     "PREFECT_LOGGING_INTERNAL_LEVEL": "CRITICAL",  # events and log lines that cannot be sent
     "PREFECT_LOGGING_LEVEL": "WARNING",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "false",  # a task that is no `FlowTask` would start a server
@@ -51,7 +51,7 @@ DEFAULTS = {
 }
 
 AGAIN_S = 5.0
-"""Seconds after which a signal is raised once more: a run that unwinds is through with the main part by then."""
+"""Seconds after which a signal is raised again; a run has then finished the main part of its unwinding."""
 LAST_S = 11.0
 """Seconds after which the process ends without waiting."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -67,7 +67,7 @@ CLEAR = "\r\x1b[2K\x1b[?25h"
 
 
 def settle() -> None:
-    """Sets the environment variables that are not set yet, before anything heavy is imported."""
+    """Sets the environment variables that are not set yet before large libraries are imported."""
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     os.environ.setdefault("PREFECT_HOME", str(home() / "prefect"))
@@ -76,7 +76,7 @@ def settle() -> None:
 
 
 class Interrupts:
-    """The signals of this process. Made in the main thread."""
+    """Handles the signals of this process; made in the main thread."""
 
     kept: ClassVar[str] = KEPT
     """The message about the kept work, for a command that does not continue by itself."""
@@ -91,7 +91,7 @@ class Interrupts:
             os.set_blocking(end, False)
 
     def listen(self) -> None:
-        """Heeds the signals from now on, but those that this process was started to ignore."""
+        """Heeds signals from now on, except signals that the process was started to ignore."""
         signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
@@ -128,7 +128,8 @@ class Interrupts:
         self.finish()
 
     def _hear(self) -> bool:
-        """Records a signal that has arrived; False if none can come any more. The main thread may be first."""
+        """Records a signal that has arrived; False if no signal can arrive any more. The main thread may have recorded
+        it first."""
         with self._reading, contextlib.suppress(BlockingIOError):
             heard = os.read(self._heard, 1)
             if self.number is None and heard and heard[0] in SIGNALS:
@@ -137,7 +138,7 @@ class Interrupts:
         return True
 
     def close(self) -> None:
-        """Ignores signals from now on; ends the process if one came. A further one while it ends changes nothing."""
+        """Ignores signals from now on; ends the process if a signal arrived. Later signals have no effect."""
         for number in SIGNALS:
             signal.signal(number, signal.SIG_IGN)
         self._hear()
@@ -151,14 +152,15 @@ class Interrupts:
 def unraisable(lost: "sys.UnraisableHookArgs") -> None:
     """Prints Python's message about an exception in a destructor, except for a signal, which is raised again.
 
-    Otherwise half a line of it would precede ours if the terminal were silenced between its two writes.
+    Otherwise, half of Python's line would precede this project's line if the terminal were silenced between its two
+    writes.
     """
     if issubclass(lost.exc_type, Exception):  # not KeyboardInterrupt, nor Prefect's signal
         sys.__unraisablehook__(lost)
 
 
 def interrupt(_: int, frame: FrameType | None) -> None:
-    """Handles SIGTERM as Ctrl-C is handled at this moment: by cancelling an event loop's main task, or by raising."""
+    """Handles SIGTERM in the same way as Ctrl-C: cancels an event loop's main task, or raises."""
     handler = signal.getsignal(signal.SIGINT)
     if callable(handler):
         handler(signal.SIGINT, frame)
@@ -177,7 +179,7 @@ def heeded() -> Iterator[None]:
     finally:
         closed = False
         while not closed:
-            with contextlib.suppress(KeyboardInterrupt):  # a second signal, before none is heeded any more
+            with contextlib.suppress(KeyboardInterrupt):  # a second signal, while signals are still heeded
                 interrupts.close()
                 closed = True
         for number, handler in before.items():
@@ -194,7 +196,7 @@ def abandon() -> None:
 
 
 def leave(code: Any) -> NoReturn:
-    """Ends this process, whose work is done, with an exit status as `sys.exit` takes it."""
+    """Ends this process, whose work is done with an exit status in the form for `sys.exit`."""
     ignore()
     if _abandoned.is_set():
         sys.stdout.flush()
@@ -203,9 +205,9 @@ def leave(code: Any) -> NoReturn:
 
 
 def ignore() -> None:
-    """Ignores all signals and silences standard error from here on: all is done, and the interpreter ends.
+    """Ignores all signals and silences standard error during the interpreter's shutdown, after all work.
 
-    DuckDB's bindings list objects that are still alive there, which helps no user.
+    DuckDB's bindings would print objects that are still alive, which helps no user.
     """
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
@@ -217,7 +219,7 @@ def ended(do: Callable[[], object]) -> Any:
     """Calls `do` and prints the hint of an error that the user can fix.
 
     Returns:
-        The exit status, as `sys.exit` takes it.
+        The exit status, in the form for `sys.exit`.
     """
     try:
         do()
@@ -239,7 +241,7 @@ def ended(do: Callable[[], object]) -> Any:
 
 
 def complaint(error: FlywheelError) -> str:
-    """The message that a person, or a program with `--log-json`, gets: one line."""
+    """Makes the one-line message of an error for users, or for programs with `--log-json`."""
     if log.as_json():
         fields = {"error": type(error).__name__, "hint": error.hint, "exit_code": error.exit_code}
         return log.line("error", error.problem, fields)

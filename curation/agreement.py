@@ -1,7 +1,7 @@
 """Measure a judge's agreement with verifiers and people, and decide whether it is on probation.
 
-A judge on probation may only veto. Its rejections hold; a trajectory that it accepts is held back, so that no policy
-learns from a success that only an untrusted judge saw.
+A judge on probation may only veto. Its rejections count, and trajectories that it accepts are held back. So no policy
+learns from a success that only an untrusted judge confirms.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,8 +13,8 @@ from schemas.config.curating import JudgeConfig
 from schemas.tables.agreement import Against, Agreement
 
 FAILURES = 0.2
-"""Minimum share of `judge.evidence_min` that must be failures: of 20, one that accepts 35 % takes two or fewer
-in one case of ten."""
+"""Minimum share of failures among the `judge.evidence_min` comparisons. With 20 failures, a judge that accepts 35 % of
+failures accepts at most two with a probability of 0.1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +46,29 @@ class Confusion:
 
     @property
     def precision(self) -> float | None:
-        """Share of accepted trajectories that were successes; None where none was accepted."""
+        """Share of accepted trajectories that were successes; None if no trajectory was accepted."""
         return _share(self.true_positives, self.true_positives + self.false_positives)
 
     @property
     def recall(self) -> float | None:
-        """Share of successes that were accepted; None where there was none."""
+        """Share of successes that were accepted; None without successes."""
         return _share(self.true_positives, self.true_positives + self.false_negatives)
 
     @property
     def f1(self) -> float | None:
-        """Harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN); None where there is no positive."""
+        """Harmonic mean of precision and recall, 2 TP / (2 TP + FP + FN); None without positives."""
         return _share(2 * self.true_positives, 2 * self.true_positives + self.false_positives + self.false_negatives)
 
     @property
     def false_accept_rate(self) -> float | None:
-        """Share of failures that were accepted; None where there was none."""
+        """Share of failures that were accepted; None without failures."""
         return _share(self.false_positives, self.false_positives + self.true_negatives)
 
     @property
     def kappa(self) -> float | None:
         """Cohen's kappa, (p_o - p_e) / (1 - p_e): agreement beyond chance with the same shares.
 
-        None where chance alone would always agree.
+        None if chance alone always agrees.
 
         Source: Cohen, "A coefficient of agreement for nominal scales", 1960.
         """
@@ -117,10 +117,10 @@ def totals(rows: Sequence[Agreement]) -> dict[Against, Confusion]:
 def probation(rows: Sequence[Agreement], config: JudgeConfig) -> str:
     """Return why a judge is on probation; empty if it is not.
 
-    Verifiers and people are compared apart. The judge needs `evidence_min` comparisons with one of them, a fifth of
-    them failures, and sufficient agreement with each that it was compared with so often. With the other it must not
-    disagree beyond chance: a false accept rate whose 95 % interval lies above the limit also puts the judge on
-    probation.
+    Verifiers and reviewers are separate sources. The judge needs `evidence_min` comparisons with at least one source, a
+    fifth of them failures. It needs sufficient agreement with each source that has so many comparisons. With a source
+    that has fewer, its disagreement must not exceed chance: a false accept rate whose 95 % interval is above the limit
+    also puts the judge on probation.
 
     Args:
         rows: all agreements of one judge's version.

@@ -1,4 +1,4 @@
-"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): assign speech to the steps that it is about."""
+"""Think-aloud (in-situ annotation, UI-TARS-2, arXiv 2509.02544): assigns speech to steps."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ def align(phrases: Iterable[Phrase], starts_s: Sequence[float], offset_s: float 
     """Assign phrases to steps: each step gets the speech from its start to the next step's start.
 
     Args:
-        phrases: in any order.
+        phrases: phrases in any order.
         starts_s: start of each step in seconds from the trajectory's start; not decreasing.
         offset_s: start of the recording, on the same clock.
 

@@ -1,14 +1,14 @@
-"""Annotate by machine: grounding targets from the page's elements, and facts that failed trajectories still show.
+"""Make annotations automatically: grounding targets from the page's elements, and facts about failed trajectories.
 
 Grounding (UI-TARS's perception data) asks for the place of an element that is visible on the step's screen, and answers
-with a click on its centre. It asks only questions with one answer: names that one element of the page has, kinds that
-one element has, and no element that contains others. Of failures the annotations also keep facts that hold whatever
-the purpose was: the action between two screens, and the change.
+with a click on its centre. Only questions with a single answer are asked: for a name or a kind that only one element of
+the page has, and never for an element that contains others. For failures, annotations also record facts that do not
+depend on the trajectory's purpose: the action between two screens, and the change.
 
-Describe the changes from one screen to the next, by rules on the elements recorded before and after.
+Rules on the elements before and after a step describe the changes between the screens.
 
 The captions are for continual training (state-transition captioning, UI-TARS, arXiv 2501.12326, section 4): they are
-true whatever the purpose of the action was. An element is identified by its kind and name, where only one has them.
+true for any purpose of the action. An element is identified by its kind and name if no other element has both.
 """
 
 import hashlib
@@ -29,11 +29,11 @@ from schemas.tables.trajectory import Route
 from schemas.tables.verdict import Verdict
 
 NOTHING = "Nothing."
-"""Caption of two screens that are equal pixel by pixel."""
+"""Caption of two screens with equal pixels."""
 MOST = 3
-"""Maximum number of listed changes; further ones are only counted."""
+"""Maximum number of listed changes; additional changes are only counted."""
 MAX_TEXT = 40
-"""Maximum length of a repeated name or value, in characters; longer ones are paragraphs."""
+"""Maximum length of a repeated name or value, in characters; longer texts are paragraphs."""
 LEAST_MOVE = 0.02
 """Minimum distance of a move, as a share of the screen."""
 
@@ -78,7 +78,7 @@ def _holds(element: Element) -> str:
 
 
 def _way(was: Element, now: Element) -> str:
-    """Return `left`, `right`, `up` or `down`, the larger part of the move; empty for none."""
+    """Return `left`, `right`, `up` or `down`, the direction of the larger part of a move; empty without a move."""
     right, down = (now.centre[axis] - was.centre[axis] for axis in (0, 1))
     if max(abs(right), abs(down)) < LEAST_MOVE:
         return ""
@@ -90,19 +90,19 @@ def _way(was: Element, now: Element) -> str:
 MAX_NAME = 40
 """Maximum length of a name, in characters; longer element texts are paragraphs."""
 MOST_TARGETS = 12
-"""Grounding targets kept per screen; the trainer samples from them."""
+"""Maximum number of grounding targets per screen; the trainer samples from them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryRoute:
-    """Decision on the use of a trajectory's data, by the filter or by a person instead."""
+    """Decision on the use of a trajectory's data, by the filter or by a reviewer."""
 
     passed: bool
     route: Route
     reason: str
     error_step: int | None
     valid_steps: int | None = None
-    """Number of first steps of a rejected trajectory that stay usable."""
+    """Number of usable first steps of a rejected trajectory."""
 
     @classmethod
     def of(cls, verdict: Verdict) -> "TrajectoryRoute":
@@ -120,10 +120,11 @@ def annotations_of(
 ) -> Iterator[Annotation]:
     """Annotate accepted and failed steps with grounding targets.
 
-    Failed trajectories also get the action and the change between screens, and the error step where a rule finds it.
+    Failed trajectories also get the action and the change between screens, and the error step if a rule finds it.
 
     Args:
-        decisions: by trajectory; those of route `quarantine` or `none`, and trajectories without one, are left out.
+        decisions: decisions by trajectory. Trajectories without a decision, or with the route `quarantine` or `none`,
+            are left out.
         trajectories: the steps of each, in order.
         now: creation time of the annotations.
     """
@@ -143,7 +144,7 @@ def annotations_of(
 
 
 def name_of(element: Element) -> str:
-    """Return an element's name in a grounding question: its text, else its kind."""
+    """Return an element's name in a grounding question: its text, or else its kind."""
     return element.name if element.name else element.kind
 
 
@@ -185,11 +186,11 @@ def inverse_annotation(step: Step, now: datetime) -> Annotation | None:
 def transition_annotation(
     step: Step, before: Sequence[Element], after: Sequence[Element] | None, now: datetime
 ) -> Annotation | None:
-    """Annotate the change by the step's action, from the elements before and after; None where no rule finds it.
+    """Annotate the change by the step's action, from the elements before and after; None if no rule finds it.
 
     Args:
-        step: screenshot and next_screenshot are read.
-        before, after: the elements of the two screens; `after` is None where they were not recorded.
+        step: the step, of which only `screenshot` and `next_screenshot` are read. before, after: the elements of the
+        two screens; `after` is None if they were not recorded.
     """
     if fault_of(step) or step.next_screenshot is None:
         return None
@@ -199,18 +200,20 @@ def transition_annotation(
 
 
 def error_annotation(step: Step, reason: str, now: datetime) -> Annotation:
-    """Annotate the step at which a failed trajectory went wrong, where a rule finds it."""
+    """Annotate the step at which a failed trajectory went wrong, if a rule finds the step."""
     return annotation(step, "error_step", "rules", reason, None, now, 0)
 
 
 def comparisons(steps: Sequence[Step], now: datetime) -> Iterator[Annotation]:
-    """Annotate actions and changes between a failed trajectory's screens; the next step has the elements after one."""
+    """Annotate actions and changes between a failed trajectory's screens; the elements after a step are those of the
+    next step."""
     for step, following in zip_longest(steps, steps[1:]):
         yield from (one for one in (inverse_annotation(step, now), changed(step, following, now)) if one)
 
 
 def changed(step: Step, following: Step | None, now: datetime) -> Annotation | None:
-    """Annotate the change from a step's screen to the next, from the recorded elements; also where only time passed."""
+    """Annotate the change from a step's screen to the next, from the recorded elements; also for a step in which only
+    time passed."""
     after = None
     if following is not None and following.screenshot == step.next_screenshot:
         after = listed_elements(following)
@@ -224,7 +227,7 @@ def _compared(step: Step, made: Annotation) -> Annotation:
 def annotation(
     step: Step, kind: Kind, author: str, thought: str, action: str | None, now: datetime, number: int
 ) -> Annotation:
-    """Make the `number`th annotation of its kind of a step by its author; the same arguments give the same key."""
+    """Make the `number`th annotation of its kind for a step and an author; equal arguments give equal keys."""
     name = f"{step.trajectory_id}|{step.step}|{kind}|{author}|{number}"
     return Annotation(
         annotation_id=hashlib.sha256(name.encode()).hexdigest()[:24],

@@ -1,7 +1,7 @@
 """Turn curriculum weights into trajectories: the number of each kind for each task, and their seeds.
 
-Kinds: the explorer alone, the policy alone, and the relay (the policy begins, the explorer continues from the state it
-reached). Counts are exact: they add up to the budget for any weights.
+Kinds are trajectories of only the explorer, trajectories of only the policy, and relays, which the policy begins and
+the explorer finishes. Counts are exact: they add up to the budget for any weights.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
     """Return whole numbers that add up to `total`, as near to the weights as possible (largest remainder).
 
     Raises:
-        ValueError: no weights, or weights that do not add up to more than 0.
+        ValueError: there are no weights, or their sum is not above 0.
     """
     mass = sum(weights.values())
     if mass <= 0:
@@ -40,8 +40,8 @@ def apportion(weights: Mapping[str, float], total: int) -> dict[str, int]:
 def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless_share: float) -> Mix:
     """Divide one task's trajectories among the kinds.
 
-    Where the policy is hopeless or unseen, its trajectories would only repeat failure. There it and the relay get only
-    the hopeless share of their shares, and the explorer gets the rest.
+    If the policy is hopeless or unseen, its trajectories would only repeat failures. Then policy and relay get only the
+    hopeless share of their shares, and the explorer gets the rest.
     """
     damp = hopeless_share if pool in ("hopeless", "unseen") else 1.0
     parts = {"policy": policy_share * damp, "relay": relay_share * damp}
@@ -51,10 +51,10 @@ def mix(count: int, pool: str, policy_share: float, relay_share: float, hopeless
 
 
 def seeds(seed: int, iteration: int, task_id: str, kind: str, count: int) -> list[int]:
-    """Return training seeds for these trajectories: distinct, below the held-out ones, the same for the same arguments.
+    """Return training seeds for these trajectories: distinct, below validation seeds, and equal for equal arguments.
 
     Args:
-        seed: `seed` of the config, so that two lakes of one config do the same.
+        seed: `seed` of the config, so that two lakes with one config use the same seeds.
         iteration: iteration of the trajectories.
         task_id: the task.
         kind: kind of actor: `explorer`, `policy`, `relay` or `group`.

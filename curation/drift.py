@@ -7,8 +7,7 @@ Credit Risk Scorecards, 2006, chapter 6: below 0.1 no change, above 0.25 a shift
 
 With n and m observations of k categories and no shift at all, PSI / (1 / n + 1 / m) follows a chi-squared distribution
 of k - 1 degrees of freedom (Yurdakul and Naranjo, Statistical properties of the population stability index, Journal of
-Risk Model Validation 14(4), 2020). Small iterations differ by chance alone; a difference that chance can reach is no
-drift.
+Risk Model Validation 14(4), 2020). Small iterations differ by chance; a difference within chance is no drift.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +42,7 @@ class HistogramDrift:
 
 
 def drift(now: Mapping[str, int], before: Mapping[str, int]) -> HistogramDrift | None:
-    """Measure the drift from one histogram to another, by category; None where one of them is empty."""
+    """Measure the drift from one histogram to another, by category; None if one of them is empty."""
     names = sorted({*now, *before})
     new, old = [now.get(name, 0) for name in names], [before.get(name, 0) for name in names]
     n, m = sum(new), sum(old)
@@ -64,7 +63,7 @@ def psi(now: Sequence[int], before: Sequence[int]) -> float:
 
 
 def chance(categories: int, n: int, m: int, z: float = ONE_IN_THOUSAND) -> float:
-    """Return the index that stays unexceeded with the probability of `z` if there is no shift.
+    """Return the quantile of the index without a shift, at the probability of the normal quantile `z`.
 
     The chi-squared quantile is Wilson and Hilferty's (1931).
     """

@@ -1,11 +1,12 @@
-"""Patterns of keys, passwords and personal data: kinds, regular expressions, and counts of the secret characters.
+"""Defines patterns of keys, passwords and personal data: kinds, regular expressions, and counts of secret characters.
 
-Every pattern is bounded and most begin at the start of a word, so that the time is linear in the length of any text.
-Where a pattern is ambiguous (any sixteen digits may be a card's), a check decides: issuers, lengths, check digits, area
-codes, or whether a word looks like a secret at all.
+Every pattern is bounded, and most begin at the start of a word, so that the search takes linear time. If a pattern is
+ambiguous (any sixteen digits may be a card), a check decides: issuers, lengths, check digits, area codes, or whether a
+word looks like a secret.
 
-phonenumbers takes 39 of 100 rows such as `881 857 6290`, and boxes of pixels, for telephone numbers, and needs a
-country. python-stdnum (6 MB) would replace Luhn's line and the lengths of accounts, of which it lacks Algeria's.
+The package phonenumbers needs a country, and takes 39 of 100 rows such as `881 857 6290`, and boxes of pixels, for
+telephone numbers. python-stdnum (6 MB) would only replace the Luhn check and the lengths of accounts, and it lacks
+Algeria's.
 """
 
 import base64
@@ -48,9 +49,9 @@ ACCOUNTS = {
 
 
 def card(text: str) -> int:
-    """Return the text's length if an issuer has such cards and the check digit is right (ISO/IEC 7812-1), else 0.
+    """Return the text's length if an issuer has such cards and the check digit is correct (ISO/IEC 7812-1), else 0.
 
-    One repeated digit is not a card.
+    A single repeated digit is no card.
     """
     digits = re.sub(r"\D", "", text)
     if len(set(digits)) == 1 or not any(
@@ -62,7 +63,7 @@ def card(text: str) -> int:
 
 
 def account(text: str) -> int:
-    """Return the length of the account number at the start if its check digits are right (ISO 13616, mod 97)."""
+    """Return the length of the account number at the start if its check digits are correct (ISO 13616, mod 97)."""
     places = [at for at, one in enumerate(text) if one.isalnum()]
     length = ACCOUNTS.get(text[:2].upper(), 99)
     if len(places) < length or text[(end := places[length - 1] + 1) : end + 1].isalnum():
@@ -72,7 +73,7 @@ def account(text: str) -> int:
 
 
 def domestic(text: str) -> int:
-    """Return the length of the longest start with the 10 or 11 digits of a telephone number with its leading zero."""
+    """Return the length of the longest prefix with the 10 or 11 digits of a telephone number with a leading zero."""
     ends = (len(text), *(at for at in range(len(text) - 1, 8, -1) if text[at] in " -"))
     return next((end for end in ends if 10 <= sum(one.isdigit() for one in text[:end]) <= 11), 0)
 
@@ -80,7 +81,7 @@ def domestic(text: str) -> int:
 _NO_SECRET = re.compile(
     r"[*•●·.xX_…-]+|<.*|\$?\{.*|\$[A-Z_]+|%\w+%|\[redacted.*|(?i:null|none|nil|true|false|undefined)"
 )
-"""Placeholders that stand where a secret would."""
+"""Placeholders that are written in place of a secret."""
 
 
 def given(word: str) -> int:
@@ -89,7 +90,7 @@ def given(word: str) -> int:
 
 
 def in_sentence(word: str) -> int:
-    """Count a password in a sentence; a lower-case word is none, since `the password is required` has none."""
+    """Count a password in a sentence; a lower-case word does not count, as in `the password is required`."""
     plain = word.rstrip(".!?)")
     return 0 if plain.isalpha() and plain.islower() else given(word)
 
@@ -105,7 +106,8 @@ _NO_TOKEN = re.compile(r"[^\w.~+/=:%|-]")
 
 
 def token(word: str) -> int:
-    """Count the key or token at the start: letters and digits, or long and of mixed case, and no function call."""
+    """Count the key or token at the start: a word of letters and digits, or a long word of mixed case, but no function
+    call."""
     plain = _NO_TOKEN.split(word, maxsplit=1)[0]
     letters, digits = any(one.isalpha() for one in plain), any(one.isdigit() for one in plain)
     mixed = plain.lower() != plain and len(plain) >= 20
@@ -132,7 +134,7 @@ def cookie(text: str) -> int:
 class Form:
     """A pattern of a kind, with the secret in its group `secret` if there is one, and a count of the secret characters.
 
-    The count is 0 where the text only looks like a secret.
+    The count is 0 if the text only looks like a secret.
     """
 
     kind: str
@@ -145,7 +147,7 @@ def _form(kind: str, pattern: str, counts: Callable[[str], int] = len) -> Form:
 
 
 def _everywhere(pattern: str) -> str:
-    """Match a secret at every position, also within text that was no secret after all."""
+    """Match a secret at every position, also within text that a check has rejected."""
     return f"(?=(?P<secret>{pattern}))"
 
 
@@ -176,13 +178,13 @@ _CALLED = (
 )
 
 _NAME = r"(?:(?<![A-Za-z])|(?<=[a-z])(?=[A-Z]))"
-"""Start of a name, also within a longer one: `DB_PASSWORD`, `userPassword`."""
+"""Start of a name, also within a longer name: `DB_PASSWORD`, `userPassword`."""
 _PASSWORD = r"(?i:pass(?:word|wd|phrase|code|wort)|pwd|secret|kennwort|mot de passe|contraseña|senha|密码)"
 _PASS = (
     r"(?i:pgpassword|(?:rabbitmq[_-]default|db|database|mysql|postgres|mongo|redis|mqtt|ldap|smtp|imap|[eg]?mail|ftp|ssh"
     r"|sudo|become|root|admin)[_-]pass)"
 )
-"""Names of passwords that contain no full word for password; only assigned values count."""
+"""Names of passwords without a full word for password; they count only if a value is assigned."""
 _KEY = (
     r"(?i:(?:api|access|secret|account|private|auth|signing|encryption|client|shared)[ _-]?(?:access[ _-]?)?"
     r"(?:key|token)|token)"
@@ -214,7 +216,8 @@ _CALLS = ((re.compile(_NAME + _KEY + r"$"), token), (re.compile(_NAME + f"(?:{_P
 
 
 def called(field: str, text: str) -> int:
-    """Return how much of a field's text is secret because of the field's name, such as `password` or `apiKey`."""
+    """Count the characters of a field's text that are secret because of the field's name, such as `password` or
+    `apiKey`."""
     return max((counts(text) for name, counts in _CALLS if name.search(field)), default=0)
 
 
@@ -268,7 +271,7 @@ LIKELY_KEYS = (
     r"fig(?:[dp]|[ou][hr]?)_[A-Za-z0-9_-]{36,60}|sb_secret_[A-Za-z0-9_-]{20,60}",  # Figma, Supabase
     r"tvly-[A-Za-z0-9_-]{20,100}",  # Tavily
 )
-"""Prefixes that names have as well."""
+"""Keys with prefixes that ordinary names may also have."""
 
 FORMS: tuple[Form, ...] = (
     _form(
@@ -358,4 +361,4 @@ FORMS: tuple[Form, ...] = (
         r"(?!\d|[ .-]\d)",
     ),
 )
-"""The first form that matches some text gives its kind."""
+"""All forms; the first form that matches a text decides its kind."""

@@ -1,7 +1,7 @@
 """Compute 95 % intervals of success rates, of means over tasks, and of paired differences.
 
-Counts are small (20 seeds per task) and rates lie near 0 and 1, so every variance is smoothed with half a success and
-half a failure: a plain estimate would call zero successes out of twenty certain.
+Counts are small (20 seeds per task) and rates are near 0 or 1, so every variance is smoothed with half a success and
+half a failure. A plain estimate would have no variance for zero successes out of twenty.
 """
 
 import math
@@ -40,8 +40,8 @@ def mean_interval(successes: Sequence[int], trials: Sequence[int]) -> Interval:
     """Return the mean of per-task rates; tasks are strata: SE² = (sum of p(1-p)/n over tasks) / (number of tasks)².
 
     Args:
-        successes: per task.
-        trials: per task, in the same order; tasks without trials are left out.
+        successes: successes per task.
+        trials: trials per task, in the same order; tasks without trials are left out.
     """
     counts = [(s, n) for s, n in zip(successes, trials, strict=True) if n > 0]
     if not counts:
@@ -57,7 +57,7 @@ def paired_difference(candidate: Mapping[tuple[str, int], bool], champion: Mappi
 
     Args:
         candidate: success by (task, seed).
-        champion: the same; keys that only one side has are left out.
+        champion: success of the champion; keys of only one side are left out.
     """
     return paired(candidate, champion).interval
 
@@ -89,13 +89,13 @@ def paired(candidate: Mapping[tuple[str, int], bool], champion: Mapping[tuple[st
     """Compare two policies on the same tasks and seeds; tasks are strata.
 
     Within a task, with b trajectories that only the candidate won and c that only the champion won among n, the
-    difference is (b - c)/n with variance (b + c - (b - c)²/n)/(n(n - 1)); half a win each is added over all tasks
-    together. One pair has no variance: a task with a single pair gets the variance of all pairs together, which is no
-    smaller on average ("collapsed strata", Cochran, Sampling Techniques, 1977, 5A.12).
+    difference is (b - c)/n with variance (b + c - (b - c)²/n)/(n(n - 1)); half a win for each side is added over all
+    tasks together. A single pair has no variance, so a task with one pair gets the variance of all pairs together,
+    which is not smaller on average ("collapsed strata", Cochran, Sampling Techniques, 1977, 5A.12).
 
     Args:
         candidate: success by (task, seed).
-        champion: the same; keys that only one side has are left out.
+        champion: success of the champion; keys of only one side are left out.
     """
     pairs: dict[str, list[int]] = defaultdict(list)
     for task, seed in candidate.keys() & champion.keys():

@@ -1,10 +1,10 @@
-"""Make preferences from trajectories that part at one step, of which one succeeded and the other failed (Agent DPO).
+"""Make preferences from a successful and a failed trajectory that part at one step (Agent DPO).
 
-Trajectories of one task and seed start from the same screen. They are one as long as screen and action agree. Where the
-actions part, the reply of the successful one is preferred to that of the failed one. An action that led to both ends
-from the same context is on neither side: it did not decide. A success that a gate rejected is on neither side either:
-it is no example, and no failure. Each reply is used once. The texts of a pair are for people to read; the policy's
-family formats the training text from the actions of the two steps.
+Trajectories of one task and seed start from the same screen. They share a context as long as their screens and actions
+agree. At the first different action, the successful trajectory's reply is preferred to the failed one's. An action that
+led to success and to failure from the same context is not used, since it did not decide the outcome. A success that a
+gate rejected is not used either, since it is neither an example nor a failure. Each reply is used once. The texts of a
+pair are for reviewers; the policy's family formats the training text from the actions of the two steps.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class PartingStep:
 
 @dataclass(slots=True)
 class _Crossing:
-    """Steps from one context by action, separated by the trajectory's outcome."""
+    """Steps from one context, by their action and the trajectory's outcome."""
 
     chosen: dict[str, PartingStep] = field(default_factory=dict[str, PartingStep])
     succeeded: set[str] = field(default_factory=set[str])
@@ -54,7 +54,7 @@ class _Crossing:
             self.chosen.setdefault(action, step)
 
     def decided(self) -> Iterator[tuple[PartingStep, PartingStep]]:
-        """Pair chosen with rejected steps, without actions that led to both ends; each step once."""
+        """Pair chosen with rejected steps, each step once; leaves out actions that led to both outcomes."""
         chosen = [step for action, step in self.chosen.items() if action not in self.failed]
         rejected = [step for action, step in self.failed.items() if action not in self.succeeded]
         return zip(chosen, rejected, strict=False)
@@ -77,7 +77,7 @@ def pairs_of(rows: Sequence[PartingStep], iteration: int) -> list[Pair]:
 
 
 def reply_of(row: PartingStep) -> str:
-    """Return a step's reply in thousandths of the screen; the recorded text where it has no action."""
+    """Return a step's reply in thousandths of the screen; the recorded text if it has no action."""
     if row.action is None:
         return row.raw_text
     return format_reply(row.thought, format_action(from_json(row.action)))

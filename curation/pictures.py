@@ -9,9 +9,10 @@ from PIL import Image
 from common.picture import rgb_of
 
 CELLS = 16
-"""Number of cells in each direction that are compared with their neighbours."""
+"""Number of compared cells in each direction."""
 CONTRAST = 8
-"""Minimum difference of 255 grey levels; less is noise, so that a plain surface is the same with any encoder."""
+"""Minimum difference in grey levels (of 255); smaller differences are noise, so that a plain surface is equal with any
+encoder."""
 BITS = 2 * CELLS * CELLS
 FINE = 12
 """Side of a cell in pixels for the finer hash of a large picture: about the cell size of the difference hash of a
@@ -29,7 +30,7 @@ class Detail(NamedTuple):
 
     @property
     def finer(self) -> bool:
-        """Whether its cells are smaller than those of the 512 bits, in both directions."""
+        """Whether the cells are smaller than the cells of the 512-bit hash, in both directions."""
         return min(self.size) // FINE > CELLS
 
     def like(self, other: "Detail", most_bits: int) -> bool:
@@ -42,7 +43,7 @@ def difference_hash(png: bytes) -> str:
 
     The bits are first of 17 x 16 cells from left to right, then of 16 x 17 from top to bottom. A bit is set where the
     second cell is brighter by more than `CONTRAST`. Noise, another encoder or a cursor flip up to 8 bits of a MiniWoB++
-    page; another text or a button moved by a few pixels flips tens.
+    page; another text or a button moved by a few pixels flips tens of bits.
     """
     return f"{edges(rgb_of(png)):0{BITS // 4}x}"
 
@@ -62,12 +63,12 @@ def edges(picture: Image.Image) -> int:
 
 
 def bits_of(phash: str) -> int | None:
-    """Return the bits of a difference hash; None for one of another kind, such as earlier versions stored."""
+    """Return the bits of a difference hash; None for a hash of another kind, such as one by an earlier version."""
     return int(phash, 16) if len(phash) == BITS // 4 else None
 
 
 def detail(picture: Image.Image) -> Detail:
-    """Return a picture's difference hash with cells of `FINE` pixels, or of a 16th of its side where that is less.
+    """Return a picture's difference hash with cells of `FINE` pixels, or of a 16th of its side if this is less.
 
     On large screens the 512 bits show neither lines of text nor thin frames.
     """

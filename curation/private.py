@@ -1,7 +1,7 @@
 """Remove secrets and personal data from a text: keys, passwords, cards, accounts, addresses, phones.
 
-The search uses patterns alone (`curation.forms`): it cannot find data without a pattern (a name, a street), and it also
-removes text that only looks like a secret. It finds known passwords as well.
+The search only uses patterns (`curation.forms`) and known passwords. So it cannot find data without a pattern (a name,
+a street), and it also removes text that only looks like a secret.
 """
 
 import re
@@ -13,18 +13,20 @@ from curation.forms import FORMS
 
 PASSWORD = "password"
 NUMBERS = frozenset({"card", "account", "number of a person", "phone"})
-"""Kinds that coordinates, ids and times may look like."""
+"""Kinds whose text may be a coordinate, an id or a time."""
 YIELDS = "e-mail"
-"""Kind that yields to a password before a host, `://name:password@host`; other kinds take only unclaimed text."""
+"""Kind that yields to a password before a host, `://name:password@host`; other kinds match only text that no earlier
+kind matches."""
 _KINDS = (*dict.fromkeys(form.kind for form in FORMS),)
 _RUN = re.compile(rb"([^\0])\1*", re.DOTALL)
 _WIDE = {0x3000: " "} | {0xFEE0 + one: chr(one) for one in range(0x21, 0x7F)}
 """Full-width characters with their ASCII counterparts."""
 _NO_WIDTH = re.compile(r"[\u00ad\u200b-\u200d\u2060\ufeff]")
 LEAST = 4
-"""Minimum length of a password that is searched everywhere; a shorter one is part of many words."""
+"""Minimum length of a password that is searched everywhere; shorter passwords are part of many words."""
 PLAIN = 6
-"""Length below which a lower-case password counts as a plain word, and any other is found only alone."""
+"""Length below which a lower-case password counts as a plain word, and any other password is found only as a whole
+word."""
 _TYPED = (
     r"(?:\b(?:type|typewrite|write|fill|input_text)\(\s?|\b(?:content|text|message|value)[\"']?\s?[=:]\s?)"
     r"[\"'](?P<secret>{})(?=(?:\\n|\n)?[\"'])"
@@ -48,7 +50,7 @@ class Secrets:
 
     @property
     def everywhere(self) -> frozenset[str]:
-        """Passwords that are searched in any text; the others only where they are typed."""
+        """Returns the passwords that are searched in any text; others are searched only where they are typed."""
         return frozenset(one for one in self.all if len(one) >= LEAST and not (len(one) < PLAIN and _plain(one)))
 
     def within(self, text: str) -> Iterator[tuple[int, int]]:
@@ -74,9 +76,9 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
     """Find the secrets in a text, in order and without overlap.
 
     Args:
-        text: any.
+        text: any text.
         secrets: known passwords.
-        apart: stretches, in order, that hold coordinates, ids or times: a number in them is not personal.
+        apart: ordered ranges with coordinates, ids or times, in which no number is personal.
     """
     if text.isascii():
         return _found(text, secrets, apart)
@@ -88,7 +90,7 @@ def find(text: str, secrets: Secrets = Secrets(), apart: Sequence[tuple[int, int
 
 
 def _as_read(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text as people read it, with the original place of each character.
+    """Return a normalised text, with the original position of each character.
 
     Full-width letters and digits become ASCII, and characters without width are removed.
     """
@@ -124,13 +126,13 @@ def without(
     secrets: Secrets = Secrets(),
     apart: Sequence[tuple[int, int]] = (),
 ) -> tuple[str, list[str]]:
-    """Replace everything that `find` finds by its kind; return the text and the kinds, one for each."""
+    """Replace everything that `find` finds by its kind; return the text and the kind of each replacement."""
     found = find(text, secrets, apart)
     return "".join(_pieces(text, found)), [one.kind for one in found]
 
 
 def placeholder(kind: str) -> str:
-    """Return the placeholder for a secret of a kind, which is no secret itself."""
+    """Return the placeholder for a secret of a kind, which does not look like a secret."""
     return f"[redacted {kind}]"
 
 

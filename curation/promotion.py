@@ -1,12 +1,12 @@
-"""Decide on a challenger's promotion by a sequential test on trajectories of the same held-out tasks and seeds.
+"""Decide on a candidate's promotion by a sequential test on trajectories of the same tasks and validation seeds.
 
 Wald's sequential probability ratio test (Ann. Math. Stat. 16, 1945) between two mean differences, generalised to pairs
 that are won, tied or lost, whose variance is estimated: with d the difference so far, v its variance, and hypotheses
 `low` and `high`, the log likelihood ratio is (high - low)(d - (low + high)/2)/v (Van den Bergh, "A Practical
-Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below
-log(beta/(1 - alpha)). Promotion uses the variance that a challenger at `low` would have, since a few pairs that are all
-tied contain little about the shares of wins and losses. Seeds are limited; `undecided` settles a test that is undecided
-after all seeds. A challenger at `low` ends within the tolerance with probability 1 - Phi(resolution/sqrt(v)). The
+Introduction to the GSPRT", as Stockfish tests its engines). It stops above log((1 - beta)/alpha) or below log(beta/(1 -
+alpha)). Promotion uses the variance that a candidate at `low` would have, since a few tied pairs contain little
+information about the shares of wins and losses. Seeds are limited, so `undecided` decides if the test has no result
+after all seeds. A candidate at `low` ends within the tolerance with probability 1 - Phi(resolution/sqrt(v)). The
 decision states this probability.
 """
 
@@ -21,24 +21,24 @@ from curation.intervals import Paired
 from schemas.tables.promotion import Outcome
 
 Undecided = Literal["tolerance", "bounded", "hold"]
-"""Treatment of a challenger that the test has not decided on (`promote.undecided`)."""
+"""Treatment of a candidate without a decision of the test (`promote.undecided`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromotionRule:
-    """Conditions for a challenger's promotion."""
+    """Conditions for a candidate's promotion."""
 
     low: float
-    """Difference at which at most `alpha` of challengers are promoted."""
+    """Difference at which at most a share `alpha` of candidates is promoted."""
     high: float
-    """Difference at which at most `beta` of challengers are rejected."""
+    """Difference at which at most a share `beta` of candidates is rejected."""
     alpha: float
     beta: float
     enough: float | None
-    """Minimum difference for a promotion where the test is undecided after all seeds; None: no promotion."""
+    """Minimum difference for a promotion if the test is undecided after all seeds; None for no promotion."""
     bounded: bool = False
-    """Whether the difference must also be above `low` beyond chance: by its one-sided bound at half of `alpha`, of
-    which the test itself uses the other half (as simulated: `benchmarks.learning.promotion`)."""
+    """Whether the difference must also exceed `low` significantly, by its one-sided bound at half of `alpha`; the test
+    itself uses the other half (`benchmarks.learning.promotion` simulates this)."""
 
     @property
     def canonical(self) -> str:
@@ -46,18 +46,18 @@ class PromotionRule:
         return json.dumps(asdict(self), sort_keys=True)
 
     def variance(self, found: Paired) -> float:
-        """Return the variance that the difference would have at `low`; of at least one pair."""
+        """Return the variance that the difference would have at `low`, for at least one pair."""
         return found.variance + _grown(found, self.low)
 
     def least(self, found: Paired) -> float | None:
-        """Return the minimum difference for a promotion without a decision of the test; None: no promotion."""
+        """Return the minimum difference for a promotion without a decision of the test; None for no promotion."""
         if self.enough is None or not self.bounded:
             return self.enough
         spread = math.sqrt(self.variance(found))
         return max(self.enough, self.low + NormalDist().inv_cdf(1 - self.alpha / 2) * spread)
 
     def risk(self, found: Paired) -> float:
-        """Return the probability in [0, 1] that a challenger at `low` is promoted without a decision of the test."""
+        """Return the probability in [0, 1] that a candidate at `low` is promoted without a decision of the test."""
         least = self.least(found)
         return 0.0 if least is None else 1 - NormalDist(self.low, math.sqrt(self.variance(found))).cdf(least)
 
@@ -79,7 +79,7 @@ class PromotionDecision:
 
     @property
     def promoted(self) -> bool:
-        """Whether the challenger becomes champion."""
+        """Whether the candidate becomes champion."""
         return self.outcome == "promote"
 
 
@@ -87,24 +87,24 @@ def not_worse(tolerance: float, resolution: float, alpha: float, beta: float, un
     """Return the rule for a policy trained on new data: promoted unless it is worse by more than `tolerance`.
 
     Args:
-        tolerance: how far below the champion still counts as not worse.
+        tolerance: maximum difference below the champion that counts as not worse.
         resolution: half the distance of the two hypotheses.
         alpha: as in `PromotionRule`.
         beta: as in `PromotionRule`.
         undecided: treatment of a test that is undecided after all seeds: promote within the tolerance, promote so that
-            `alpha` bounds every promotion (on suites of many tasks: docs/promotion.md), or hold.
+            `alpha` bounds every promotion (for suites of many tasks, docs/promotion.md), or hold.
     """
     enough = None if undecided == "hold" else -tolerance
     return PromotionRule(-tolerance - resolution, resolution - tolerance, alpha, beta, enough, undecided == "bounded")
 
 
 def better(resolution: float, alpha: float, beta: float) -> PromotionRule:
-    """Return the rule for a mere reproduction: it is promoted only if it wins."""
+    """Return the rule for a reproduction, which is promoted only if it is better."""
     return PromotionRule(0.0, 2 * resolution, alpha, beta, None)
 
 
 def look(rule: PromotionRule, found: Paired, last: bool) -> PromotionDecision | None:
-    """Take an interim look at the test; return None where the test continues.
+    """Take an interim look at the test; return None if the test continues.
 
     Args:
         rule: the conditions.
@@ -151,7 +151,7 @@ def _variance(won: float, lost: float) -> float:
 
 
 def without_test(outcome: Outcome, reason: str) -> PromotionDecision:
-    """Return the decision on a challenger that is not compared."""
+    """Return the decision on a candidate that is not compared."""
     return PromotionDecision(outcome, 0, 0, 0, None, None, None, None, reason)
 
 

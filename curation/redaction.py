@@ -1,8 +1,8 @@
 """Remove secrets and personal data from exported trajectories: from their texts and from their pixels.
 
-A picture's text is known where its page lists its elements or a reader has read it (table `readings`); boxes with
-secret text are painted over. Text typed into a password field is a secret everywhere in the trajectory. The redactor
-counts removals, and pictures of unknown text.
+A picture's text is known if its page lists elements or a reader has read it (table `readings`). Boxes with secret text
+are painted over. Text typed into a password field is a secret everywhere in the trajectory. The redactor counts
+removals, and pictures of unknown text.
 """
 
 import io
@@ -52,11 +52,11 @@ NUMBERED = re.compile(
 """Field names of ids, times, sizes, places and files, in all formats."""
 TYPED = "typed"
 VERBATIM = frozenset({TYPED, "content", "text", "message", "value"})
-"""Fields that may hold typed text and nothing else."""
+"""Fields that may consist of only typed text."""
 
 
 class Redactor:
-    """Redacts one trajectory after the other, and counts."""
+    """Redacts trajectories, and counts removals."""
 
     def __init__(self) -> None:
         self.texts = Counter[str]()
@@ -68,7 +68,7 @@ class Redactor:
         self.regions = 0
         """Number of painted boxes."""
         self.left_out = 0
-        """Number of screens after a last step that are left out because their text is unknown."""
+        """Number of screens after a last step that are left out, since their text is unknown."""
         self._made: dict[tuple[str, Secrets], Picture] = {}
 
     def numbers(self) -> dict[str, Any]:
@@ -145,10 +145,10 @@ class Redactor:
         """Redact a text, and remove these secrets from it.
 
         Args:
-            text: any.
+            text: any text.
             secrets: known passwords.
-            field: name of the text's field: numbers in ids and times stay, and in a field of typed text a secret of any
-                length is removed.
+            field: name of the text's field. Numbers in ids and times stay; in a field of typed text, secrets of any
+                length are removed.
         """
         plain = text.rstrip("\n")
         if plain and ((field in VERBATIM and plain in secrets.all) or called(field, plain) == len(plain)):
@@ -200,7 +200,7 @@ def painted(picture: Picture, boxes: Sequence[tuple[float, float, float, float]]
 
 
 def _clean(sampled: Sampled | None, secrets: Secrets) -> Sampled | None:
-    """Return the tokens of a reply; None where its text holds a secret."""
+    """Return the tokens of a reply; None if its text has a secret."""
     if sampled is None or without(sampled.text, secrets, [one.span() for one in COORDINATES.finditer(sampled.text)])[1]:
         return None
     return sampled
@@ -222,17 +222,18 @@ def _without_tokens(record: Exchanged, steps: Sequence[ExchangedStep], clean: bo
 
 
 def _typing(step: ExchangedStep) -> list[tuple[str, Action | None]]:
-    """Return the action on a step's screen, after a person's corrected typing there."""
+    """Return the actions on a step's screen: a reviewer's correction that types, then the recorded action."""
     given = step.about.correction and from_json(step.about.correction.action)
     return [(step.screen.sha256, one) for one in (given if isinstance(given, Type) else None, step.action)]
 
 
 def typed(steps: Sequence[tuple[str, Action | None]], screens: Screens) -> Secrets:
-    """Find the passwords: text typed after a click on a password field, or held by one on a later screen.
+    """Find the passwords: text typed after a click on a password field, or the content of a password field on a later
+    screen.
 
     Args:
-        steps: of one trajectory, in order: sha256 of the screen, and the action.
-        screens: their elements.
+        steps: ordered steps of one trajectory, as the sha256 of the screen and the action.
+        screens: elements of the screens.
     """
     found: set[str] = set()
     aimed: Element | None = None

@@ -1,16 +1,15 @@
 """Find the step at which a failed trajectory went wrong, and learn from a correction that succeeded.
 
-Reflection tuning (UI-TARS, arXiv 2501.12326, section 4.5). Of a trajectory with an error at step k
+This is reflection tuning (UI-TARS, arXiv 2501.12326, section 4.5). A trajectory with an error at step k gives
 
     error correction   (..., o_k)  ->  the corrected thought and action, in the place of the recorded ones
     post-reflection    (..., o_k, a_k, o_k+1)  ->  a thought that admits the error, and the action that recovers
 
-The step is found by replaying the first k actions in a sandbox of the same task and seed and trying another action: it
-is the last state from which a correction still succeeds. For a screen that was shown several times, the search uses its
-last showing, whatever happened in between: an equal screen may hide another state, and the last actions there caused
-the failure, not the first ones. The search begins at the state in which the trajectory ended, which costs the least
-where the last action was the wrong one. It goes back in strides that double, and then halves the range between the last
-state that was tried in vain and the first that was not.
+To find the step, the first k actions are replayed in a sandbox of the same task and seed, and another action is tried.
+The step is the last state from which a correction still succeeds. If a screen was shown several times, the search uses
+its last occurrence, since an equal screen may have another state, and its last actions caused the failure. The search
+begins at the trajectory's final state, which costs the least if the last action was wrong. It goes back in doubling
+strides, then halves the range between a failed and a successful state.
 """
 
 import hashlib
@@ -39,9 +38,9 @@ class FailureSearch:
     """The search for the state at which one trajectory went wrong.
 
     Args:
-        states: steps of the trajectory that the search may go back to, rising (`states_of`).
+        states: ascending steps of the trajectory to which the search may go back (`states_of`).
         attempts: number of failed attempts after which a state counts as lost.
-        hint: the step of the error as another source reports it; the search begins there.
+        hint: the error's step by another source, at which the search begins.
     """
 
     states: Sequence[int]
@@ -53,7 +52,7 @@ class FailureSearch:
     """The last state from which an attempt succeeded."""
 
     def next(self) -> int | None:
-        """Return the state to try next; None when the search is over."""
+        """Return the state to try next; None if the search has ended."""
         vain = sorted(at for at, step in enumerate(self.states) if self.failed.get(step, 0) >= self.attempts)
         if self.best is not None:
             after = [at for at in vain if at > self.states.index(self.best)]
@@ -80,15 +79,15 @@ class FailureSearch:
 
 
 def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[int]:
-    """Return the steps that the search may go back to: the last showing of every screen, and the step that ended it.
+    """Return the steps to which the search may go back: every screen's last occurrence, and the final step.
 
     Steps after one without an action cannot be replayed.
 
     Args:
         failed: the trajectory.
-        steps: its own, at least one.
-        latest: the last step that leaves a correction all its steps. A screen shown up to then and again later counts
-            with its last showing up to then; a screen shown only later, with its first.
+        steps: the trajectory's own steps, at least one.
+        latest: the last step from which a correction has its full number of steps. A screen that occurs up to this step
+            counts with its last occurrence up to it; a screen that occurs only later, with its first occurrence.
     """
     end = next((number for number, step in enumerate(steps) if step.action is None), len(steps) - 1)
     shown: dict[str, int] = {}
@@ -100,7 +99,7 @@ def states_of(failed: Trajectory, steps: Sequence[Step], latest: int) -> list[in
 
 
 def hinted(states: Sequence[int], steps: Sequence[Step], known: int | None) -> int | None:
-    """Return the start of a search with a known error: the last allowed showing of the error's screen."""
+    """Return the start of a search with a known error: the last allowed occurrence of the error's screen."""
     if known is None or known >= len(steps):
         return known
     same = (at for at in states if at >= known and steps[at].screenshot == steps[known].screenshot)
@@ -110,7 +109,7 @@ def hinted(states: Sequence[int], steps: Sequence[Step], known: int | None) -> i
 def led_nowhere(
     trajectories: Iterable[tuple[Trajectory, Sequence[Step]]], wrong: Step
 ) -> dict[str, tuple[Action, ...]]:
-    """Return the actions known to lead nowhere, by screen, from trajectories of one task and seed.
+    """Return the actions that are known to fail, by screen, from trajectories of one task and seed.
 
     These actions ended a trajectory without success, could not be performed, or changed nothing visible; the recorded
     action of the `wrong` step is one of them.
@@ -129,7 +128,7 @@ def led_nowhere(
 
 
 def recoverable(failed: Trajectory, steps: Sequence[Step], state: int) -> bool:
-    """Whether a trajectory continued after the step; only then a later step can recover."""
+    """Whether a trajectory continued after the step, so that a later step can recover."""
     step = steps[state]
     performed = step.action is not None and not step.action_error and from_json(step.action).type not in TERMINAL
     ended = state == len(steps) - 1 and failed.termination != "max_steps"
@@ -145,9 +144,9 @@ class CorrectedTrajectory:
     """Steps of the failed trajectory."""
     verified: Trajectory
     performed: Sequence[Step]
-    """Steps of the successful trajectory; the first `verified.replayed` are the other's."""
+    """Steps of the successful trajectory; the first `verified.replayed` steps repeat the failed trajectory's."""
     reflects: bool = False
-    """Whether the last replayed step is the error, from which the trajectory recovers."""
+    """Whether the last replayed step is the error from which the trajectory recovers."""
 
     @property
     def step(self) -> int:
@@ -161,7 +160,7 @@ class CorrectedTrajectory:
 
 
 def annotation_of(correction: CorrectedTrajectory, now: datetime) -> Annotation:
-    """Annotate the failed trajectory with the successful action; the author is that action's policy version."""
+    """Annotate the failed trajectory with the successful action; the author is the policy version that acted."""
     step = correction.performed[correction.step]
     return Annotation(
         annotation_id=_name(correction, correction.kind),
@@ -198,9 +197,9 @@ def finding_of(correction: CorrectedTrajectory, now: datetime) -> Reflection:
 def pair_of(correction: CorrectedTrajectory) -> Pair | None:
     """Prefer the corrected reply to the recorded one.
 
-    Return None where both have the same action, or where the screen shows no effect of the correction: then a later
-    step succeeded. The thoughts of both sides are by the same author, so that the preference is for the action and not
-    for a style.
+    Return None if both have the same action, or if the correction has no visible effect, since a later step then
+    decided. The thoughts of both sides are by the same author, so that the preference concerns the action and not the
+    style.
     """
     if correction.step >= len(correction.recorded):
         return None
@@ -237,10 +236,10 @@ def _thought(step: Step) -> str:
 
 
 def _thoughts(chosen: Step, rejected: Step, reflects: bool) -> tuple[str, str]:
-    """Return thoughts for both sides: their own where the same actor wrote both, else templated ones.
+    """Return thoughts for both sides: the recorded ones if the same actor wrote both, else templated thoughts.
 
-    There are none where one side has no template. A reply without an action stays as it was generated, and the other
-    side gets the same thought.
+    There are none if one side has no template. A reply without an action is unchanged, and the other side gets the same
+    thought.
     """
     if rejected.action is None or chosen.action is None:
         return rejected.thought, rejected.thought

@@ -1,7 +1,7 @@
 """Judge single steps in hindsight by rules: reflective filtering's fields (OpenCUA, arXiv 2508.09123).
 
-A redundant step is one that the trajectory does not need: it changed nothing, or it lies between two showings of the
-same screen. Rules cannot confirm that an action was right; they only deny it where the action could not be performed.
+A trajectory does not need a redundant step: it changed nothing, or it is between two occurrences of the same screen.
+Rules cannot confirm that an action was correct; they only deny it if the action could not be performed.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 VERSION = "3"
-"""Version of the rules; raise it whenever they may find something else for the same step."""
+"""Version of the rules; increase it whenever a step may get another finding."""
 
 
 def reflections_of(trajectory: Trajectory, steps: Sequence[Step], now: datetime) -> list[Reflection]:
@@ -44,8 +44,8 @@ def reflections_of(trajectory: Trajectory, steps: Sequence[Step], now: datetime)
 def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, str]:
     """Return the steps that the trajectory does not need, each with the reason in a sentence.
 
-    The last step is never redundant: it was rewarded, or ended the trajectory. Neither is a step without a recorded
-    outcome.
+    The last step is never redundant, since it was rewarded or ended the trajectory. A step without a recorded outcome
+    is never redundant either.
     """
     last = {step.screenshot: at for at, step in enumerate(steps)}
     found: dict[int, str] = {}
@@ -63,5 +63,5 @@ def redundant_steps(trajectory: Trajectory, steps: Sequence[Step]) -> dict[int, 
 
 
 def changed_nothing(step: Step) -> bool:
-    """Whether the screen after a step's action equals the one before, pixel by pixel; not for a terminal action."""
+    """Whether the screens before and after a step's action are equal pixel by pixel; false for a terminal action."""
     return step.next_screenshot == step.screenshot and step.action_type not in TERMINAL

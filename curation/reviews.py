@@ -1,9 +1,9 @@
 """Turn each review into its rows: a verdict, an annotation or a preference.
 
-A decision on the whole trajectory is a verdict of the gate `person`, which outranks every other gate but the
-environment's (`storage/queries/views/decisions.sql`). Another reply for a step is a correction (Agent DPO and
-reflection tuning, UI-TARS, arXiv 2501.12326): an annotation to imitate, and a pair that prefers it to the recorded
-reply. The rows of a review have the review's id, so an undo removes exactly them.
+A decision on the whole trajectory is a verdict of the gate `person`, which outranks every gate except `environment`
+(`storage/queries/views/decisions.sql`). Another reply for a step is a correction (Agent DPO and reflection tuning,
+UI-TARS, arXiv 2501.12326): an annotation to imitate, and a pair that prefers it to the recorded reply. The rows of a
+review have the review's id, so an undo removes exactly them.
 """
 
 from collections.abc import Iterable
@@ -25,25 +25,25 @@ Effect = Verdict | Annotation | Pair
 
 
 def standing(reviews: Iterable[Review]) -> list[Review]:
-    """Return the reviews in force, oldest first: without undone reviews and without the undos."""
+    """Return the effective reviews, oldest first, without undone reviews and undos."""
     rows = sorted(reviews, key=lambda one: one.revision)
     undone = {one.undoes for one in rows}
     return [one for one in rows if one.decision != "undo" and one.review_id not in undone]
 
 
 def is_word(review: Review) -> bool:
-    """Whether a review decides if the whole trajectory is to be imitated."""
+    """Whether a review decides on the whole trajectory."""
     return review.decision == "error_step" or (review.decision in ("accept", "reject") and review.step is None)
 
 
 def effects_of(review: Review, trajectory: Trajectory) -> list[Effect]:
-    """Return the rows of a review in force."""
+    """Return the rows of an effective review."""
     verdict = _verdict(review) if is_word(review) else None
     return [row for row in (verdict, _annotation(review), _pair(review, trajectory)) if row is not None]
 
 
 def version_of(review: Review) -> str:
-    """Return the version of a review's verdict: the person and the number of the decision."""
+    """Return the version of a review's verdict: the reviewer and the number of the decision."""
     return f"{review.person}#{review.revision}"
 
 
@@ -66,7 +66,7 @@ def _verdict(review: Review) -> Verdict:
 
 
 def _annotation(review: Review) -> Annotation | None:
-    """Return a correction of a recorded step, or a thought that the person noted for it."""
+    """Return a correction of a recorded step, or a reviewer's thought for it."""
     noted = review.decision == "note" and bool(review.thought)
     if review.step is None or not (noted or review.decision == "correct"):
         return None
@@ -86,7 +86,7 @@ def _annotation(review: Review) -> Annotation | None:
 
 
 def _pair(review: Review, trajectory: Trajectory) -> Pair | None:
-    """Prefer the person's action to the one that it replaces; return None where both are the same."""
+    """Prefer the reviewer's action to the replaced action; return None if both are equal."""
     if review.decision not in ("correct", "override") or review.step is None:
         return None
     if review.action is None or review.original_action in (None, review.action):

@@ -1,9 +1,8 @@
-"""Select the steps of an accepted trajectory to imitate: the shortest way through its screens.
+"""Select the steps of an accepted trajectory to imitate: the shortest path through its screens.
 
-A random explorer wanders. Where a later screen is pixel-identical to an earlier one, everything in between was a detour
-(an action that changed nothing is a detour of one step), so it is cut from the targets and from the history (UI-TARS's
-rule filter drops redundant actions that do not change the screen). The last step is always kept: the verifier rewarded
-it.
+A random explorer takes detours. If a later screen equals an earlier one pixel by pixel, the steps in between are a
+detour, which is removed from targets and history. An action that changed nothing is a detour of one step; UI-TARS's
+rule filter drops such actions, too. The last step is always kept, since the verifier rewarded it.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
 """Find screen regions that change on their own, such as a clock.
 
 Rules that check whether an action changed the screen must ignore such regions. A self-changing region changes in idle
-steps, which wait or end the trajectory, and in all others as well: an awaited change comes once, and an action's effect
-is absent in idle steps. Pictures are compared outside these regions, pixel by pixel.
+steps, which wait or end the trajectory, and also in all other steps. In contrast, an awaited change occurs once, and an
+action's effect does not occur in idle steps. Pictures are compared outside these regions, pixel by pixel.
 """
 
 import hashlib
@@ -14,14 +14,14 @@ from PIL import Image
 from common.picture import rgb_of
 
 CELLS = 32
-"""Number of cells of a screen in each direction; a cell changes on its own or does not."""
+"""Number of cells of a screen in each direction; each cell as a whole is self-changing or not."""
 LEAST_SEEN = 2
-"""Minimum number of idle steps: a single one may show the late effect of the action before it."""
+"""Minimum number of idle steps, since a single one may show a late effect of the previous action."""
 LEAST_SHARE = 0.8
-"""Minimum share of steps in which a cell changes: of the idle steps in which the rest of the screen held, and of the
-others."""
+"""Minimum share of steps in which a self-changing cell changes, among idle steps on an otherwise unchanged screen, and
+among other steps."""
 MOST = 0.05
-"""Maximum share of changed cells of an idle step; more changes come from a page that loads or moves on."""
+"""Maximum share of changed cells of an idle step; more changes come from a page that loads or continues."""
 
 Pair = tuple[bytes, bytes]
 Cells = np.ndarray
@@ -29,10 +29,10 @@ Cells = np.ndarray
 
 
 def self_changing_cells(idle: Sequence[Pair], acted: Sequence[Pair]) -> Cells | None:
-    """Return the cells that change on their own, and those near them; None where there are none.
+    """Return the self-changing cells and their neighbours; None if there are none.
 
     Args:
-        idle: PNGs before and after steps without an action; the same bytes where nothing changed.
+        idle: PNGs before and after steps without an action; the same bytes if nothing changed.
         acted: the same for steps with an action.
     """
     still = [cells for pair in idle if (cells := _changed(*pair)) is not None and cells.mean() <= MOST]
@@ -86,7 +86,8 @@ def _changed(before: bytes, after: bytes) -> Cells | None:
 
 
 def _grown(cells: Cells) -> Cells:
-    """Add the cells near these: a changing region is mostly a line of text, and its next digit changes as well."""
+    """Add neighbouring cells, since a self-changing region is usually a line of text, whose next digit changes as
+    well."""
     padded = np.pad(cells, ((1, 1), (2, 2)))
     shifts = [(row, column) for row in range(3) for column in range(5)]
     return np.logical_or.reduce([padded[row : row + CELLS, column : column + CELLS] for row, column in shifts])

@@ -1,7 +1,7 @@
 """Check thoughts before they are stored (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
 
-A thought that explains a known action (ActRe) must not contain the coordinates, which only the action has. A
-bootstrapped thought is kept only where it led to the recorded action. Empty, huge, repeating and broken thoughts are
+A thought that explains a known action (ActRe) must not contain the coordinates, which belong to the action. A
+bootstrapped thought is kept only if it led to the recorded action. Empty, huge, repeating and broken thoughts are
 rejected; every rejection has a reason.
 """
 
@@ -30,7 +30,7 @@ CUES: dict[Pattern, tuple[str, ...]] = {
     "trial_and_error": (r"\bi(?:'ll| will)? try\b", r"\bperhaps\b", r"\bmaybe\b", r"\blet me try\b"),
     "reflection": (r"\bnot that\b", r"\bnothing changed\b", r"\bchanged nothing\b", r"\bmistake\b", r"\bwrong\b"),
 }
-"""Words that identify the pattern of an English thought, where its author names none."""
+"""Words that identify the pattern of an English thought, if its author names none."""
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
@@ -41,16 +41,16 @@ class ThoughtLimits:
     longest: int
     """Maximum number of characters."""
     phrases: int
-    """Maximum number of times that a phrase may follow itself (`filter.options.thoughts.max_phrases`)."""
+    """Maximum number of consecutive repetitions of a phrase (`filter.options.thoughts.max_phrases`)."""
 
 
 def fault_of(thought: ThinkerThought, case: ThinkerCase, hidden: bool, limits: ThoughtLimits) -> str:
-    """Return why a thought of a step is rejected; empty where it is kept.
+    """Return why a thought of a step is rejected; empty if it is kept.
 
     Args:
         thought: the thought.
         case: its step.
-        hidden: whether its author was not shown the action.
+        hidden: whether the action was hidden from the author.
         limits: limits of the thought.
     """
     if thought.failure:
@@ -105,7 +105,7 @@ def _places(action: Action) -> list[tuple[float, float]]:
 
 
 def patterns_of(thought: ThinkerThought) -> list[str]:
-    """Return the patterns that a thought names itself, else those that its words show."""
+    """Return the patterns that a thought's author names, or else the patterns that its words indicate."""
     if thought.patterns:
         return list(thought.patterns)
     text = thought.text.lower()
@@ -140,15 +140,15 @@ def thought_annotation(
 
 
 def is_persons(author: str, version: str | None) -> bool:
-    """Whether a person wrote a thought, by its annotation's author and version; no machine's replaces it."""
+    """Whether a reviewer wrote a thought, by its annotation's author and version; no machine's thought replaces it."""
     return version is None and author != TEMPLATE
 
 
 def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
-    """Return the steps of a trajectory that may be imitated, up to the first without an action.
+    """Return the steps of a trajectory that may be imitated, up to the first step without an action.
 
     Args:
-        steps: in order.
+        steps: the steps in order.
         usable: number of first steps that may be imitated; None for all.
     """
     found: list[Step] = []
@@ -160,6 +160,6 @@ def usable_steps(steps: Sequence[Step], usable: int | None) -> list[Step]:
 
 
 def changed_nothing(before: Step, step: Step) -> bool:
-    """Whether the action before a step left the screen unchanged."""
+    """Whether the previous step's action left the screen unchanged."""
     waited = before.action is not None and from_json(before.action).type == "wait"
     return before.screenshot == step.screenshot and not waited

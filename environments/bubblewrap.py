@@ -1,9 +1,9 @@
 """Run bubblewrap (`bwrap`), which isolates hybrid shells and desktops from this machine.
 
-Processes in its namespaces end with it, and it ends with this process. There is one gap: while it starts, its second
-process waits for the first and is bound to it only later, so it waits for ever if the first is killed meanwhile. `end`
-therefore kills both. A start that is left over from a killed process holds no resources; the next process that starts
-bubblewrap ends it (`sweep`), and recognises it by `owned`.
+Processes in bubblewrap's namespaces end with bubblewrap, and bubblewrap ends with this process. There is one gap:
+during the start, bubblewrap's second process waits for the first and is bound to it only later. If the first process is
+killed in between, the second waits for ever, so `end` kills both. A leftover of a killed process's start holds no
+resources. The next process that starts bubblewrap recognises it by `owned` and ends it (`sweep`).
 """
 
 import contextlib
@@ -22,20 +22,20 @@ OWNER = "FLYWHEEL_OWNER"
 
 
 def bubblewrap(hint: str) -> str:
-    """The program's path; raises FlywheelError with this hint if it is not installed."""
+    """Returns the program's path; raises FlywheelError with this hint if it is not installed."""
     if (found := shutil.which("bwrap")) is None:
         raise FlywheelError("bubblewrap (`bwrap`) is not installed, so nothing can be kept apart.", hint)
     return found
 
 
 def owned() -> tuple[str, ...]:
-    """The options that mark a start as this process's: a variable that is not visible inside."""
+    """Returns the options that mark a start as this process's: a variable that is not visible in the sandbox."""
     return ("--setenv", OWNER, str(os.getpid()), "--unsetenv", OWNER)
 
 
 def programs() -> Iterator[tuple[str, ...]]:
-    """The options that mount the program folders next to `/usr`: each is a link into it, as on most systems, or a
-    folder of its own."""
+    """Yields the options that mount the program folders next to `/usr`: each is a link into `/usr`, as on most systems,
+    or a separate folder."""
     for name in ("bin", "sbin", "lib", "lib32", "lib64"):
         place = Path("/", name)
         if place.is_symlink():
@@ -45,7 +45,7 @@ def programs() -> Iterator[tuple[str, ...]]:
 
 
 def end(process: int) -> None:
-    """Kills bubblewrap, a session of its own, and a second process that still waits for it."""
+    """Kills bubblewrap, which has its own session, and a second process that still waits for the first."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process, signal.SIGKILL)
 

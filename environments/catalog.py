@@ -14,14 +14,14 @@ Environments = Sequence[Environment[Any]]
 IMPLIED = "miniwob"
 """The environment of a config that names none."""
 BRING_THEIR_OWN = ("games", "hybrid", "desktop", "webapp")
-"""Kinds that have tasks before a config names any, and are not implied."""
+"""Kinds that have tasks even if a config names none, and that a config does not imply."""
 
 
 def catalog(config: Config) -> list[GuiTask]:
     """Lists the tasks of `whole_catalog` without those of excluded environments.
 
     Raises:
-        UsageError: as `whole_catalog`, or no task is left to play.
+        UsageError: in the cases of `whole_catalog`, or if no task is left.
     """
     tasks, out = whole_catalog(config), left_out(config)
     if all(task.environment in out for task in tasks if task.split == "train"):
@@ -30,15 +30,15 @@ def catalog(config: Config) -> list[GuiTask]:
 
 
 def whole_catalog(config: Config) -> list[GuiTask]:
-    """Lists the suite's tasks (split `train`), the held-out and the practice ones, in the config's order.
+    """Lists the suite's tasks (split `train`), the held-out tasks and the practice tasks, in the config's order.
 
-    Tasks of excluded environments are included, since a held-out task is held out everywhere.
+    Tasks of excluded environments are included, since a held-out task is held out on every machine.
 
     Raises:
-        UsageError: no task; a task that no environment has, that several have or that is named twice; a task that is
-            both rolled out and held out; a practice task whose screens list no elements; a verifier that does not exist
-            or that cannot read the task's sandboxes. It names the field and the nearest task. Hard tasks and step
-            limits may name tasks that a narrowed suite leaves out.
+        UsageError: there is no task; no environment or several environments have a task; a task is named twice, or both
+            rolled out and held out; a practice task's screens list no elements; a verifier does not exist or cannot
+            read the task's sandboxes. The message names the field and the nearest task. Hard tasks and step limits may
+            name tasks that a narrowed suite leaves out.
     """
     suite, environments = config.suite, environments_of(config)
     if not suite.tasks:
@@ -62,7 +62,7 @@ def whole_catalog(config: Config) -> list[GuiTask]:
 
 def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> list[GuiTask]:
     """Looks up tasks by template or id, with the config's step limits; raises UsageError for a name that no environment
-    has, or for one of an excluded optional environment."""
+    has, or that belongs to an excluded optional environment."""
     found, out = _tasks(config, environments_of(config), field, names, "train"), left_out(config)
     for task in found:
         if why := out.get(task.environment):
@@ -71,8 +71,7 @@ def tasks_named(config: Config, names: Iterable[str], field: str = "tasks") -> l
 
 
 def name_in(config: Config, task_id: str) -> str:
-    """The name of a task in a config: its template, or its id where several environments have a template of that
-    name."""
+    """Returns the name of a task in a config: its template, or its id if several environments have this template."""
     template = task_id.rpartition("/")[2]
     return template if sum(template in one.entries for one in environments_of(config)) == 1 else task_id
 
@@ -113,7 +112,7 @@ def _id(field: str, name: str, environments: Environments) -> str:
 
 
 def _kind_with(template: str, named: set[str]) -> str:
-    """A built-in kind that the config does not name and that has this task with no config of its own."""
+    """Returns a built-in kind that the config does not name and that has this task without any config."""
     for kind in (one for one in BRING_THEIR_OWN if one not in named):
         made = ENVIRONMENTS.class_of(kind)
         if template in made(kind, made.section.model_validate({})).entries:
@@ -122,7 +121,7 @@ def _kind_with(template: str, named: set[str]) -> str:
 
 
 def _found(field: str, name: str, environments: Environments) -> tuple[Environment[Any], str]:
-    """The environment and the template of `template` or `environment/template`."""
+    """Finds the environment and the template of `template` or `environment/template`."""
     asked, slash, template = name.rpartition("/")
     having = [one for one in environments if template in one.entries and (not slash or one.name == asked)]
     if len(having) == 1:

@@ -1,7 +1,7 @@
 """Define an environment: a kind of sandbox with its tasks, verifiers and config section.
 
-An external one is a subclass that the config names by its dotted path (`docs/extend.md`); the built-in ones are
-registered by dotted paths as well.
+An external environment is a subclass that the config names by its dotted path (`docs/extend.md`). Built-in environments
+are registered by dotted paths, too.
 """
 
 from abc import ABC, abstractmethod
@@ -23,19 +23,20 @@ class Environment(ABC, Generic[Options]):
     """One environment of the suite.
 
     Args:
-        name: its section, `environments.NAME`, and the first part of its tasks' ids.
+        name: name of the section `environments.NAME`, and first part of the tasks' ids.
         config: that section.
     """
 
     section: ClassVar[type[EnvironmentConfig]] = EnvironmentConfig
-    """Class of its config section."""
+    """Class of the environment's config section."""
     verifier: ClassVar[str]
-    """The default verifier of its tasks: a built-in verifier, a dotted path, or `judge`. A task may name another."""
+    """Default verifier of the environment's tasks: a built-in verifier, a dotted path, or `judge`. A task may name
+    another."""
     sandbox_class: ClassVar[type[Sandbox]] = Sandbox
-    """Class of its sandboxes; a verifier that reads another class cannot score its tasks."""
+    """Class of the environment's sandboxes; a verifier that reads another class cannot score its tasks."""
     lists_elements: ClassVar[bool] = True
-    """Whether its observations list screen elements on request. If not, the explorer acts at random points, no
-    grounding data is made, and no task can be for practice."""
+    """Whether observations list screen elements on request. If not, the explorer acts at random points, no grounding
+    data is made, and no task can be for practice."""
 
     def __init__(self, name: str, config: Options) -> None:
         self.name, self.config = name, config
@@ -43,11 +44,11 @@ class Environment(ABC, Generic[Options]):
     @property
     @abstractmethod
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Its tasks by template."""
+        """Returns the environment's tasks by template."""
 
     @property
     def hosts(self) -> int:
-        """Number of hosts for its sandboxes."""
+        """Number of hosts for sandboxes."""
         return 1
 
     @property
@@ -57,46 +58,46 @@ class Environment(ABC, Generic[Options]):
 
     @property
     def spares(self) -> int:
-        """Number of further hosts that are kept warm, to replace one that dies."""
+        """Number of additional warm hosts, which replace hosts that die."""
         return 0
 
     @property
     def host_idle_s(self) -> float | None:
-        """Seconds without a lease after which a host is ended until it is needed again; None: it is kept."""
+        """Seconds without a lease after which a host is ended until it is needed again; None keeps hosts."""
         return None
 
     @abstractmethod
     def host(self) -> Host:
-        """A new host for its sandboxes; raises FlywheelError if none is available."""
+        """Makes a host for sandboxes; raises FlywheelError if none is available."""
 
     @property
     def lineage(self) -> str | None:
-        """Origin of its tasks, with the version."""
+        """Returns the origin of the tasks, with the version."""
         return None
 
     @property
     def world(self) -> World | None:
-        """Description of the world that new tasks are made from; None if its sandboxes cannot be set to a state."""
+        """Returns the world from which new tasks are made; None if sandboxes cannot be set to a state."""
         return None
 
     @property
     def layout(self) -> Layout | None:
-        """The layout of its linked pages, where `world` has a site; the cost of made tasks is measured on it."""
+        """Returns the layout of linked pages, if `world` has a site; the cost of made tasks is measured on it."""
         return None
 
     def probes(self) -> Sequence[Probe]:
-        """Its requirements on this machine."""
+        """Returns the environment's requirements on this machine."""
         return ()
 
     @property
     @final
     def size(self) -> int:
-        """Number of trajectories that it runs at the same time."""
+        """Number of concurrent trajectories."""
         return self.hosts * self.sandboxes
 
     @final
     def task(self, template: str, split: Split = "train", max_steps: int | None = None) -> GuiTask:
-        """The task of an existing template; `max_steps` replaces the catalog's."""
+        """Returns the task of an existing template; `max_steps` replaces the catalog's."""
         entry = self.entries[template]
         return GuiTask(
             task_id=f"{self.name}/{template}",

@@ -1,4 +1,4 @@
-"""Define the host of sandboxes: a browser that is replaced when it dies, or no process at all."""
+"""Define hosts of sandboxes, such as a browser that is replaced when it dies; a host may have no process."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -8,65 +8,65 @@ from environments.sandbox import Sandbox
 
 
 class Host(ABC):
-    """Makes sandboxes while it is alive; `revive` makes it alive again."""
+    """Makes sandboxes while it is alive; `revive` restarts it."""
 
     leases: int = 0
-    """Number of current leases in it."""
+    """Number of current leases in this host."""
 
     @property
     @abstractmethod
     def alive(self) -> bool:
-        """Whether a sandbox can be started in it."""
+        """Whether a sandbox can be started in this host."""
 
     @property
     def memory_mb(self) -> float | None:
-        """Resident memory of its processes, in MB; None if it has no processes of its own."""
+        """Returns the resident memory of the host's processes, in MB; None if it has none."""
         return None
 
     async def healthy(self) -> bool:
-        """Checks that it still answers; a host that does not is closed and started again."""
+        """Checks that the host still answers; otherwise, it is closed and started again."""
         return self.alive
 
     @abstractmethod
     async def revive(self) -> bool:
-        """Starts it if it is not alive.
+        """Starts the host if it is not alive.
 
         Returns:
             Whether a dead host was replaced.
 
         Raises:
-            SandboxFailure: it does not start.
+            SandboxFailure: the host does not start.
         """
 
     @abstractmethod
     def sandbox(self) -> Sandbox:
-        """A new sandbox in it, not yet started."""
+        """Makes a new sandbox, which is not started yet."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends it."""
+        """Ends the host."""
 
 
 @final
 class NoHost(Host):
-    """The host of sandboxes without a process of their own: always alive."""
+    """A host for sandboxes that need no host process; it is always alive."""
 
     def __init__(self, make: Callable[[], Sandbox]) -> None:
         self._make = make
 
     @property
     def alive(self) -> bool:
-        """Always."""
+        """Returns true."""
         return True
 
     async def revive(self) -> bool:
-        """Nothing to do."""
+        """Does nothing."""
         return False
 
     def sandbox(self) -> Sandbox:
-        """A new one."""
+        """Makes a new sandbox."""
         return self._make()
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing."""
         return

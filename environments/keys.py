@@ -5,7 +5,7 @@ from schemas.keyboard import Key, chord, key_named
 
 
 def keys_of(expression: str) -> list[Key]:
-    """The keys of a hotkey, in the order in which they go down; raises ActionFailure for an unknown key."""
+    """Returns the keys of a hotkey, in the order of their presses; raises ActionFailure for an unknown key."""
     try:
         return chord(expression)
     except ValueError as error:
@@ -13,7 +13,7 @@ def keys_of(expression: str) -> list[Key]:
 
 
 def key_of(name: str) -> Key:
-    """The key of a press or a release; raises ActionFailure for one that no keyboard has."""
+    """Returns the key of a press or a release; raises ActionFailure for an unknown key."""
     try:
         return key_named(name)
     except ValueError as error:

@@ -14,26 +14,27 @@ class Leased(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     host: str = Field(default_factory=socket.gethostname)
-    """The machine's name."""
+    """Name of the machine."""
     process: int = Field(default_factory=os.getpid)
-    """Process that leased it, on that host."""
+    """Process on the host that leased the sandbox."""
     lease: int = 0
-    """Counted from 1 in each process."""
+    """Number of the lease in its process, from 1."""
     environment: str
     kind: str = ""
-    """Kind of that environment, such as `miniwob` or `desktop`."""
+    """Kind of the environment, such as `miniwob` or `desktop`."""
     task_id: str
     seed: int
     trajectory_id: str = ""
-    """The trajectory that is rolled out in it; empty if it is leased for another purpose."""
+    """The trajectory in the sandbox; empty if it is leased for another purpose."""
     since: float
     """Start of the lease, in seconds since 1970."""
     silent_s: float = 0.0
-    """Seconds since the last request of its owner."""
+    """Seconds since the owner's last request."""
     host_mb: float | None = None
-    """Memory of its host, such as a browser, in MB; other sandboxes may share it. None if it has no host process."""
+    """Memory of the host, such as a browser, in MB; other sandboxes may share it. None without a host process."""
     own_mb: float | None = None
-    """Memory of its own processes, such as a desktop's or a shell's, in MB, without the host's. None if it has none."""
+    """Memory of the sandbox's own processes, such as a desktop's or a shell's, in MB, without the host's; None without
+    processes."""
 
 
 _held: dict[int, Callable[[], Leased]] = {}
@@ -55,10 +56,10 @@ def list_lease(shown: Callable[[int], Leased]) -> int:
 
 
 def unlist_lease(number: int) -> None:
-    """Removes a lease from the list, if it is there."""
+    """Removes a lease from the list, if it is listed."""
     _held.pop(number, None)
 
 
 def leased_now() -> tuple[Leased, ...]:
-    """The leases of this process, the oldest first."""
+    """Returns the leases of this process, the oldest first."""
     return tuple(shown() for shown in _held.copy().values())

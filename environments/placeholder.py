@@ -1,4 +1,5 @@
-"""Placeholders in texts: `{name}` or `{name.part}` is filled in, `{{` and `}}` are literal braces, nothing else is."""
+"""Fill placeholders in texts: `{name}` or `{name.part}` is replaced, `{{` and `}}` are literal braces, all else is
+invalid."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -13,14 +14,14 @@ class NotFilled(ValueError):
 
 
 def filled(text: str, values: Mapping[str, Any]) -> Any:
-    """Fills in the placeholders of a text; a text that is nothing but one placeholder is its value.
+    """Fills in the placeholders of a text; a text of only one placeholder becomes its value.
 
     Args:
         text: a template.
-        values: by name; `{a.b}` is `b` of the mapping `a`.
+        values: values by name; `{a.b}` is `b` of the mapping `a`.
 
     Raises:
-        NotFilled: a placeholder without a value, or a single brace.
+        NotFilled: a placeholder has no value, or there is a single brace.
     """
     whole = _BRACES.fullmatch(text)
     if whole is not None and whole[1] is not None:
@@ -37,7 +38,7 @@ def filled_in_order(text: str, words: Sequence[object]) -> str:
     """Fills in a text in which each `{}` is the next word and `{0}` the first.
 
     Raises:
-        NotFilled: a placeholder with another name, more of them than words, or a single brace.
+        NotFilled: a placeholder has another name, there are more placeholders than words, or there is a single brace.
     """
     left = iter(words)
 
@@ -52,10 +53,10 @@ def filled_in_order(text: str, words: Sequence[object]) -> str:
 
 
 def filled_code(text: str, values: Mapping[str, Any]) -> str:
-    """Fills in the placeholders of code whose first name has a value; its other braces are its own.
+    """Fills in the placeholders of code whose first name has a value; other braces belong to the code.
 
     Raises:
-        NotFilled: such a name has no part that a placeholder names.
+        NotFilled: a value lacks the part that a placeholder names.
     """
     return _NAMES.sub(lambda found: str(_value(found[0][1:-1], values)) if found[1] in values else found[0], text)
 

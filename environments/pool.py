@@ -1,13 +1,13 @@
 """Lease sandboxes from a pool: `async with pool.lease(task, seed) as sandbox` is the only way to get one.
 
-It holds several environments at once, each with its own hosts, size and time limits; a task gets a sandbox of its own
+The pool has several environments, each with its own hosts, size and time limits; a task gets a sandbox of its
 environment.
 
-Lease the sandboxes of one environment: a few hosts (browsers) hold a few sandboxes (pages) each.
+For each environment, a few hosts (browsers) have a few sandboxes (pages) each.
 
 The death of a host ends only its own leases: a warm spare takes its place and the host is restarted in the background.
-A lease without requests for too long is reclaimed. A host without leases for too long is stopped until it is needed. A
-caller that finds every sandbox leased waits in line for the next that is returned.
+A lease without requests for too long is reclaimed. A host without leases for too long is stopped until it is needed. If
+every sandbox is leased, a caller waits in line for the next returned one.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ class PoolMetrics:
     leases: int = 0
     """Sandboxes that were started."""
     deaths: int = 0
-    """Leases that ended because their box died or hung."""
+    """Leases that ended because the sandbox died or hung."""
     restarts: int = 0
     """Dead hosts that were replaced."""
     reclaimed: int = 0
-    """Leases reclaimed because their owner sent no request for too long."""
+    """Leases reclaimed because the owner sent no request for too long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -61,7 +61,7 @@ class _Place:
 
     host: Host
     wanted: bool = False
-    """Whether it should be alive: it was started, and is not stopped for idleness."""
+    """Whether the host should be alive: it was started, and was not stopped for idleness."""
     idle_since: float = 0.0
     reviving: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
@@ -71,8 +71,8 @@ class Leases:
 
     Args:
         environment: the environment of the sandboxes.
-        metrics: counters, which it increments.
-        clock: seconds.
+        metrics: counters, which leases increment.
+        clock: clock in seconds.
 
     Raises:
         FlywheelError: the environment needs a host that is not available.
@@ -90,10 +90,10 @@ class Leases:
         self._tending: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Brings all hosts to life, so that no lease has to wait for one; one that dies as it starts is started again.
+        """Starts all hosts, so that no lease has to wait for one; a host that dies during its start is started again.
 
         Raises:
-            EnvironmentDown: one died `STARTS` times.
+            EnvironmentDown: a host died `STARTS` times.
         """
         await asyncio.gather(*(self._start(place) for place in (*self._places, *self._spares)))
         self._tending = asyncio.create_task(self._tend_for_ever())
@@ -111,7 +111,7 @@ class Leases:
                     ) from failure
 
     async def close(self) -> None:
-        """Ends all hosts; leases that still run fail."""
+        """Ends all hosts; running leases fail."""
         places = (*self._places, *self._spares)
         ending = [task for task in (self._tending, *(place.reviving for place in places)) if task is not None]
         for task in ending:
@@ -121,7 +121,7 @@ class Leases:
 
     @asynccontextmanager
     async def lease(self, task: GuiTask, seed: int, trajectory_id: str = "") -> AsyncIterator[Sandbox]:
-        """A sandbox in which `task` with `seed` has been started, stopped on the way out; raises SandboxFailure."""
+        """Leases a sandbox in which `task` with `seed` has been started; stops it on exit. Raises SandboxFailure."""
         await self._free.acquire()
         try:
             one = await self._begin(task, seed)
@@ -140,7 +140,7 @@ class Leases:
                 seed=seed,
                 trajectory_id=trajectory_id,
                 since=since,
-                silent_s=min(one.sandbox.silent_s, self._clock() - begun),  # its start was no silence
+                silent_s=min(one.sandbox.silent_s, self._clock() - begun),  # without the time of its start
                 host_mb=one.host.memory_mb,
                 own_mb=one.sandbox.memory_mb,
             )
@@ -199,7 +199,7 @@ class Leases:
                 place.reviving = asyncio.create_task(self._revive_behind(place))
 
     async def _revive_behind(self, place: _Place) -> None:
-        with contextlib.suppress(SandboxFailure):  # the next lease tries it again and gets the error
+        with contextlib.suppress(SandboxFailure):  # the next lease tries again and gets the error
             await self._revive(place)
 
     async def _revive(self, place: _Place) -> None:
@@ -207,7 +207,7 @@ class Leases:
         self._metrics.restarts += await place.host.revive()
 
     async def _rest(self) -> None:
-        """Stops hosts without a lease for too long, except one."""
+        """Stops all except one of the hosts that had no lease for too long."""
         limit_s, now = self._environment.host_idle_s, self._clock()
         if limit_s is None:
             return
@@ -221,7 +221,7 @@ class Leases:
                 await place.host.close()
 
     async def _begin(self, task: GuiTask, seed: int) -> _Lease:
-        """A started sandbox; tries a second time if the host died before the task was up."""
+        """Returns a started sandbox; tries a second time if the host died before the task was started."""
         try:
             return await self._begin_once(task, seed)
         except SandboxFailure:
@@ -250,13 +250,13 @@ class Leases:
         return _Lease(host, sandbox)
 
     def _place(self) -> _Place:
-        """The host for the next sandbox: the emptiest living one, or another one if these are full."""
+        """Selects the host for the next sandbox: the emptiest living host, or another host if these are full."""
         room = [place for place in self._places if place.host.leases < self._environment.sandboxes]
         return min(room, key=lambda place: (not place.host.alive, place.host.leases))
 
 
 class SandboxPool:
-    """Sandboxes of these environments to lease."""
+    """Leases sandboxes of several environments."""
 
     def __init__(self, environments: Iterable[Environment[Any]]) -> None:
         """Raises FlywheelError if an environment needs a host (a browser) that is not available."""
@@ -269,11 +269,11 @@ class SandboxPool:
         return {name: leases.size for name, leases in self._leases.items()}
 
     async def start(self) -> None:
-        """Brings all hosts to life, so that no lease has to wait for one; raises EnvironmentDown."""
+        """Starts all hosts, so that no lease has to wait for one; raises EnvironmentDown."""
         await asyncio.gather(*(leases.start() for leases in self._leases.values()))
 
     async def close(self) -> None:
-        """Ends all hosts; leases that still run fail."""
+        """Ends all hosts; running leases fail."""
         await asyncio.shield(asyncio.gather(*(leases.close() for leases in self._leases.values())))
 
     async def __aenter__(self) -> "SandboxPool":
@@ -293,9 +293,9 @@ class SandboxPool:
         Args:
             task: a task of one of these environments.
             seed: seed of the task.
-            trajectory_id: the trajectory that is rolled out in it, for the list of leases.
+            trajectory_id: the trajectory in the sandbox, for the list of leases.
 
         Raises:
-            SandboxFailure: no box could be started, or the box died while it was leased.
+            SandboxFailure: no sandbox could be started, or it died while it was leased.
         """
         return self._leases[task.environment].lease(task, seed, trajectory_id)

@@ -4,7 +4,8 @@ import psutil
 
 
 def memory_mb(pid: int) -> float:
-    """Resident memory of a process and its descendants, in MB (shared pages count in each); 0 when it is gone."""
+    """Returns the resident memory of a process and its descendants, in MB (shared pages count in each); 0 if it is
+    gone."""
     try:
         first = psutil.Process(pid)
         all_of_them = [first, *first.children(recursive=True)]

@@ -1,5 +1,5 @@
-"""Run programs that build something here, one process in a folder at a time. Each ends with this process and reports
-the reason of a failure."""
+"""Run build programs, one process in a folder at a time; each ends with this process and reports the reason of a
+failure."""
 
 import contextlib
 import os
@@ -18,8 +18,8 @@ from common.supervisor import supervised
 from schemas.failure import FlywheelError
 
 FULL_BELOW = 16 << 20
-"""Free bytes of a disk. If fewer are free after a program failed, the full disk is reported as the reason, since not
-every program prints it."""
+"""Free bytes of a disk below which a full disk is reported as the reason of a program's failure, since not every
+program prints it."""
 
 
 @contextlib.contextmanager
@@ -31,16 +31,16 @@ def alone(folder: Path, what: str) -> Generator[None]:
         what: the thing that is built, for the error.
 
     Raises:
-        FlywheelError: another process builds in it; names that process.
+        FlywheelError: another process builds in the folder; the message names it.
         OSError: the lock file cannot be created next to the folder.
     """
-    folder = folder.resolve()  # by whichever name it is called
+    folder = folder.resolve()  # resolves links
     file = folder.parent / f".{folder.name}.lock"
     held: contextlib.AbstractContextManager[object] = contextlib.nullcontext()
     try:
         held = FileLock(file).acquire(blocking=False)
         file.write_text(str(os.getpid()))
-    except PermissionError:  # the folder is writable but its parent is not, so no lock file can be made
+    except PermissionError:  # the parent is not writable, so no lock file can be made
         pass
     except Timeout as error:
         problem = f"{what} is being added to {folder} by another command (process {file.read_text()})."
@@ -53,8 +53,8 @@ def asked(command: Sequence[str], limit_s: float) -> str:
     """Returns the output of a short-lived program; a program that is not done in time ends with its descendants.
 
     Raises:
-        OSError: it cannot be started.
-        subprocess.SubprocessError: it took longer, or failed.
+        OSError: the program cannot be started.
+        subprocess.SubprocessError: the program took longer, or failed.
     """
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
@@ -88,7 +88,8 @@ def run(
         variables: its environment variables; this process's if not given.
 
     Raises:
-        FlywheelError: it took longer, or failed; quotes its output, and names the disk if that is full.
+        FlywheelError: the program took longer, or failed; the message quotes its output, and names the disk if it is
+    full.
     """
     name = " ".join([Path(command[0]).name, *command[1:2]])
     process = subprocess.Popen(
@@ -135,9 +136,9 @@ def _failure(name: str, folder: Path, lines: Sequence[str]) -> FlywheelError:
 def _full(folder: Path, lines: Sequence[str]) -> str:
     """Describes a lack of disk space in the failed program's folder or the temporary one; empty if there is none.
 
-    The program's temporary files are gone by then, so some space is free again.
+    The program's temporary files are already deleted, so some space is free again.
     """
-    with contextlib.suppress(OSError):  # the folder may be gone, or there may be no temporary folder
+    with contextlib.suppress(OSError):  # the folder or the temporary folder may be gone
         for place in (folder, Path(tempfile.gettempdir())):
             if (free := shutil.disk_usage(place).free) < FULL_BELOW:
                 return f"The disk is full, with {free / 1e6:.1f} MB left in {place}"

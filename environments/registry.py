@@ -1,4 +1,4 @@
-"""List the environments and verifiers, and make those that a config or a task names."""
+"""List environments and verifiers, and make the ones that a config or a task names."""
 
 from collections.abc import Iterable
 from functools import cache
@@ -47,7 +47,7 @@ VERIFIERS: Registry[Verifier] = Registry(
 
 
 def environments_of(config: Config, tasks: Iterable[GuiTask] | None = None) -> list[Environment[Any]]:
-    """A config's environments, in its order; only those of `tasks`, if given."""
+    """Makes a config's environments, in its order; only the environments of `tasks`, if given."""
     wanted = None if tasks is None else {task.environment for task in tasks}
     return [
         ENVIRONMENTS.class_of(section.kind)(name, section)
@@ -63,13 +63,13 @@ def require(environments: Iterable[Environment[Any]]) -> None:
 
 
 def usable(config: Config) -> list[Environment[Any]]:
-    """A config's environments without those that are left out."""
+    """Returns a config's environments without those of `left_out`."""
     out = left_out(config)
     return [one for one in environments_of(config) if one.name not in out]
 
 
 def left_out(config: Config) -> dict[str, str]:
-    """The optional environments of a config that this machine cannot run, each with the missing requirement."""
+    """Returns the config's optional environments that this machine cannot run, each with the missing requirement."""
     optional = [one for one in environments_of(config) if one.config.optional]
     lacking = {one.name: lack_of(one.name, one.config.kind, one.config.model_dump_json()) for one in optional}
     return {name: lack for name, lack in lacking.items() if lack}
@@ -79,13 +79,13 @@ def left_out(config: Config) -> dict[str, str]:
 def lack_of(name: str, kind: str, section: str) -> str:
     """Describes the requirement of an environment that this machine lacks; empty if it lacks none.
 
-    The answer is cached for the process, whose suite does not change. A lack is checked twice before it counts, since
-    the machine may be busy.
+    The answer is cached for the process, whose suite does not change. A missing requirement is checked twice, since the
+    machine may be busy.
 
     Args:
-        name: name of its section.
+        name: name of the section.
         kind: kind in the section.
-        section: as JSON.
+        section: the section as JSON.
     """
     known = ENVIRONMENTS.class_of(kind)
     environment, lack = known(name, known.section.model_validate_json(section)), ""
@@ -100,19 +100,19 @@ def lack_of(name: str, kind: str, section: str) -> str:
 
 
 def size_of(environments: Iterable[Environment[Any]]) -> int:
-    """Number of trajectories that they run at the same time, all together."""
+    """Returns the number of concurrent trajectories of all environments together."""
     return sum(environment.size for environment in environments)
 
 
 @cache
 def verifier_of(name: str, key: str = "") -> Verifier | None:
-    """A task's verifier; None if a judge scores its trajectories.
+    """Returns a task's verifier; None if a judge scores its trajectories.
 
     Args:
         name: name of the verifier in the task.
         key: the config key of the name, if there is one.
 
     Raises:
-        UsageError: there is no such verifier.
+        UsageError: the verifier does not exist.
     """
     return None if name == JUDGED else VERIFIERS.class_of(name, key)()

@@ -1,9 +1,9 @@
-"""Define the interface between a policy and its environment: one sandbox, one task, one seed, one final lifecycle.
+"""Define the interface between a policy and its environment: one sandbox, one task, one seed, one fixed lifecycle.
 
 `start`, then any number of `observe`, `perform` and `verify`, at most one `conclude`, then `stop`. The public methods
 are final: they enforce time limits and turn a hung sandbox or an unexpected error into a `SandboxFailure`. An
-environment implements the underscored ones. So an answer of a page or an action of a policy ends at most its own
-trajectory.
+environment implements the methods with an underscore. So an answer of a page or an action of a policy ends at most its
+own trajectory.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from schemas.tables.task import GuiTask
 
 T = TypeVar("T")
 MOST_TYPED = 10_000
-"""Characters that one action may type: a page takes 10 of them in a millisecond, a desktop fewer."""
+"""Maximum characters that one action may type; a page accepts 10 per millisecond, and a desktop fewer."""
 _LONGEST_REASON = 400
 
 
 class Sandbox(ABC):
-    """An isolated box in which one trajectory is rolled out; leased from a pool, never shared."""
+    """An isolated place for one trajectory, which is leased from a pool and never shared."""
 
     def __init__(self, config: EnvironmentConfig) -> None:
         self._limits = config
@@ -38,40 +38,41 @@ class Sandbox(ABC):
         self._reclaimed = ""
         self._asking = 0
         self.playing = "nothing"
-        """The id of the task that it was started with."""
+        """Id of the started task."""
         self.clock: Callable[[], float] = time.monotonic
-        """Seconds, for `silent_s`."""
+        """Clock in seconds, for `silent_s`."""
         self._asked = self.clock()
 
     @property
     @final
     def silent_s(self) -> float:
-        """Seconds since the last answered request of its owner; 0 while it is answering."""
+        """Seconds since the owner's last answered request; 0 during a request."""
         return 0.0 if self._asking else self.clock() - self._asked
 
     @property
     def memory_mb(self) -> float | None:
-        """Memory of its own processes on this machine, in MB, without its host's; None if it has none."""
+        """Returns the memory of the sandbox's own processes on this machine, in MB, without the host's; None without
+        processes."""
         return None
 
     @final
     async def start(self, task: GuiTask, seed: int) -> None:
-        """Starts the task; the same task and seed always look the same.
+        """Starts the task; equal tasks and seeds always look the same.
 
         Raises:
-            SandboxFailure: the box died, hung, or could not show the task.
+            SandboxFailure: the sandbox died, hung, or could not show the task.
         """
         self.playing = task.task_id
         await self._in_time(self._start(task, seed), "start", self._limits.start_timeout_s)
 
     @final
     async def observe(self, elements: bool = False) -> Observation:
-        """Captures the screen, at any size, and lists its elements if asked and available.
+        """Captures the screen, at any size, and lists its elements if requested and available.
 
-        The screenshot is a plain PNG (`common.picture`), whichever format the environment produced.
+        The screenshot is a plain PNG (`common.picture`), whatever the environment's format.
 
         Raises:
-            SandboxFailure: the box died or hung, or returned no screenshot.
+            SandboxFailure: the sandbox died or hung, or returned no screenshot.
         """
         seen = await self._in_time(self._observe(elements), "screenshot")
         if is_plain(seen.png):
@@ -84,16 +85,16 @@ class Sandbox(ABC):
 
     @final
     async def perform(self, action: Action) -> str | None:
-        """Performs one action and lets the page react. `finished` and `call_user` change nothing here; they go to
+        """Performs one action and lets the page react. `finished` and `call_user` have no effect; they are passed to
         `conclude`.
 
         Returns:
-            The reason that the action had no effect, if the environment reports one and continues; None if it was
+            The reason why the action had no effect, if the environment reports one and continues; None if it was
             performed.
 
         Raises:
-            ActionFailure: this environment cannot perform such an action, which ends the trajectory.
-            SandboxFailure: the box died or hung.
+            ActionFailure: the environment cannot perform such an action, which ends the trajectory.
+            SandboxFailure: the sandbox died or hung.
         """
         if action.type in TERMINAL:
             return None
@@ -103,30 +104,31 @@ class Sandbox(ABC):
 
     @final
     async def conclude(self, action: Finished | CallUser) -> None:
-        """Passes the policy's final action to the environment, once, before the last verdict; raises as `perform`
-        does."""
+        """Passes the policy's final action to the environment, once, before the last verdict; raises the errors of
+        `perform`."""
         await self._in_time(self._conclude(action), action.type)
 
     @final
     async def verify(self, verifier: Verifier) -> Outcome:
-        """Runs a verifier on the current state of the box.
+        """Runs a verifier on the current state of the sandbox.
 
         Raises:
-            SandboxFailure: the box died or hung.
-            TrajectoryFailure: of boundary `verifier`, if the box holds no verdict.
+            SandboxFailure: the sandbox died or hung.
+            TrajectoryFailure: of boundary `verifier`, if the sandbox has no verdict.
         """
         return await self._in_time(verifier.outcome(self), "verifier")
 
     @final
     async def stop(self) -> None:
-        """Releases all resources before it returns; never raises for a box that is gone, and may be called again."""
+        """Releases all resources before it returns; never raises for a dead sandbox, and may be called again."""
         if self._stopping is None:
             self._stopping = asyncio.ensure_future(self._give_back())
         await asyncio.shield(self._stopping)
 
     @final
     async def reclaim(self, why: str) -> None:
-        """Stops it while it is leased: each later request of its owner raises a SandboxFailure with the reason."""
+        """Stops the sandbox while it is leased; each later request of its owner raises a SandboxFailure with the
+        reason."""
         self._reclaimed = why
         await self.stop()
 
@@ -182,14 +184,14 @@ class Sandbox(ABC):
     async def _stop(self) -> None: ...
 
     async def _conclude(self, action: Finished | CallUser) -> None:
-        """Handles the final action, for environments that score an answer, or the report that a task cannot be done."""
+        """Handles the final action, for environments that score an answer or the report that a task is infeasible."""
         return
 
     async def _abandon(self) -> None:
-        """Ends the processes that may hang with the box; called when it hangs."""
+        """Ends the processes that may hang with the sandbox; called if it hangs."""
         return
 
 
 def _unforeseen(what: str, error: Exception) -> str:
-    """The reason for a failure that names an unexpected error of the sandbox's own code, or of an answer it got."""
+    """Returns the reason for a failure by an unexpected error of the sandbox's code, or of an answer."""
     return storable(f"{what}: {type(error).__name__}: {error}"[:_LONGEST_REASON])

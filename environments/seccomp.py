@@ -1,14 +1,14 @@
 """Build the BPF programs for `bwrap --seccomp` that refuse system calls in a hybrid sandbox or on a desktop.
 
-Sockets are limited to four families (`SOCKETS`), since a network namespace does not contain every family: AF_VSOCK, for
-one, connects any namespace to the host of a virtual machine. A desktop gets no other limit (`sockets`), because its X
-server and its programs need some of the other calls. A hybrid sandbox refuses more (`program`). An unprivileged
-namespace already drops most rights; this removes the remaining ones that no task needs: other processes' memory,
+Sockets are limited to four families (`SOCKETS`), since a network namespace does not contain every family: for example,
+AF_VSOCK connects any namespace to the host of a virtual machine. A desktop gets no other limit (`sockets`), because its
+X server and its programs need some of the other calls. A hybrid sandbox refuses more (`program`). An unprivileged
+namespace already drops most rights. The filter removes other rights that no task needs: other processes' memory,
 further namespaces and mounts, memory that no limit counts (memfd, System V), and parts of the kernel with a history of
 escapes (io_uring, bpf, perf, userfaultfd, keys). A refused call answers EPERM; `clone3`, whose flags a filter cannot
 see, answers ENOSYS, and the C library falls back to `clone`.
 
-Layouts are those of linux/seccomp.h and linux/filter.h, numbers those of the kernel's tables of system calls.
+Layouts are from linux/seccomp.h and linux/filter.h, and numbers from the kernel's tables of system calls.
 """
 
 import errno
@@ -27,7 +27,7 @@ _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _CLONE, _CLONE3 = (56, 220), 435
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 SOCKETS = {"AF_UNIX": 1, "AF_INET": 2, "AF_INET6": 10, "AF_NETLINK": 16}
-"""Families of sockets that may be made; another one answers EAFNOSUPPORT, as on a kernel without it."""
+"""Families of sockets that may be made; other families answer EAFNOSUPPORT, as on a kernel without them."""
 REFUSED: dict[str, tuple[int, int]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -94,13 +94,13 @@ REFUSED: dict[str, tuple[int, int]] = {
 
 
 def program(machine: str = "") -> bytes:
-    """A hybrid sandbox's filter for a machine type (this machine's by default); empty for a type without known
+    """Builds a hybrid sandbox's filter for a machine type (this machine's by default); empty for a type without known
     numbers."""
     return _filter(machine, REFUSED)
 
 
 def sockets(machine: str = "") -> bytes:
-    """A desktop's filter: the families of sockets alone."""
+    """Builds a desktop's filter, which only limits families of sockets."""
     return _filter(machine, {})
 
 

@@ -18,12 +18,12 @@ class StatefulSandbox(Sandbox):
     @property
     @abstractmethod
     def state(self) -> State:
-        """The state now."""
+        """Returns the current state."""
 
     @property
     @abstractmethod
     def over(self) -> bool:
-        """Whether its state is final."""
+        """Returns whether the state is final."""
 
 
 class StateReward(Verifier):
@@ -33,7 +33,7 @@ class StateReward(Verifier):
     reads = StatefulSandbox
 
     async def outcome(self, sandbox: StatefulSandbox) -> Outcome:
-        """Scores the state alone."""
+        """Scores only the state."""
         if sandbox.setup is None:
             raise TrajectoryFailure("verifier", "the task names no checks on the sandbox's state")
         reward = score(sandbox.setup.checks, sandbox.state)

@@ -10,14 +10,14 @@ from schemas.observation import Outcome
 
 
 class Verifier(ABC):
-    """State of a sandbox to reward."""
+    """Computes a reward from a sandbox's state."""
 
     each_step: ClassVar[bool] = False
-    """Whether it must be asked after every step, since only it knows that the task is over. Otherwise it is asked once,
-    when the policy finishes or the steps are used up."""
+    """Whether the verifier must run after every step, since only the verifier knows that the task is over. Otherwise,
+    it runs once, when the policy finishes or the steps are used up."""
 
     reads: ClassVar[type] = object
-    """The class of sandboxes that it can read; a task of an environment with others is refused."""
+    """Class of sandboxes that the verifier can read; tasks with other sandboxes are refused."""
 
     @abstractmethod
     async def outcome(self, sandbox: Any) -> Outcome:

@@ -1,4 +1,4 @@
-"""Learn: data, algorithms, engines, planning, parallel, checkpoint, the trainer's process."""
+"""Trains policies: data, algorithms, engines, planning, parallelism, checkpoints, and the trainer's process."""
 
 from common.process import collect_garbage_seldom
 

@@ -1,8 +1,7 @@
 """Exports a training checkpoint's weights, with its parent's other files, as a plain `transformers` directory.
 
-In a checkpoint weights are named as the model's modules are; files of weights may name them otherwise, and adapters are
-stored apart from the weights they change. So the parent's own class writes the directory, as the trainer does at its
-end.
+A checkpoint names weights by the model's modules; files of weights may use other names, and adapters are stored
+separately. So the parent's class writes the directory, as at the end of a training.
 """
 
 import shutil
@@ -41,20 +40,21 @@ class Exported:
 def export(
     store: ObjectStore, parent: Path, to: Path, step: int | None = None, prefix: str = "model.", most: int = SHARD
 ) -> Exported:
-    """Writes a directory that plain `transformers` loads, adapters merged in; it appears whole or not at all.
+    """Writes a directory with merged adapters that plain `transformers` loads; it appears whole or not at all.
 
     Args:
-        store: where the checkpoint is.
-        parent: the Hugging Face directory that the training began from; its other files are copied, its config names
-            the model's weights, and adapters are merged into its weights.
+        store: store of the checkpoint.
+        parent: the Hugging Face directory from which the training began. Its other files are copied, its config defines
+            the names of weights, and adapters are merged into its weights.
         to: a new or empty folder.
-        step: which checkpoint; the last one if not given.
-        prefix: of the names of weights in the checkpoint, before the names of the model's modules.
-        most: bytes of one file.
+        step: step of the checkpoint; the last one if not given.
+        prefix: prefix of the weights' names in the checkpoint, before the names of modules.
+        most: maximum bytes of a file.
 
     Raises:
-        UsageError: `to` holds something, or `parent` is no Hugging Face directory.
-        CheckpointError: no weights of that prefix, another architecture than the parent's, damage.
+        UsageError: `to` is not empty, or `parent` is no Hugging Face directory.
+        CheckpointError: the checkpoint has no weights with this prefix, has another architecture than the parent, or is
+    damaged.
     """
     if to.exists() and (not to.is_dir() or any(to.iterdir())):
         raise UsageError(f"`--to`: {to} is not an empty folder.", "Name a new one; nothing is overwritten.")
@@ -85,7 +85,7 @@ def export(
 
 
 def _model(parent: Path, weights: bool) -> Any:
-    """Makes the parent's model: its weights in fp32, or its names and shapes alone."""
+    """Makes the parent's model with its weights in fp32, or with names and shapes only."""
     import transformers
 
     try:
@@ -99,14 +99,14 @@ def _model(parent: Path, weights: bool) -> Any:
                 model = kind(config)
     except CheckpointError:
         raise
-    except Exception as error:  # the library raises many types; the cause is the directory
+    except Exception as error:  # the library raises many types for a faulty directory
         raise CheckpointError(f"{parent}: {error}.", "Name a directory that transformers loads.") from error
     model.config.dtype = config.dtype
     return model
 
 
 def _take_up(model: Any, parent: Path) -> None:
-    """Loads the base weights of adapters as their training found them."""
+    """Loads the base weights that the adapters were trained on."""
     with master_weights_of(parent) as checkpoints:
         if checkpoints is not None:
             checkpoints.load({f"{WEIGHTS}{name}": weight for name, weight in model.named_parameters()}, partial=True)

@@ -1,7 +1,7 @@
 """Identity of a training job, and the paths of its checkpoints; imports no `torch`.
 
-The identity holds all that determines the numbers of a training: parent, samples, seed, steps, rates and the like. It
-leaves out how many ranks run it and how they share the work, so a training can resume on another number of ranks.
+The identity covers everything that determines a training's numbers, such as parent, samples, seed, steps and rates. It
+does not cover the number of ranks and the distribution of work, so a training can resume on another number of ranks.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ WORK = (
     "token_cap", "replicas", "compiled", "activation_checkpointing",
     "checkpoint_every", "keep", "keep_policies", "profile",
 )  # fmt: skip
-"""Settings that change how the work is shared out, not the result."""
+"""Settings that change the distribution of work, but not the result."""
 
 
 def steps_folder(job: Job) -> Path:
@@ -25,12 +25,12 @@ def steps_folder(job: Job) -> Path:
 
 
 def steps_place(job: Job) -> str:
-    """Returns the place where the ranks write checkpoints: that folder, or the job's own place in the store."""
+    """Returns the place where the ranks write checkpoints: `steps_folder`, or the job's place in the store."""
     return f"{job.store}/steps" if job.store else str(steps_folder(job))
 
 
 def sweep(job: Job) -> None:
-    """Removes leftovers of other trainings at this job's result path; keeps its own checkpoints."""
+    """Removes leftovers of other trainings at this job's result path; keeps this job's checkpoints."""
     own = steps_folder(job)
     left = [*job.out.parent.glob(f"{job.out.name}.making-*"), *own.parent.glob("*"), job.out]
     for path in left:
@@ -39,7 +39,7 @@ def sweep(job: Job) -> None:
 
 
 def identity(job: Job) -> str:
-    """Computes a hash that is equal for two jobs that learn the same from the same samples."""
+    """Computes a hash that is equal for two jobs with equal results."""
     decides = job.model_dump(
         mode="json",
         exclude={

@@ -1,4 +1,4 @@
-"""A training job: the whole input of a trainer process, as a JSON file kept with the checkpoint it makes."""
+"""Defines the training job: all inputs of a trainer process, as a JSON file that is stored with the new checkpoint."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,34 +14,35 @@ from schemas.table import Metrics
 KEPT = {
     "loss", "samples_per_s", "seconds", "ready_s", "waited_s", "processes", "device", "machines", "restarts",
 }  # fmt: skip
-"""Fields of the trainer's report that are kept together with its method's own numbers."""
+"""Fields of the trainer's report that are stored, together with the method's own numbers."""
 RESULT = "result"
 """Folder of the training's result, below a job's store."""
 PARENT = "FLYWHEEL_PARENT"
-"""Variable with the process id of a trainer's starter, if the trainer ends with it: two must not write to one place."""
+"""Environment variable with the process id of a trainer's starter, if the trainer must end with the starter, so that no
+two trainers write to one place."""
 
 
 class Job(BaseModel):
-    """One training from a parent checkpoint to a new one."""
+    """A training from a parent checkpoint to a new checkpoint."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     parent: Path
     """Checkpoint directory to start from."""
     out: Path
-    """Directory to make; appears only when it is whole."""
+    """Directory to make; it appears only when it is whole."""
     samples: Path
     """File of the method's samples, written for example by `learning.data.sample.write_samples`."""
     screenshots: Path
     """File of `learning.data.sample.write_screenshots`."""
     steps: Annotated[int, Field(ge=1)]
-    """Optimiser steps in all; ignored with a stream, where the batches decide."""
+    """Number of optimiser steps; ignored with a stream, whose batches decide."""
     learning_rate: Annotated[float, Field(gt=0)]
     seed: int = 0
     stream: Path | None = None
-    """Folder of `learning.data.stream` in which batches appear during the training, `samples` being the first one."""
+    """Folder of `learning.data.stream` in which batches appear during the training; `samples` is the first batch."""
     trace: Path | None = None
-    """Folder where every rank notes the samples it trained on, step by step, for an audit; None for no notes."""
+    """Folder in which every rank records its samples of each step, for an audit; None records nothing."""
     store: str = ""
     """Address of checkpoints and result if the machines share no folder; `out` is then local to each machine."""
     policy: PolicyConfig = PolicyConfig()
@@ -54,17 +55,18 @@ class Job(BaseModel):
 
 
 class TrainerReport(BaseModel):
-    """A message of a trainer to its starter (`learning.reports.send`), most fields missing; or all messages merged."""
+    """A trainer's message to its starter (`learning.reports.send`), with only some fields set, or all messages
+    merged."""
 
     model_config = ConfigDict(frozen=True)
 
     waiting: str = ""
-    """Message about the training that holds the GPU, while this one waits for it."""
+    """Message about the training that uses the GPU, while this training waits."""
     processes: int = 1
     device: str = "cpu"
     machines: int = 1
     gpus: Mapping[str, int] = {}
-    """Number of GPUs by the machine's name, if there are several machines."""
+    """Number of GPUs by machine name, if there are several machines."""
     restarts: int = 0
     """Number of restarts from a checkpoint, within this run."""
     damaged: int | None = None
@@ -73,7 +75,7 @@ class TrainerReport(BaseModel):
     aside: str | None = None
     warning: str = ""
     resumed: int | None = None
-    """Step of the checkpoint that it resumed from."""
+    """Step of the checkpoint from which the training resumed."""
     step: int | None = None
     steps: int = 0
     loss: float = 0.0
@@ -81,7 +83,7 @@ class TrainerReport(BaseModel):
     measures: Mapping[str, float] = {}
     """Measures of the steps since the last report, by name (`schemas.tables.policy.TrainingStep`)."""
     published: int | None = None
-    """Number of updates of the weights that actors may load."""
+    """Number of updates of the newest weights that actors may load."""
     checkpoint: str | None = None
     seconds: float = 0.0
     ready_s: float = 0.0
@@ -103,7 +105,7 @@ class TrainerReport(BaseModel):
 
 
 def read_job(path: Path) -> Job:
-    """Reads the job of a file; raises `UsageError` that names the field."""
+    """Reads a job from a file; raises `UsageError` that names the invalid field."""
     try:
         return Job.model_validate_json(path.read_bytes())
     except OSError as error:

@@ -28,25 +28,26 @@ from models.tiny.layout import is_tiny, read_config
 from schemas.failure import RankLostError, UsageError
 
 ON_CPU = 2
-"""Processes of `train.processes=auto` where no GPU is used."""
+"""Number of processes of `train.processes=auto` without a GPU."""
 PATIENCE = timedelta(days=7)
-"""Timeout of the other ranks while rank 0 writes; if it dies they notice at once, since its connection closes."""
+"""Timeout of the other ranks while rank 0 writes. If rank 0 dies, its connection closes, and the other ranks notice at
+once."""
 GPU_LOCKS = Path(tempfile.gettempdir()) / f"flywheel-gpus-{os.getuid()}"
-"""Folder with a file for each GPU, which one training at a time locks, whichever lake, command or server it is of."""
+"""Folder with a file for each GPU, which one training at a time locks, across all lakes, commands and servers."""
 GPU_POLL_S = 0.5
 TIMEOUT = timedelta(minutes=5)
-"""Timeout of a rank that waits for the others inside a step."""
+"""Timeout of a rank that waits for other ranks within a step."""
 
 
 def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
-    """Computes the number of ranks of a plain start.
+    """Computes the number of ranks of a start without torchrun.
 
     Args:
         asked: `train.processes`.
-        gpus: GPUs that the training may use: 0 for the small policy, and with `train.device=cpu`.
+        gpus: number of GPUs that the training may use; 0 for the small policy or with `train.device=cpu`.
 
     Raises:
-        UsageError: more processes than GPUs.
+        UsageError: there are more processes than GPUs.
     """
     if asked == "auto":
         return gpus or ON_CPU
@@ -57,10 +58,11 @@ def processes_of(asked: int | Literal["auto"], gpus: int) -> int:
 
 
 def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
-    """Starts the other ranks of this command and makes this process rank 0; does nothing under torchrun, or alone.
+    """Starts the other ranks of this command and makes this process rank 0; does nothing under torchrun or with a
+    single rank.
 
     Raises:
-        UsageError: more processes than GPUs.
+        UsageError: there are more processes than GPUs.
         CheckpointError: the parent cannot be read.
     """
     if "RANK" in os.environ:
@@ -82,12 +84,12 @@ def start_ranks(job: Job) -> list[subprocess.Popen[bytes]]:
 
 
 def join(job: Job, started: Sequence[subprocess.Popen[bytes]] = ()) -> None:
-    """Joins the other ranks, if there are any, and reports the number of ranks and their devices.
+    """Connects to the other ranks, if any, and reports the number of ranks and their devices.
 
     Args:
         job: the training.
-        started: the ranks that this process started: one that ends before it has joined ends this process, which would
-            wait for it in vain. After joining, a closed connection shows the end of a rank.
+        started: the ranks that this process started. If one of them ends before it has joined, this process ends, too,
+            instead of waiting in vain. After joining, a closed connection shows the end of a rank.
     """
     world, gpus = int(os.environ.get("WORLD_SIZE", "1")), gpus_of(job)
     if world > 1:
@@ -107,7 +109,7 @@ def machines_of() -> int:
 
 
 def _found(gpus: int) -> dict[str, int]:
-    """Counts GPUs by the name of the machine; all ranks call it."""
+    """Counts GPUs by machine name; all ranks call it."""
     found: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(found, (socket.gethostname(), gpus))
     return dict(found)
@@ -125,29 +127,29 @@ def gpus_of(job: Job) -> int:
 
 
 def take_gpus(job: Job, waiting: Callable[[str], None]) -> list[FileLock]:
-    """Locks the GPUs that this process and the ranks it starts will use; waits while another training holds one.
+    """Locks the GPUs for this process and the ranks that it will start; waits while another training holds a GPU.
 
     Args:
         job: the training.
         waiting: called once for each GPU that another training holds, with a message that names its process.
     """
     gpus = gpus_of(job)
-    if not gpus or ("RANK" in os.environ and PARENT in os.environ):  # rank 0 has taken them
+    if not gpus or ("RANK" in os.environ and PARENT in os.environ):  # rank 0 has locked them
         return []
-    local = os.environ.get("LOCAL_RANK")  # under torchrun each rank takes its own
+    local = os.environ.get("LOCAL_RANK")  # under torchrun, each rank locks its own GPU
     ours = range(processes_of(job.train.processes, gpus)) if local is None else [int(local)]
     return lock_gpus([str(torch.cuda.get_device_properties(one).uuid) for one in ours], waiting)
 
 
 def lock_gpus(names: Sequence[str], waiting: Callable[[str], None], folder: Path = GPU_LOCKS) -> list[FileLock]:
-    """Locks GPUs by their names, always in the same order, and waits for each that another training holds.
+    """Locks GPUs by their names, always in the same order, and waits for GPUs that another training holds.
 
     The locks end with this process.
 
     Args:
-        names: names of the GPUs by the driver.
+        names: the driver's names of the GPUs.
         waiting: called once for each GPU that another training holds, with a message that names its process.
-        folder: of the files.
+        folder: folder of the lock files.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     locks: list[FileLock] = []
@@ -165,7 +167,7 @@ def lock_gpus(names: Sequence[str], waiting: Callable[[str], None], folder: Path
 
 
 def watch_parent() -> None:
-    """Ends this process when its starter is gone, if the starter asked for it."""
+    """Ends this process when its starter ends, if the starter asked for this."""
     if PARENT in os.environ:
         end_with_parent(signal.SIGKILL)
         if os.getppid() != int(os.environ[PARENT]):
@@ -173,7 +175,7 @@ def watch_parent() -> None:
 
 
 def end_ranks(ranks: list[subprocess.Popen[bytes]]) -> None:
-    """Waits a little for the ranks this process started, then kills them."""
+    """Waits briefly for the ranks that this process started, then kills them."""
     for process in ranks:
         try:
             process.wait(timeout=10)

@@ -1,13 +1,13 @@
-"""One training on one rank: a method's objective on an engine's network.
+"""Runs a training on one rank: a method's objective on an engine's network.
 
-The loop (`learning.trainer`) controls sample order, steps, learning rate, progress and checkpoints. The learner takes
-its steps: documents encoded, the weights before the first step compared with, the loss of every piece of a batch, the
-gradient, the update. Every rank holds one and calls it in the same order.
+The loop (`learning.trainer`) controls sample order, steps, learning rate, progress and checkpoints. The learner encodes
+documents, computes the reference values before the first step, and makes steps: the loss of every piece of a batch, the
+gradient, and the update. Every rank has one learner and calls it in the same order.
 
-Measures of a training's steps between two reports, over all ranks: the points of its curves.
+`Measures` collects a training's measures between two reports, over all ranks, for its curves.
 
-Each rank adds its numbers of a step, on its device where they are there; a report is one sum over the ranks and one
-transfer, however many measures there are. An unknown measure is left out: none replaces another.
+Each rank adds its numbers of a step, on its device if possible. A report takes one sum over the ranks and one transfer,
+for any number of measures. An unknown measure is left out and never replaced by another.
 """
 
 import math
@@ -36,15 +36,15 @@ from schemas.config.sections import PolicyConfig
 from schemas.failure import UsageError
 
 COUNTED = ("tokens", "operations", "thought", "thoughts", "reply", "replies", "cut", "drawn")
-"""Sums that a rank keeps of its documents."""
+"""Sums over its documents that a rank keeps."""
 
 
 class Measures:
     """One rank's share of the measures.
 
     Args:
-        engine, objective: of the training.
-        policy: whose replies are cut at `policy.max_new_tokens`.
+        engine, objective: engine and objective of the training.
+        policy: config of the policy, whose replies are cut at `policy.max_new_tokens`.
     """
 
     def __init__(self, engine: Engine, objective: Objective, policy: PolicyConfig) -> None:
@@ -68,9 +68,9 @@ class Measures:
         """Adds a step.
 
         Args:
-            batch: its batch.
-            documents: all of the training.
-            seconds: its duration on this rank.
+            batch: batch of the step.
+            documents: all documents of the training.
+            seconds: duration of the step on this rank.
         """
         self._seconds += seconds
         self._add("tokens", batch.tokens)
@@ -100,7 +100,7 @@ class Measures:
         """Reduces the last step's loss and the measures since the last report; all ranks call it.
 
         Args:
-            loss: this rank's part.
+            loss: this rank's part of the loss.
         """
         engine, world, counts = self._engine, self._engine.world, self._objective.counts
         memory = [0.0] * world
@@ -127,7 +127,8 @@ class Measures:
         return total, {name: value for name, value in made.items() if value is not None and math.isfinite(value)}
 
     def _mfu(self, operations: float) -> float | None:
-        """Computes model FLOP/s utilisation (PaLM, arXiv 2204.02311): the policy's operations by the devices' peak."""
+        """Computes model FLOP/s utilisation (PaLM, arXiv 2204.02311): the policy's operations divided by the devices'
+        peak."""
         peak = self._engine.peak_operations
         return operations / (self._seconds * peak * self._engine.world) if peak and operations else None
 
@@ -137,7 +138,7 @@ def _mean(total: float, number: float) -> float | None:
 
 
 def _peak_memory(device: torch.device) -> float:
-    """Measures peak bytes of this rank: of the GPU since the last call, else of the process since it began."""
+    """Measures this rank's peak memory in bytes: of the GPU since the last call, or of the process since its start."""
     if device.type == "cuda":
         found = torch.cuda.max_memory_allocated(device)
         torch.cuda.reset_peak_memory_stats(device)
@@ -150,25 +151,25 @@ class StepResult:
     """Result of one optimiser step."""
 
     loss: Tensor
-    """This rank's part of the batch's loss, detached; the sum over the ranks is the loss."""
+    """This rank's part of the batch's loss, detached; the sum over the ranks is the batch's loss."""
     norm: float
     """Norm of the whole gradient before clipping; if it is not finite, the step changed nothing."""
     samples: tuple[int, ...]
-    """The samples that this rank trained on; of ranks that share one, the first names it."""
+    """The samples on which this rank trained; if ranks share a sample, only the first rank lists it."""
 
 
 class Learner:
     """One rank's share of a training.
 
     Args:
-        job, samples: the training and its samples, which are of the kind that the job's method reads.
-        rank, world: this rank and how many there are.
+        job, samples: the training and its samples, which are of the kind that the job's method reads. rank, world: this
+        rank, and the number of ranks.
         engine: runs the network; made for the job's parent if not given.
 
     Raises:
-        CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
-        UsageError: an option that the method or the model does not have.
-        FlywheelError: a sample that cannot be trained on.
+        CheckpointError: the parent cannot be loaded, or its kind cannot be trained.
+        UsageError: the job sets an option that the method or the model does not have.
+        FlywheelError: a sample cannot be used for training.
         PlanError: a sample fits on no rank and no group of ranks.
     """
 
@@ -181,14 +182,14 @@ class Learner:
         self._job = job
         self.engine = engine or engine_of(job, rank, world)
         self.before = load_master_weights(self.engine, job.parent)
-        """Optimiser steps that the moments had before this training."""
+        """Number of optimiser steps of the moments before this training."""
         self.objective = method.objective(job, self.engine)
         self._measures = Measures(self.engine, self.objective, job.policy)
-        if job.stream is None:  # each batch of a stream is taken when its turn comes
+        if job.stream is None:  # batches of a stream follow one by one
             self.take(samples, job.screenshots)
 
     def take(self, samples: Sequence[Any], screenshots: Path) -> None:
-        """Switches to these samples, between two steps; they are compared with the policy's present weights."""
+        """Switches to these samples, between two steps, and computes reference values with the current weights."""
         engine, objective = self.engine, self.objective
         self._documents = documents = objective.documents(samples)
         counts = engine.encode(documents, screenshots, objective.needs_parent or objective.needs_sums)
@@ -230,20 +231,20 @@ class Learner:
         return loss, {"grad_norm": result.norm, "learning_rate": self._rate, **found}
 
     def gradient(self, batch: Batch) -> Tensor:
-        """Accumulates the gradient of a step; returns this rank's part of its loss."""
+        """Accumulates the gradient of a step; returns this rank's part of the loss."""
         self.objective.start()
         self.engine.zero()
         self.objective.zero()
         if not self.objective.needs_sums:
             return self._add_all(batch)
         documents = torch.tensor(batch.documents, device=self.engine.device)
-        if len(batch.pieces) == 1:  # one forward pass does for the sums and for the gradient
+        if len(batch.pieces) == 1:  # one forward pass is enough for sums and gradient
             self.engine.sync(last=True)
             outputs = self.engine.forward(batch.pieces[0])
             self._measures.forward(outputs)
             loss = self.objective.weigh(self._summed(batch, [outputs]), documents).cpu()
             _backward(self.objective.loss(batch.pieces[0], outputs, batch), outputs)
-        else:  # the graphs of all pieces together would not fit where a batch is taken in pieces
+        else:  # the graphs of all pieces together may not fit
             loss = self.objective.weigh(self.sums(batch), documents).cpu()
             self._add_all(batch)
         return loss if self.engine.rank == 0 else torch.zeros_like(loss)
@@ -265,12 +266,13 @@ class Learner:
         return loss.detach()
 
     def metrics(self) -> dict[str, float]:
-        """Reports metrics other than the loss since the (last) start, over all ranks; all call it once, at the end."""
+        """Reports metrics other than the loss since the last start, over all ranks; all ranks call it once, at the
+        end."""
         self.objective.start()
         return self.objective.metrics(self.engine.sum(self.objective.counts.clone()).cpu())
 
     def state(self) -> State:
-        """Returns the training state, as this rank holds it; also loaded in place."""
+        """Returns this rank's part of the training state; to be saved and loaded in place."""
         return {**self.engine.state(), **self.objective.state()}
 
     def restored(self, step: int) -> None:
@@ -282,8 +284,9 @@ class Learner:
         """Writes the weights into a copy of the parent's other files; rank 0 writes, all ranks call it.
 
         Args:
-            folder: the copy.
-            steps: made in all, at the end of a training: then the master weights for the next one are kept too.
+            folder: folder with the copy.
+            steps: number of all steps, only at the end of a training; the master weights for the next training are then
+        saved, too.
         """
         self.engine.write(folder)
         self.objective.write(folder)

@@ -1,11 +1,11 @@
-"""Master weights: the fp32 weights at a training's end, kept in the policy's directory for the next training.
+"""Stores master weights: the fp32 weights at a training's end, for the next training.
 
-A policy is written in its parent's precision, mostly bf16, where neighbours lie 2^-8 of a weight apart: at a small
-learning rate most steps of a training are shorter, and a training that began from the rounded weights would lose the
-last one's updates. So the weights, and if wanted the optimiser's moments, lie in `training/` of the policy's directory,
-as a checkpoint that any number of ranks loads. `transformers` and `flywheel export` ignore it. The network of a
-separate critic lies there too, without moments. The checkpoint names the hashes of the files that its weights were
-rounded to; if those files were replaced, it is ignored.
+A policy is written in its parent's precision, usually bf16, whose adjacent values differ by 2^-8 of a weight. With a
+small learning rate, most steps are smaller, so a training from the rounded weights would lose the previous training's
+updates. So the fp32 weights, and optionally the optimiser's moments, are in `training/` of the policy's directory, as a
+checkpoint that any number of ranks can load. `transformers` and `flywheel export` ignore this folder. It also has the
+network of a separate critic, without moments. The checkpoint has the hashes of the files with the rounded weights; if
+these files are replaced, the checkpoint is ignored.
 """
 
 import hashlib
@@ -30,18 +30,18 @@ WEIGHTS, MOMENTS = "model.", "optimizer."
 def keep_master_weights(
     engine: Engine, auxiliary: State, folder: Path, keep: Keep, steps: int, place: str | Path | None = None
 ) -> None:
-    """Writes them below a policy's directory; all ranks call it.
+    """Writes the master weights below a policy's directory; all ranks call it.
 
     Args:
-        engine: after its last step.
+        engine: the engine after its last step.
         auxiliary: an objective's own weights.
-        folder: the policy's directory, which all ranks reach.
-        keep: which of them are kept.
-        steps: optimiser steps that the moments have had, in this training and those before.
-        place: the target, if not that directory.
+        folder: the policy's directory, which all ranks can access.
+        keep: selects weights and moments to keep.
+        steps: number of optimiser steps of the moments, in this and earlier trainings.
+        place: the target, if it differs from the folder.
 
     Raises:
-        CheckpointError: they cannot be written.
+        CheckpointError: the weights cannot be written.
     """
     if keep == "nothing":
         return
@@ -61,13 +61,13 @@ def keep_master_weights(
 def load_master_weights(engine: Engine, parent: Path) -> int:
     """Loads the parent's master weights in place of its rounded ones; all ranks call it.
 
-    Moments are loaded only if a training with the same optimiser and the same number format kept them.
+    Moments are loaded only if the parent's training kept them with the same optimiser and number format.
 
     Returns:
-        How many steps the moments have had; 0 if there are none; they then start at zero.
+        Number of optimiser steps of the moments; 0 if there are none, so that they start at zero.
 
     Raises:
-        CheckpointError: they are damaged, or not of the parent's architecture.
+        CheckpointError: the weights are damaged, or have another architecture than the parent.
     """
     with master_weights_of(parent) as checkpoints:
         if checkpoints is None:
@@ -89,7 +89,7 @@ def take_up_auxiliary(weights: State, parent: Path) -> None:
     """Loads an objective's own weights, if the parent's training kept any; all ranks call it.
 
     Raises:
-        CheckpointError: they are damaged, or of another architecture.
+        CheckpointError: the weights are damaged, or have another architecture.
     """
     with master_weights_of(parent, critic=True) as checkpoints:
         if checkpoints is not None and checkpoints.manifest().extra.get("auxiliary"):
@@ -98,7 +98,8 @@ def take_up_auxiliary(weights: State, parent: Path) -> None:
 
 @contextmanager
 def master_weights_of(folder: Path, critic: bool = False) -> Iterator[Checkpoints | None]:
-    """Opens the fp32 weights of a policy; None if there are none, or of other weight files. All ranks call it."""
+    """Opens the fp32 weights of a policy; None if there are none, or if they belong to other weight files. All ranks
+    call it."""
     if not (folder / TRAINING).is_dir():
         yield None
         return

@@ -1,6 +1,6 @@
 """Sends rank 0's messages to the starter of the training, through its status folder, in order.
 
-A thread writes them, so that no step waits for a store. A training that was started by hand prints them.
+A thread writes the messages, so that no step waits for a store. A training that was started by hand prints them.
 """
 
 import json
@@ -23,7 +23,7 @@ class Reports:
         self._board, self._writer = board, ThreadPoolExecutor(1, "reports")
 
     def send(self, **fields: object) -> None:
-        """Sends a message; `flush` reports errors of earlier ones."""
+        """Sends a message; `flush` reports errors of earlier messages."""
         if self._board is None or self._writer is None:
             print(json.dumps(fields), flush=True)
             return
@@ -31,7 +31,7 @@ class Reports:
         self._sent.append(self._writer.submit(self._board.send, fields))
 
     def flush(self) -> None:
-        """Waits until all are written; prints failures on standard error."""
+        """Waits until all messages are written; prints failures to standard error."""
         sent, self._sent = self._sent, []
         for one in sent:
             if (error := one.exception()) is not None:

@@ -1,12 +1,14 @@
-"""Status folder: messages between a start of a training and its ranks, on any number of machines.
+"""Defines the status folder: messages between a training's starter and its ranks, on any number of machines.
 
-It is a folder that all of them reach, or a place on S3: small files, each written whole. Rank 0 numbers its messages.
-Every rank and the starter send heartbeats (`Heartbeat`). A heartbeat is recognised by its change, so no two clocks are
-compared. Each start has a folder of its own, so a process that outlives its start is not read any more.
+It is a folder that all machines can access, or a prefix on S3, with small files that are each written at once. Rank 0
+numbers its messages. Every rank and the starter send heartbeats (`Heartbeat`). A heartbeat is recognised by its change,
+so clocks of two machines are never compared. Each start has its own folder, so messages of a process from an earlier
+start are never read.
 
-A rank that is stopped, or whose machine is gone, sends no more heartbeats; a rank that hangs in a collective sends them
-but takes no step. The starter can distinguish both from working ranks. At every heartbeat a rank checks whether its
-start is over: an unreachable machine then ends its ranks by itself, and two trainings never write to one place.
+A rank that is stopped, or whose machine is lost, sends no more heartbeats. A rank that hangs in a collective sends
+heartbeats but makes no steps. So the starter can distinguish both from working ranks. At every heartbeat, a rank checks
+whether its start has ended. So an unreachable machine ends its ranks by itself, and two trainings never write to one
+place.
 """
 
 import json
@@ -29,11 +31,11 @@ OVER, STARTER, ENDPOINT = "ended", "starter", "endpoint"
 LONGEST_S = 5.0
 """Maximum seconds between two heartbeats."""
 MIN_BEATS = 12
-"""Minimum number of heartbeats in the time after which a rank counts as hung."""
+"""Minimum number of heartbeats within the time after which a rank counts as hung."""
 ENDED = "ended"
-"""`doing` of a rank that will send no more heartbeats."""
+"""Value of `doing` for a rank that will send no more heartbeats."""
 ALONE = 2.0
-"""Multiple of `train.hung_s` after which a rank ends if it has no heartbeat of the starter."""
+"""Multiple of `train.hung_s` after which a rank ends without a heartbeat of the starter."""
 
 
 class Heartbeat(BaseModel):
@@ -45,15 +47,15 @@ class Heartbeat(BaseModel):
     """Number of heartbeats of this rank."""
     host: str
     process: int
-    """Process id on that host."""
+    """Process id on the host."""
     doing: str
-    """Phase of the rank; empty while it takes steps."""
+    """Phase of the rank; empty while it makes steps."""
     step: int
-    """Number of steps that it has taken."""
+    """Number of steps made."""
 
 
 class StatusFolder:
-    """The status folder at a place.
+    """The status folder at a path or address.
 
     Args:
         place: a folder, or an address such as `s3://bucket/prefix`; the environment holds its settings.
@@ -72,7 +74,7 @@ class StatusFolder:
         self._put(f"{MESSAGES}/{self._sent:08d}", fields)
 
     def message(self, number: int) -> dict[str, Any] | None:
-        """Reads a message by its number, from 1; None if it is not there yet."""
+        """Reads a message by its number, from 1; None if it does not exist yet."""
         return self._get(f"{MESSAGES}/{number:08d}")
 
     def beat(self, rank: int, beat: Heartbeat) -> None:
@@ -80,13 +82,13 @@ class StatusFolder:
         self._store.put(f"{BEATS}/{rank:05d}", beat.model_dump_json().encode())
 
     def beats(self) -> dict[int, Heartbeat]:
-        """Reads the last heartbeat of every rank that sent one."""
+        """Reads the last heartbeat of every rank that has sent one."""
         names = sorted(name for name in self._store.sizes(BEATS) if "/." not in name)
         found = {int(name.rpartition("/")[2]): self._get(name) for name in names}
         return {rank: Heartbeat.model_validate(beat) for rank, beat in found.items() if beat is not None}
 
     def complain(self, who: str, problem: str) -> None:
-        """Writes why neither this nor another start can succeed, as the machine or rank `who` has found out."""
+        """Writes the reason, found by the machine or rank `who`, why no start can succeed."""
         self._put(f"{COMPLAINTS}/{who}", {"problem": problem})
 
     def complaints(self) -> list[str]:
@@ -95,7 +97,7 @@ class StatusFolder:
         return [f"{name.rpartition('/')[2]}: {(self._get(name) or {}).get('problem', '')}" for name in names]
 
     def lead(self, address: str) -> str:
-        """Returns the address at which the machines meet: the first caller's own."""
+        """Returns the address at which the machines connect: the first caller's address."""
         return json.loads(self._store.put_or_get(ENDPOINT, json.dumps({"address": address}).encode()))["address"]
 
     def keep(self, count: int) -> None:
@@ -107,11 +109,11 @@ class StatusFolder:
         return (self._get(STARTER) or {}).get("count", 0)
 
     def end(self) -> None:
-        """Ends this start: every rank that is left sees it and ends."""
+        """Ends this start; every remaining rank then ends."""
         self._put(OVER, {})
 
     def ended(self) -> bool:
-        """Checks whether this start is to end."""
+        """Checks whether this start has been ended."""
         return self._store.exists(OVER)
 
     def _put(self, name: str, fields: Mapping[str, object]) -> None:
@@ -130,7 +132,7 @@ def every(hung_s: float) -> float:
 
 
 class StallTimer:
-    """Measures how long a value has not changed, in seconds that this process was awake: a machine may sleep.
+    """Measures the seconds without a change of a value, not counting times when the machine slept.
 
     Args:
         longest_s: the maximum seconds counted between two polls.
@@ -175,7 +177,7 @@ class HeartbeatThread:
         self._doing, self._step = "", step
 
     def rest(self, doing: str) -> None:
-        """Marks the start of a phase that is no step and may take long."""
+        """Marks the start of a phase other than steps, which may take long."""
         self._doing = doing
 
     def close(self) -> None:
@@ -199,5 +201,5 @@ class HeartbeatThread:
         beat = Heartbeat(
             count=self._count, host=socket.gethostname(), process=os.getpid(), doing=self._doing, step=self._step
         )
-        with suppress(LakeError, OSError):  # the starter notices a missing heartbeat
+        with suppress(LakeError, OSError):  # the starter notices missing heartbeats
             board.beat(self._rank, beat)

@@ -1,24 +1,23 @@
-"""The training process: `python -m learning.trainer JOB.json [BOARD]`, or the same under torchrun.
+"""Runs the training process: `python -m learning.trainer JOB.json [BOARD]`, or the same under torchrun.
 
-Started plainly it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a status
+Without torchrun, it starts the other ranks itself (`learning.launch`). It writes messages and heartbeats to a status
 folder (`learning.status_folder`); without one it prints its messages. The learner defines a step (`learning.learner`):
-the method's objective on the engine of the parent's network. A training that was killed resumes from its last
-checkpoint when the same job is started again, on as many ranks as there are then. A job with a
-stream trains on batches as they come, and publishes its weights after each (`learning.data.rounds`,
-`learning.data.stream`). Its messages (`learning.reports.send`) are `{"waiting"}` while another training has the GPU,
-`{"processes", "device"}`, with `gpus` if there are several machines, `{"damaged", "problem", "aside"}` for a checkpoint
-that could not be loaded, `{"warning"}`, `{"resumed"}` if it resumes from one, `{"step", "steps", "loss",
-"samples_per_s", "measures"}` (`learning.learner`), `{"published"}` with the number of updates, at the end
-`{"checkpoint", "loss", "seconds", "numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears at
-once and whole, or not at all.
+the method's objective on the engine of the parent's network. A killed training resumes from its last checkpoint when
+the same job is started again, on any number of ranks. A job with a stream trains on batches as they arrive, and
+publishes its weights after each batch (`learning.data.rounds`, `learning.data.stream`). Its messages
+(`learning.reports.send`) are `{"waiting"}` while another training has the GPU, `{"processes", "device"}`, with `gpus`
+if there are several machines, `{"damaged", "problem", "aside"}` for a checkpoint that could not be loaded,
+`{"warning"}`, `{"resumed"}` if it resumes from one, `{"step", "steps", "loss", "samples_per_s", "measures"}`
+(`learning.learner`), `{"published"}` with the number of updates, at the end `{"checkpoint", "loss", "seconds",
+"numbers"}`, on an error `{"error"}` and a non-zero exit. The checkpoint appears whole or not at all.
 
 Profiles the first steps of a training by option (`train.profile`): one trace file for each rank.
 
-A file is a Chrome trace, which https://ui.perfetto.dev and chrome://tracing open.
+A file is a Chrome trace, for https://ui.perfetto.dev or chrome://tracing.
 
-The checkpoints of one training: saved as it goes, found again when the same job is started once more.
+`TrainerCheckpoints` saves checkpoints during a training, and finds them when the same job is started again.
 
-Which samples come next is arithmetic of the step (`learning.data.sampler`), so no loader state is kept.
+The step's number determines the next samples (`learning.data.sampler`), so there is no loader state to save.
 """
 
 import json
@@ -57,7 +56,7 @@ from schemas.failure import FlywheelError, RankLostError, UsageError
 
 
 class TrainerCheckpoints:
-    """A learner's checkpoints; made, and every method called, by all ranks."""
+    """A learner's checkpoints; all ranks make the object and call every method."""
 
     def __init__(self, job: Job, learner: Learner) -> None:
         self._every, self._steps, self._learner = job.train.checkpoint_every, job.steps, learner
@@ -66,10 +65,10 @@ class TrainerCheckpoints:
         self._checkpoints = Checkpoints(steps_place(job)) if self._every else None
 
     def restore(self) -> Restored:
-        """Fills the learner from the newest whole checkpoint; damaged newer ones are set aside and named.
+        """Fills the learner from the newest whole checkpoint; damaged newer checkpoints are set aside and listed.
 
         Raises:
-            CheckpointError: it is of another architecture.
+            CheckpointError: the checkpoint has another architecture.
         """
         if self._checkpoints is None:
             return Restored(None, {}, ())
@@ -79,12 +78,11 @@ class TrainerCheckpoints:
         return found
 
     def due(self, step: int) -> bool:
-        """Whether it is time to save after this many steps."""
+        """Checks whether a save is due after this number of steps."""
         return bool(self._every) and step % self._every == 0 and step < self._steps
 
     def now(self, step: int) -> None:
-        """Saves after this many steps, unless the job wants no checkpoints; the training goes on while it is
-        written."""
+        """Saves after this number of steps, if the job has checkpoints; the training continues during the writing."""
         if self._checkpoints is not None:
             self._checkpoints.save(self._learner.state(), step, {"step": step, **self._extra})
 
@@ -95,14 +93,14 @@ class TrainerCheckpoints:
 
 
 SKIPPED = 1
-"""Steps that are not profiled: the first one starts threads, compiles kernels and takes memory."""
+"""Number of steps that are not profiled, since the first step starts threads, compiles kernels and allocates memory."""
 
 
 class Profiler:
     """Profiles some steps of one rank; `step` is called after each, `close` at the end.
 
     Args:
-        job: how many steps, `train.profile`.
+        job: the training; `train.profile` is the number of steps.
         rank: this rank.
     """
 
@@ -131,7 +129,7 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
-        """Writes the trace, unless it is written."""
+        """Writes the trace, unless it was written."""
         if self._profile is not None:
             self._profile.stop()
             self._profile = None
@@ -148,11 +146,11 @@ def train(job: Job, pulse: HeartbeatThread | None = None) -> None:
 
     Args:
         job: the training.
-        pulse: this rank's heartbeat; none for a training without a starter.
+        pulse: this rank's heartbeats; None for a training without a starter.
 
     Raises:
-        CheckpointError: the parent cannot be trained, or the checkpoint is already there.
-        FlywheelError: no samples, or the loss or gradient is not a number any more.
+        CheckpointError: the parent cannot be trained, or the checkpoint exists already.
+        FlywheelError: there are no samples, or the loss or gradient is no number.
     """
     rank, world = dist.get_rank() if dist.is_initialized() else 0, int(os.environ.get("WORLD_SIZE", "1"))
     torch.set_num_threads(job.train.threads)
@@ -209,7 +207,7 @@ def _resume(job: Job, kept: TrainerCheckpoints, rank: int) -> int:
 
 
 Report = Callable[[Round, int, float, Mapping[str, float]], None]
-"""Callback with the number of steps made, the last one's loss, and the measures since the report before."""
+"""Callback with the number of steps made, the last step's loss, and the measures since the previous report."""
 
 
 def _train_round(
@@ -222,7 +220,7 @@ def _train_round(
     report: Report,
     pulse: HeartbeatThread,
 ) -> float:
-    """Takes these steps of a round; returns the last loss."""
+    """Makes these steps of a round; returns the last loss."""
     if job.stream is not None:
         learner.take(part.samples, part.screenshots)
     loss, engine = 0.0, learner.engine
@@ -247,7 +245,7 @@ def refs_of(job: Job, sampler: Sampler, step: int) -> list[SampleRef]:
 
 
 def _steps(job: Job, learner: Learner, part: Round, steps: range) -> Iterator[StepResult]:
-    """Takes these steps of a round; starts the next one's batch before each."""
+    """Makes these steps of a round; starts the next step's batch before each step."""
     ahead = learner.prepare(refs_of(job, part.sampler, steps[0] - part.first))
     for step in steps:
         batch = ahead
@@ -276,7 +274,7 @@ def _is_done(job: Job) -> bool:
 
 
 def _publish(learner: Learner, job: Job, ranks: Ranks, updates: int) -> None:
-    """Publishes the weights for the actors, over those of an earlier, killed start, which are the same."""
+    """Publishes the weights for the actors; replaces equal weights of an earlier, killed start."""
     assert job.stream is not None
     folder = StreamFolder(job.stream)
     place = folder.weights(updates)
@@ -289,7 +287,7 @@ def _publish(learner: Learner, job: Job, ranks: Ranks, updates: int) -> None:
 
 
 def _note(job: Job, rank: int, step: int, result: StepResult) -> None:
-    """Adds a step to this rank's trace, if the job asks for one."""
+    """Adds a step to this rank's trace of samples, if the job asks for it."""
     if job.trace is not None:
         job.trace.mkdir(parents=True, exist_ok=True)
         with (job.trace / f"rank-{rank}.jsonl").open("a") as notes:
@@ -340,7 +338,7 @@ def main() -> int:
 
 
 def _refuse(board: StatusFolder | None, rank: int, problem: str) -> None:
-    """Reports an error of this training that another start would repeat."""
+    """Reports an error that another start of this training would repeat."""
     if rank == 0:
         send(error=problem)
     elif board is not None:

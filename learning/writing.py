@@ -1,4 +1,4 @@
-"""Writes a training's directory: aside, renamed when it is whole, by rank 0 while the others wait."""
+"""Writes a training's directory under a temporary name and renames it when it is whole, while other ranks wait."""
 
 import json
 import os
@@ -22,7 +22,7 @@ def is_finished(job: Job) -> bool:
     """Checks whether this training has made its directory already.
 
     Raises:
-        CheckpointError: something else is there.
+        CheckpointError: the path holds something else.
     """
     if not job.out.exists():
         return False
@@ -35,7 +35,7 @@ def is_finished(job: Job) -> bool:
 
 
 def result_of(job: Job) -> dict[str, Any]:
-    """Reads the loss and the numbers that a finished training ended with; empty for one of an earlier version."""
+    """Reads the final loss and numbers of a finished training; empty for a training by an earlier version."""
     path = job.out / RESULT
     return json.loads(path.read_text()) if path.exists() else {}
 
@@ -43,15 +43,15 @@ def result_of(job: Job) -> dict[str, Any]:
 def write_checkpoint(
     learner: Learner, job: Job, ranks: Ranks, steps: int | None = None, result: Mapping[str, Any] | None = None
 ) -> None:
-    """Writes weights, the parent's other files and the job; renames the whole into place. All ranks call it.
+    """Writes weights, the parent's other files and the job; then renames the directory. All ranks call it.
 
     Args:
         learner, job, ranks: the training.
-        steps: made in all, if this is its end and not a publication of weights on the way.
-        result: the loss and the numbers at its end, for a start that finds it finished.
+        steps: number of all steps at the training's end; not given for a publication of weights.
+        result: the final loss and numbers, for a start that finds the training finished.
 
     Raises:
-        CheckpointError: another trainer on this machine writes to this place.
+        CheckpointError: another trainer on this machine writes to the same place.
     """
     making = ranks.broadcast(lambda: _begin(job))
     learner.write(making, steps)
@@ -62,7 +62,7 @@ def sweep_leftovers(out: Path) -> None:
     """Removes leftovers of killed trainers of this machine that wrote `out`.
 
     Raises:
-        CheckpointError: one of them is still writing.
+        CheckpointError: a trainer is still writing.
     """
     here = f"{out.name}.making-{socket.gethostname()}-"
     for path in out.parent.glob(f"{here}*"):
@@ -90,7 +90,7 @@ def _finish(job: Job, making: Path, result: Mapping[str, Any] | None) -> None:
         (making / RESULT).write_text(json.dumps(result, sort_keys=True))
     if job.store:
         _upload(making, open_store(f"{job.store}/{IN_STORE}"))
-        shutil.rmtree(making)  # no other machine would find it here
+        shutil.rmtree(making)  # other machines would not find it
         return
     making.rename(job.out)
 

@@ -1,4 +1,4 @@
-"""A completion: a model's reply and the actions read from it; the same type from the model to the lake."""
+"""Defines the completion: a model's reply and the actions read from it, from the model to the lake."""
 
 from dataclasses import dataclass
 
@@ -11,30 +11,30 @@ class Completion:
 
     text: str
     token_ids: tuple[int, ...] = ()
-    """Tokens of the reply, its end included; empty if unknown."""
+    """Tokens of the reply, including its end token; empty if unknown."""
     logprobs: tuple[float, ...] = ()
-    """Log probabilities that the tokens were sampled with; empty if unknown."""
+    """Log probabilities with which the tokens were sampled; empty if unknown."""
     prompt_ids: tuple[int, ...] = ()
     """Tokens of the prompt as the model read them, pictures included; empty if unknown."""
     failure: str = ""
-    """Reason for a missing reply that is no fault of the model; all other fields are then empty."""
+    """Reason why a reply is missing without a fault of the model; all other fields are then empty."""
     cut: bool = False
-    """Whether it ended at its limit of tokens, unfinished."""
+    """Whether the reply was cut at its limit of tokens."""
     version: str = ""
-    """Policy version that generated it; empty if it is the version of the policy that was asked."""
+    """Policy version that generated the reply; empty for the version of the policy that was asked."""
     actor: str = ""
     """Kind of the actor, if it differs from the policy that was asked: `person` for a person's replacement."""
     thought: str = ""
     action_text: str = ""
     """Text of the action, as the model wrote it."""
     action: Action | None = None
-    """The action; None if the text held none, and `error` then holds the reason."""
+    """The action; None if the text holds none, with the reason in `error`."""
     error: str | None = None
     further: tuple[Action, ...] = ()
     """Later actions in the text."""
     parts: int = 1
-    """Number of actions, that one included, of the first call; these are performed, one per step."""
+    """Number of actions of the first call, including `action`; these actions are performed, one per step."""
     unused: tuple[str, ...] = ()
-    """Arguments of that call that no field of our actions holds, each as `name=value`; they change nothing."""
+    """Arguments of the first call for which no action has a field, each as `name=value`; they have no effect."""
     family: str = ""
-    """Model family that read it; empty for an actor that is no model."""
+    """Model family that read the reply; empty for an actor that is no model."""

@@ -1,10 +1,10 @@
-"""The policy without a model: clicks, types and drags at random among the elements of the page.
+"""Explores without a model: clicks, types and drags at random among the elements of the page.
 
-It starts the first iteration from nothing, so it is broad rather than clever: every element that reacts is as likely as
-any other, whatever the instruction. The instruction is used only as a source of text. It gets the page's elements and
-clicks those rather than pixels; the lake keeps only the screenshot and the coordinates. Keys beyond Enter it presses
-only if the instruction names them, as a game's does: `Keys: left, right, space.` On a screen without elements (an
-environment that lists none), it acts at random points, with the types of action that the environment takes, if known.
+The explorer starts the first iteration from nothing, so it is broad rather than clever: all elements that react are
+equally likely, whatever the instruction. The instruction is only a source of text. The explorer gets the page's
+elements and clicks elements, not pixels; the lake stores only the screenshot and the coordinates. It presses keys other
+than Enter only if the instruction names them, as in a game: `Keys: left, right, space.` If an environment lists no
+elements, the explorer acts at random points, with the types of action that the environment accepts, if known.
 """
 
 import random
@@ -20,7 +20,7 @@ from schemas.observation import Element
 FIELDS = ("text field", "password field", "textarea")
 HANDLES = ("shape", "slider", "other")
 LARGE = 0.15
-"""Share of the screen above which an element is clicked anywhere; a smaller one is clicked in the middle."""
+"""Share of the screen above which an element is clicked at any point; a smaller element is clicked in the middle."""
 P_TYPE = 0.9
 """Probability of typing after clicking into an empty field."""
 P_ENTER = 0.05
@@ -28,15 +28,15 @@ P_DRAG, P_DRAG_HANDLES = 0.07, 0.3
 P_SCROLL = 0.1
 P_WAIT = 0.02
 P_DEAD = 0.04
-"""Probability of clicking something that does not look alive."""
+"""Probability of clicking an element that does not look interactive."""
 AGAIN = 0.25
-"""Weight of another click on the same element; others weigh up to 1."""
+"""Weight of another click on the same element; other elements weigh up to 1."""
 P_TYPE_BLIND = 0.3
-"""Probability of typing after a click where it cannot know the clicked element."""
+"""Probability of typing after a click if the clicked element is unknown."""
 BLIND = {"drag": P_DRAG, "scroll": P_SCROLL, "wait": P_WAIT, "click": 1 - P_DRAG - P_SCROLL - P_WAIT}
-"""Probability of each action where it sees no elements."""
+"""Probability of each action on a screen without elements."""
 P_KEY = 0.8
-"""Probability of pressing a key where the instruction names some."""
+"""Probability of pressing a key if the instruction names keys."""
 KEYS = re.compile(r"\bKeys: ([a-z0-9]+(?:, [a-z0-9]+)*)\.")
 """The keys that an instruction names."""
 DONE = 0.1
@@ -51,7 +51,7 @@ class PageExplorer(Explorer):
     needs_elements = True
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """Returns one completion per context; the temperature changes nothing."""
+        """Returns one completion per context; the temperature has no effect."""
         return [self._completion(context) for context in contexts]
 
     def _completion(self, context: Context) -> Completion:
@@ -87,7 +87,7 @@ def _choose(chance: random.Random, context: Context, last: act.Action | None) ->
 
 
 def _blind(chance: random.Random, context: Context, last: act.Action | None) -> act.Action:
-    """Chooses any action that the environment takes, anywhere on the screen."""
+    """Chooses any action that the environment accepts, at a random point of the screen."""
     takes = context.observation.takes or {"hotkey", "type", *BLIND}
     able = {kind: share for kind, share in BLIND.items() if kind in takes}
     keys = _keys(context.instruction) if "hotkey" in takes else []
@@ -99,7 +99,7 @@ def _blind(chance: random.Random, context: Context, last: act.Action | None) -> 
     if not able and "hotkey" in takes:
         return act.Hotkey(key=chance.choice(keys or ["enter"]))
     x, y, to_x, to_y = (round(chance.random(), 4) for _ in range(4))
-    shares = able or BLIND  # if the environment takes none of them, any is as good
+    shares = able or BLIND  # if the environment accepts none of them, all are equally good
     match chance.choices(list(shares), list(shares.values()))[0]:
         case "drag":
             return act.Drag(x=x, y=y, to_x=to_x, to_y=to_y)
@@ -143,7 +143,8 @@ def _point(chance: random.Random, element: Element) -> tuple[float, float]:
 
 
 def _drag(chance: random.Random, handles: Sequence[Element], elements: Sequence[Element]) -> act.Drag:
-    """A handle dragged onto something, or somewhere near; text dragged over from its first letter to its last."""
+    """Drags a handle onto another element or to a point near it, or drags over a text from its first letter to its
+    last."""
     handle = chance.choice(handles)
     left, top, right, bottom = handle.box
     if handle.kind == "text":
@@ -157,7 +158,7 @@ def _drag(chance: random.Random, handles: Sequence[Element], elements: Sequence[
 
 
 def _words(chance: random.Random, instruction: str, elements: Sequence[Element]) -> str:
-    """Something to type: a quoted part of the instruction, else a number in it, else any word in sight."""
+    """Chooses a text to type: a quoted part of the instruction, else a number in it, else any visible word."""
     quoted = re.findall(r'"([^"]+)"', instruction)
     numbers = re.findall(r"[-+]?\d[\d/:.]*(?: [AP]M)?", instruction)
     shown = " ".join(element.name or element.value for element in elements if element.kind in ("text", "textarea"))

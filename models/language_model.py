@@ -1,4 +1,4 @@
-"""The interface between a policy and the backend of its network: chats in, completions out."""
+"""Defines the interface between a policy and the backend of its network: chats in, completions out."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,28 +12,28 @@ from schemas.registry import Registry
 
 
 class LanguageModel(ABC):
-    """Continues chats; made by the checkpoint's directory, `policy.*` and the policy's version.
+    """Continues chats; made from the checkpoint's directory, `policy.*` and the policy's version.
 
     Raises:
-        CheckpointError: the directory is missing, broken, or of an architecture that this cannot run.
+        CheckpointError: the directory is missing or broken, or its architecture is not supported.
     """
 
     options: type[Section] = Section
-    """Section of its own keys, under `policy.options`; none here."""
+    """Section of the backend's own keys under `policy.options`; without keys by default."""
     max_concurrency: int = 0
-    """Maximum calls at once, with one chat each; 0: batches, in turn."""
+    """Maximum calls at once, with one chat each; 0 means one batch at a time."""
 
     @abstractmethod
     def __init__(self, directory: Path, config: PolicyConfig, version: str) -> None: ...
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
-        """Begins as `models.policy.Policy.begin`: for a remote backend, which holds one model at a time."""
+        """Does for a remote backend, which holds one model at a time, what `models.policy.Policy.begin` describes."""
 
     @abstractmethod
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """Returns one completion of at most `max_tokens` tokens per chat, each by its own seed; temperature 0 is
+        """Returns one completion of at most `max_tokens` tokens per chat, sampled with its seed; temperature 0 is
         greedy.
 
         Thought and action are read later, by the model's family.

@@ -1,4 +1,4 @@
-"""The interface between a policy and rollouts: contexts in, completions out, in batches."""
+"""Defines the interface between a policy and rollouts: contexts in, completions out, in batches."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from schemas.registry import Registry
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """Input of a policy when it acts: the instruction, its own past steps, and the screen now."""
+    """Input of a policy when it acts: the instruction, the policy's past steps, and the current screen."""
 
     instruction: str
     turns: tuple[PastStep, ...]
     observation: Observation
     seed: int
-    """Seeds the sampling, so that a trajectory can be rolled out again."""
+    """Seeds the sampling, so that a rollout can be repeated."""
     task_id: str = ""
     """Id of the task; only a proposer of corrections reads it."""
     thinks: bool = True
     """Whether the policy thinks before the action."""
     avoid: tuple[Action, ...] = ()
-    """Actions that are known to lead nowhere from this screen; only a proposer of corrections reads them."""
+    """Actions that are known to fail on this screen; only a proposer of corrections reads them."""
 
 
 class Policy(ABC):
@@ -34,21 +34,21 @@ class Policy(ABC):
     version: str
     dialect: str
     kind: Literal["policy", "explorer"] = "policy"
-    """Kind of actor that its steps are recorded with."""
+    """Kind of actor that is recorded with the policy's steps."""
     needs_elements: bool = False
-    """Whether it needs the page's elements."""
+    """Whether the policy needs the page's elements."""
     max_concurrency: int = 0
-    """Maximum calls at once, with one context each (a server makes its own batches); 0: batches, in turn."""
+    """Maximum calls at once, with one context each (a server makes its own batches); 0 means one batch at a time."""
 
     def begin(self) -> None:  # noqa: B027  (most have nothing to do)
         """Takes over from another policy whose calls may still be in flight.
 
-        From then on this policy's weights answer calls of both, and completions name them.
+        From then on, this policy's weights answer the calls of both policies, and completions name these weights.
         """
 
     @abstractmethod
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """Returns one completion per context, in order; temperature 0 is greedy. Never raises for a model's text."""
+        """Returns one completion per context, in order; temperature 0 is greedy. No text of a model makes it raise."""
 
 
 class Explorer(Policy):

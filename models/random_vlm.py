@@ -1,7 +1,7 @@
-"""Small random models of the real architectures, written as directories that plain `transformers` loads.
+"""Writes small random models of the real architectures, in directories that plain `transformers` loads.
 
-They let tests try in seconds how a checkpoint of billions of weights loads, acts, trains and resumes: same classes,
-same processor, same names, random weights.
+With these models, tests check in seconds how a checkpoint of billions of weights loads, acts, trains and resumes.
+Classes, processor and names of weights are the same; only the weights are random.
 """
 
 import json
@@ -52,9 +52,9 @@ def build_random(
         out: directory to make.
         hidden, layers, heads, kv_heads, head_width: the text stack; the width is a multiple of 16.
         vision_hidden, vision_layers: the vision tower.
-        vocabulary: words of its tables, where those of the tokeniser are fewer.
-        intermediate, vision_intermediate: the width within a gated layer; if 0, twice the stack's.
-        vision_heads: of the vision tower; if 0, they are 32 wide.
+        vocabulary: size of the embedding tables, if the tokeniser has fewer words. intermediate, vision_intermediate:
+        the width within a gated layer; if 0, twice the stack's.
+        vision_heads: heads of the vision tower; if 0, as many as have a width of 32.
 
     Raises:
         UsageError: no such kind.
@@ -149,7 +149,7 @@ def _tokenizer(texts: Sequence[str]) -> Any:
 
 
 def _write_processor(kind: str, tokenizer: Any, out: Path) -> None:
-    """Writes the files that a published directory has; the video part is named and never used."""
+    """Writes the files that a published directory has; these name the video part, which is never used."""
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
     patch = 14 if kind == "qwen2_5_vl" else 16

@@ -1,11 +1,11 @@
 """Reads untrusted model directories without running code from them.
 
-Weights come from safetensors alone. A directory's own code (`auto_map`) is never imported, and nothing is downloaded.
+Weights come only from safetensors. A directory's own code (`auto_map`) is never imported, and nothing is downloaded.
 Every `from_pretrained` of this project gets one of the two mappings below.
 
-This module selects the weights' files for the trainer, the policy, hashes, exports, imports and servers. It follows
-the rule that `transformers`, vLLM and SGLang share: the files of `model.safetensors.index.json`, else
-`model.safetensors`. It refuses a directory that they would read differently.
+This module selects the weights' files for the trainer, the policy, hashes, exports, imports and servers. It follows the
+common rule of `transformers`, vLLM and SGLang: the files of `model.safetensors.index.json`, else `model.safetensors`.
+It refuses a directory that these programs would read differently.
 """
 
 import json
@@ -22,7 +22,7 @@ SAFE: Mapping[str, Any] = {"trust_remote_code": False, "local_files_only": True}
 SAFE_WEIGHTS: Mapping[str, Any] = {**SAFE, "use_safetensors": True}
 """Options for models."""
 SINGLE = "model.safetensors"
-"""Weight file of a checkpoint with a single one."""
+"""Weight file of a checkpoint with a single weight file."""
 INDEX = "model.safetensors.index.json"
 """Index that lists the weights' files."""
 SAFETENSORS = ".safetensors"
@@ -65,7 +65,7 @@ def weights_of(directory: Path) -> dict[str, Path]:
     """Find the file of every stored weight, by the weight's name.
 
     Raises:
-        CheckpointError: as `weight_files`; a file cannot be read; two files hold one weight.
+        CheckpointError: as in `weight_files`; a file cannot be read; two files hold the same weight.
     """
     found: dict[str, Path] = {}
     for file in weight_files(directory):
@@ -81,7 +81,7 @@ def stored_names(file: Path) -> list[str]:
     """List the weights of a safetensors file from its header.
 
     Raises:
-        CheckpointError: it is no safetensors file, or its length does not match its header.
+        CheckpointError: the file is no safetensors file, or its length does not match its header.
     """
     try:
         size = file.stat().st_size
@@ -106,10 +106,10 @@ def left_over(directory: Path, kept: Container[str] = ()) -> list[str]:
 
     Args:
         directory: a checkpoint.
-        kept: names of files to pass over.
+        kept: names of files that are not listed.
 
     Raises:
-        CheckpointError: as `weight_files`.
+        CheckpointError: as in `weight_files`.
     """
     part = {INDEX, *(file.name for file in weight_files(directory))}
     files = (file for file in directory.iterdir() if file.is_file())
@@ -125,12 +125,12 @@ def carried(directory: Path, kept: Container[str] = ()) -> set[str]:
 
 
 def require_servable(directory: Path) -> None:
-    """Refuse a checkpoint if vLLM or SGLang would read other files than its own.
+    """Refuse a checkpoint if vLLM or SGLang would read other files than the checkpoint's own.
 
     Both read every `*.safetensors` of a directory without an index, and vLLM prefers Mistral's `consolidated*`.
 
     Raises:
-        CheckpointError: names the file.
+        CheckpointError: a server would read another file; the message names it.
     """
     indexed = (directory / INDEX).is_file()
     for name in left_over(directory):
@@ -155,12 +155,12 @@ def read_whole(kind: Any, directory: Path, **options: Any) -> Any:
     """Load a model by a class of `transformers`, and refuse missing weights instead of random ones.
 
     Raises:
-        CheckpointError: it cannot be loaded; a weight is missing or has another shape.
+        CheckpointError: the model cannot be loaded; a weight is missing or has another shape.
     """
     weights_of(directory)
     try:
         model, report = kind.from_pretrained(directory, output_loading_info=True, **options, **SAFE_WEIGHTS)
-    except Exception as error:  # any error of the library is one of the directory
+    except Exception as error:  # any error of the library means a faulty directory
         raise CheckpointError(f"{directory}: {error}.", "Name an image-text-to-text model directory.") from error
     if lacks := sorted(report["missing_keys"]):
         more = f" and {len(lacks) - 1} more" if len(lacks) > 1 else ""

@@ -1,4 +1,4 @@
-"""Chooses the next token of every row of a batch by the row's own random numbers."""
+"""Chooses the next token of every row of a batch with the row's own random numbers."""
 
 import random
 from collections.abc import Sequence
@@ -12,8 +12,8 @@ def choose(logits: Tensor, draws: Sequence[random.Random], temperature: float) -
 
     Args:
         logits: (rows, tokens).
-        draws: a random number is drawn of each row's where the temperature is above 0.
-        temperature: divisor of the logits; at 0, 1 for the log probabilities.
+        draws: random number generator of each row, used if the temperature is above 0.
+        temperature: divisor of the logits; at 0, the log probabilities use a divisor of 1.
 
     Returns:
         The tokens, (rows,), and the log probabilities of all tokens, (rows, tokens), in double precision.

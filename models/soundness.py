@@ -1,7 +1,7 @@
-"""Checks that weights are numbers that a network can be trained with.
+"""Checks that weights are numbers with which a network can be trained.
 
-A weight that is no number makes every reply nonsense, or stops the acting process; a huge one gives gradients that are
-no numbers.
+A weight that is no number makes every reply nonsense, or stops the acting process. A huge weight makes gradients that
+are no numbers.
 """
 
 from pathlib import Path
@@ -9,16 +9,16 @@ from pathlib import Path
 from schemas.failure import CheckpointError
 
 MOST = 1e12
-"""Bound far beyond any trained weight, also beyond replacements of minus infinity in masks.
+"""Bound far above any trained weight, and above the numbers that replace minus infinity in masks.
 
-The squares of larger weights soon leave fp32's range.
+Sums of the squares of larger weights soon exceed fp32's range.
 """
 
 
 def unsound_weight(folder: Path) -> str | None:
     """Finds the first tensor of a model directory with a NaN, an infinity or a weight beyond `MOST`.
 
-    Returns `FILE: TENSOR`; None where none does. Reads one tensor at a time.
+    Returns `FILE: TENSOR`; None if there is no such tensor. Reads one tensor at a time.
     """
     from safetensors import safe_open
 
@@ -36,7 +36,7 @@ def unsound_weight(folder: Path) -> str | None:
 
 
 def require_sound(folder: Path) -> None:
-    """Raises CheckpointError for a model directory with a weight that is no number, or a huge one."""
+    """Raises CheckpointError if a model directory has a weight that is huge or no number."""
     if (at := unsound_weight(folder)) is not None:
         raise CheckpointError(
             f"{folder}: {at} holds a NaN, an infinity or a weight beyond {MOST:g}.",

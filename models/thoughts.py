@@ -1,7 +1,7 @@
-"""Templated thoughts of steps that have no other.
+"""Writes templated thoughts for steps without a thought.
 
-They are marked as such wherever they are stored (author `template`) and kept few, so that a small policy spends no
-words on them.
+The lake stores them with the author `template`. Their number is small, so that a small policy need not learn many words
+for them.
 """
 
 from schemas.action import Action
@@ -21,7 +21,7 @@ THOUGHTS: dict[str, str] = {
     "finished": "Done.",
     "call_user": "Ask the user.",
 }
-"""Thought by action type; a missing type has none."""
+"""Thought by action type; a type that is not listed has no thought."""
 ADMITS = "Not that."
 """Beginning of a thought after an error."""
 
@@ -32,5 +32,5 @@ def templated_thought(action: Action) -> str:
 
 
 def reflective_thought(thought: str) -> str:
-    """Builds a thought that first admits the error of the step before."""
+    """Builds a thought that begins by admitting the previous step's error."""
     return f"{ADMITS} {thought}".strip()

@@ -1,4 +1,4 @@
-"""The vision-language policy: any Hugging Face image-text-to-text directory, its family and its backend."""
+"""Runs the vision-language policy: any Hugging Face image-text-to-text directory, its family and its backend."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,16 +18,16 @@ from schemas.registry import options_of
 
 
 class VlmPolicy(Policy):
-    """A checkpoint that acts.
+    """A policy that acts with a checkpoint.
 
     Args:
-        directory: a pretrained model of `transformers`; `AutoProcessor` must load it too.
+        directory: a pretrained model of `transformers`; `AutoProcessor` must be able to load it, too.
         config: the backend, the family, screens shown, tokens per completion.
-        version: the name it is recorded under.
+        version: the name under which the policy is recorded.
 
     Raises:
-        CheckpointError: the directory is missing, broken, or of an architecture that cannot be run.
-        UsageError: there is no such backend or family, or it is not for this checkpoint.
+        CheckpointError: the directory is missing or broken, or its architecture is not supported.
+        UsageError: the backend or family does not exist, or does not fit this checkpoint.
     """
 
     def __init__(self, directory: Path, config: PolicyConfig, version: str = "") -> None:
@@ -43,14 +43,14 @@ class VlmPolicy(Policy):
         self._thinks = config.thoughts
 
     def begin(self) -> None:
-        """Loads its weights on a remote backend, if it has one."""
+        """Loads the policy's weights on its remote backend, if any."""
         self.model.begin()
 
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """Returns one completion per context, each sampled by its context's own seed.
+        """Returns one completion per context, each sampled with its context's seed.
 
         Raises:
-            FlywheelError: a server reports other tokens than the trainer's (`require_same_prompt`).
+            FlywheelError: a server reports other tokens than the trainer (`require_same_prompt`).
         """
         if not contexts:
             return []
@@ -61,16 +61,17 @@ class VlmPolicy(Policy):
         return [self._read(completion, screen) for completion, screen in zip(made, screens, strict=True)]
 
     def _compare(self, chats: Sequence[Sequence[Message]], made: Sequence[Completion]) -> None:
-        """Compares the first prompt whose tokens are known; those of the same checkpoint are all made alike."""
+        """Compares the first prompt whose tokens are known; one is enough, since all prompts of a checkpoint are made
+        in the same way."""
         known = next((pair for pair in zip(chats, made, strict=True) if pair[1].prompt_ids), None)
         if known and not self._compared:
             require_same_prompt(self._directory, known[0], known[1].prompt_ids)
             self._compared = True
 
     def _read(self, completion: Completion, screen: Size) -> Completion:
-        """Reads a completion by the family; a reply that was cut holds no action of the policy.
+        """Reads a completion with the family; a reply that was cut counts as a reply without an action.
 
-        The small policy has learned to end within its few tokens, so its text counts even if cut.
+        The small policy has learned to end within its few tokens, so its text counts even if it was cut.
         """
         read = replace(self.family.read(completion, screen), family=self.family.name, prompt_ids=())
         if not completion.cut or isinstance(self.family, TinyFamily):
@@ -80,9 +81,9 @@ class VlmPolicy(Policy):
 
 
 def backend_of(config: PolicyConfig, directory: Path) -> str:
-    """Chooses the backend where `policy.backend` is `auto`.
+    """Chooses the backend for `policy.backend=auto`.
 
-    A server if one is configured, the small policy's own network, else `transformers`.
+    It is a server if one is configured, else the small policy's network for its checkpoints, else `transformers`.
     """
     if config.acts_on_server:
         return "server"

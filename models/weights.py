@@ -1,4 +1,4 @@
-"""Identifies a checkpoint's weights, and the adapter that a training stores in its folder."""
+"""Identifies a checkpoint's weights, and the adapter in a checkpoint's folder."""
 
 import hashlib
 import json
@@ -12,18 +12,18 @@ from models.safe import weight_files
 from schemas.failure import CheckpointError
 
 ADAPTER = "adapter"
-"""Folder of a checkpoint with its training's adapter, as peft writes it.
+"""Folder within a checkpoint for its training's adapter, in peft's format.
 
-`transformers` does not read it, and loads the whole weights of the checkpoint.
+`transformers` does not read this folder; it loads the checkpoint's whole weights.
 """
 PARENT = "parent.json"
-"""File of that folder that names the adapter's parent checkpoint."""
+"""File in the adapter's folder that names the adapter's parent checkpoint."""
 ABOUT = ("config.json", "job.json")
 """Files that describe how a checkpoint's weights were made."""
 OURS = re.compile(r"-[0-9a-f]{12}$")
-"""End of a name that `Weights` gives."""
+"""End of a name that `Weights.name` makes."""
 BLOCK = 1 << 12
-"""Bytes that are read of every tensor."""
+"""Number of bytes that are read from every tensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +44,16 @@ class Weights:
 
     @property
     def name(self) -> str:
-        """Returns the server's name of them: versions of two lakes may have one name, but not one fingerprint."""
+        """Returns the server's name of the weights, with the fingerprint, since versions of two lakes may have equal
+        names."""
         return f"{self.version}-{fingerprint(self.directory) or 'unseen'}"
 
 
 def fingerprint(directory: Path) -> str:
     """Computes the fingerprint of a checkpoint's weights, independent of its path: 12 digits; empty without weights.
 
-    It covers the whole of the files that describe how it was made, the beginning of every tensor of the weights, as a
-    training changes them all, and each file's name and size.
+    It covers the whole files that describe how the checkpoint was made, and each file's name and size. Of every tensor
+    it covers only the beginning, since a training changes all tensors.
     """
     try:
         about = [file for name in ABOUT if (file := directory / name).is_file()]
@@ -63,13 +64,13 @@ def fingerprint(directory: Path) -> str:
             seen.update(repr((file.name, about.st_size)).encode())
             seen.update(_print_of(file, about.st_size, about.st_mtime_ns))
         return seen.hexdigest()[:12]
-    except (OSError, CheckpointError):  # it is just being removed, or its weights cannot be identified for certain
+    except (OSError, CheckpointError):  # it is being removed, or its weights are ambiguous
         return ""
 
 
 @lru_cache(maxsize=4096)
 def _print_of(file: Path, size: int, _: int) -> bytes:
-    """Hashes one file, as it was last written."""
+    """Hashes one file in its last written state."""
     seen = hashlib.sha256()
     with file.open("rb") as content:
         for at in _places(content, size) if file.suffix == ".safetensors" else range(0, size, BLOCK):
@@ -79,7 +80,7 @@ def _print_of(file: Path, size: int, _: int) -> bytes:
 
 
 def _places(content: BinaryIO, size: int) -> list[int]:
-    """Lists where its tensors begin, and its header, if it is a file of tensors."""
+    """Lists the positions of a file's header and tensors; empty if it is no file of tensors."""
     try:
         length = int.from_bytes(content.read(8), "little")
         header = json.loads(content.read(min(length, size)))

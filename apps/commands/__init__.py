@@ -1,1 +1,2 @@
-"""Implement the commands, one module each or for a few related ones; `verbs` lists those of the command line."""
+"""Implement the commands, with one module for each or for a few related ones; `verbs` lists the command line's
+verbs."""

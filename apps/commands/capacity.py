@@ -37,19 +37,20 @@ class TrainingPlan:
     gib: float
     """Memory that a GPU needs."""
     room_gib: float
-    """Memory that a GPU has."""
+    """Usable memory of a GPU."""
     host_gib: float
-    """Memory of the machine for each GPU."""
+    """Required memory of the machine for each GPU."""
     parts_gib: dict[str, float]
     moment: str
-    """Phase of a step in which a GPU holds most."""
+    """Phase of a step in which a GPU uses the most memory."""
     knobs: dict[str, str]
     """Config keys as `key=value`, and why."""
     tokens_per_s: float
     seconds_per_step: float
-    """Seconds for as many tokens as all GPUs hold at once."""
+    """Seconds for the number of tokens that all GPUs hold at once."""
     would_fit: dict[str, float]
-    """Changes that would make it fit, or fit without the machine's memory, and the GiB of a GPU with each."""
+    """Changes with which the training would fit, or would fit without the machine's memory, each with the GiB of a
+    GPU."""
     assumed: tuple[str, ...]
     written: str | None
 
@@ -92,8 +93,8 @@ def planned(config: "Config", model: Path, gpus: str) -> TrainingPlan:
     """Makes the plan.
 
     Raises:
-        UsageError: the GPUs or an option cannot be read, or a knob is set that the plan chooses.
-        CheckpointError: the directory holds no model that can be trained.
+        UsageError: the GPUs or an option cannot be parsed, or the config sets a key that the plan chooses.
+        CheckpointError: the directory has no trainable model.
     """
     from learning.planning.recipes import choose, instead_of_offloading, read_gpus, suggestions
 
@@ -169,7 +170,7 @@ def _fields(found: TrainingPlan) -> dict[str, Any]:
 
 
 def _keys(found: TrainingPlan, model: Path) -> list[str]:
-    """The config keys to set, in addition to the given ones."""
+    """Lists the config keys to set, in addition to the given ones."""
     nodes = found.gpus.count("x") == 2
     each = found.gpus.split("x")[-2]
     return [
@@ -199,7 +200,7 @@ def _weights(number: int) -> str:
 
 
 def _show(found: TrainingPlan, write: Path | None) -> None:
-    """The plan for people."""
+    """Prints the plan."""
     verdict = "fits" if found.fits else "does not fit"
     print_line(f"{found.model}: {_weights(found.weights)} weights, {_weights(found.trained)} trained by {found.method}")
     print_line(

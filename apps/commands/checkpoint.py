@@ -16,7 +16,7 @@ Place = Annotated[
     str, typer.Argument(metavar="PLACE", help="A training's checkpoints: a folder or s3://bucket/prefix.")
 ]
 NAMED, SHOWN = 3, 10
-"""Tensors' names that a line for people has at the most, and lines about files."""
+"""Maximum names of tensors in a printed line, and maximum printed lines about files."""
 Step = Annotated[int | None, typer.Option("--step", help="Step of the checkpoint; the last one if not given.")]
 
 
@@ -96,7 +96,7 @@ def export(
 
 
 def _store(place: str, config: Path | None, overrides: list[str] | None) -> Any:
-    """The store of a path; S3 is accessed with the settings of the config's lake."""
+    """Opens the store of a path; uses the settings of the config's lake for S3."""
     from learning.checkpoint import open_store
     from storage.address import resolve as reach
 

@@ -32,7 +32,7 @@ def refilter(config: Config, iterations: tuple[int, int] | None) -> "Changes":
 
 
 def changes_as_json(found: "Changes") -> dict[str, Any]:
-    """The changes as JSON."""
+    """Converts the changes to JSON."""
     names = {"was": "from", "now": "to"}
     flips = [{names.get(key, key): value for key, value in asdict(one).items()} for one in found.flips]
     return {**asdict(found), "flips": flips}
@@ -63,7 +63,7 @@ def think_of_stored(config: Config, iterations: tuple[int, int] | None) -> "Thou
 
 
 def show_thoughts(found: "ThoughtReport") -> None:
-    """The report for people."""
+    """Prints the report."""
     console = out()
     for what, by_name in (("thoughts", found.thoughts), ("patterns", found.patterns)):
         counts = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in by_name.items())
@@ -130,13 +130,13 @@ def show_trained(made: "TrainedJudge") -> None:
 
 
 def judging_as_json(report: "Judged") -> dict[str, object]:
-    """The report for programs."""
+    """Converts the report to JSON."""
     against = {who: {name: getattr(counts, name) for name in COUNTS} for who, counts in report.against.items()}
     return {**asdict(report), "against": against}
 
 
 def show_judging(report: "Judged") -> None:
-    """The report for people."""
+    """Prints the report."""
     console = out()
     counts = f"{report.judged} judged, {report.failed} failed, {report.skipped} skipped"
     why = ", ".join(f"{n} {reason}" for reason, n in report.skipped_why.items())

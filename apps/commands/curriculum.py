@@ -12,10 +12,10 @@ KINDS = ("explorer", "policy", "relay")
 
 
 def explanation(lake: Lake, task: str) -> list[CurriculumChoice]:
-    """The choices that were made for a task, oldest first; one at least.
+    """Reads the choices for a task, oldest first; there is at least one.
 
     Raises:
-        UsageError: the curriculum never held it; names the nearest one and those there are.
+        UsageError: the curriculum never had the task; the message names the nearest task and lists all.
     """
     rows = lake.rows(CurriculumChoice)
     known = sorted({row.task_id for row in rows})
@@ -31,7 +31,7 @@ def explanation(lake: Lake, task: str) -> list[CurriculumChoice]:
 
 
 def explained(found: list[CurriculumChoice]) -> dict[str, Any]:
-    """The choices as JSON."""
+    """Converts the choices to JSON."""
     numbers = {"iteration", "pool", "weight", "successes", "failures", "reason"}
     return {
         "task": found[0].task_id,

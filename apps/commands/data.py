@@ -105,7 +105,7 @@ def _show_export(
 
 
 def _reader(config: "Config", lake: "Lake") -> "Reads | None":
-    """The reader of screenshots without element lists, if `annotate.reader` names one; its results are cached."""
+    """Makes the reader of screenshots without element lists, if `annotate.reader` names one; the results are cached."""
     from models.readers.reader import reader_class
 
     if reader_class(config.annotate.reader) is None:
@@ -117,7 +117,7 @@ def _reader(config: "Config", lake: "Lake") -> "Reads | None":
 
 
 def _report_redacted(redactor: "Redactor") -> None:
-    """Prints the redactions and the screenshots without known text on standard error; nothing if there are none."""
+    """Prints the numbers of redactions and of screenshots without known text, if any, to standard error."""
     from common.text import counted
 
     if redactor.texts or redactor.regions:

@@ -20,24 +20,24 @@ from tasks.train.train import PINNED
 
 NOW = "now"
 PLAIN = ("parent", "method", "code", "seed")
-"""Fields of two policies that are compared."""
+"""Compared fields of two policies."""
 SHOWN = 12
-"""Lines of a table for people; `--json` has all."""
+"""Maximum printed lines of a table; `--json` has all."""
 
 
 @dataclass(frozen=True, slots=True)
 class SuccessRate:
-    """Number of trajectories, and the success of those that no environment failure ended; None if there are none."""
+    """Number of trajectories, and the success rate of those without an environment failure; None if there are none."""
 
     trajectories: int
     success: float | None
     ci: tuple[float, float] | None
-    """95 %."""
+    """95 % interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """Two rates, and how far it moved."""
+    """Two success rates, and their difference."""
 
     a: SuccessRate
     b: SuccessRate
@@ -53,29 +53,29 @@ class Policies:
     config: dict[str, tuple[Any, Any]]
     """Differing values by dotted key."""
     success: Interval
-    """Difference B minus A on the tasks and seeds that both were measured on."""
+    """Difference B minus A, on tasks and seeds on which both policies were measured."""
     families: dict[str, Interval]
     """Success difference by family of tasks."""
 
     def both(self, name: str) -> tuple[Any, Any]:
-        """A field of both."""
+        """Returns a field of both policies."""
         return getattr(self.a, name), getattr(self.b, name)
 
 
 @dataclass(frozen=True, slots=True)
 class VersionComparison:
-    """Two data versions compared, and the policies that were made from them, if the names are two policies."""
+    """Comparison of two data versions and, if the names are two policies, of these policies."""
 
     a: str
     b: str
     pins: tuple[dict[str, int], dict[str, int]]
-    """Versions by table, of both."""
+    """Versions of tables, for both data versions."""
     found: Difference
     policies: Policies | None
 
     @property
     def tasks(self) -> dict[str, list[str]]:
-        """Tasks that only one of the two has trajectories of."""
+        """Lists tasks for which only one version has trajectories."""
         both = self.found.tasks.items()
         added, removed = (
             [task for task, one in both if one.b and not one.a],
@@ -85,17 +85,17 @@ class VersionComparison:
 
     @property
     def families(self) -> dict[str, Shift]:
-        """Shift of success by family of tasks."""
+        """Computes the shift of success by family of tasks."""
         return {family: _shift(one) for family, one in sorted(self.found.families.items())}
 
     @property
     def flips(self) -> list[ChangedRoute]:
-        """Labels that changed, the most first."""
+        """Lists changed labels, sorted by their number."""
         return sorted(self.found.flips, key=lambda one: -one.n)
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """The comparison as JSON; for two policies with their differences."""
+        """Converts the comparison to JSON, for two policies with their differences."""
         found = {
             "a": {"name": self.a, "versions": self.pins[0]}, "b": {"name": self.b, "versions": self.pins[1]},
             "rows": self.found.rows, "tasks": self.tasks, "families": self.families,
@@ -115,7 +115,7 @@ def difference_of(lake: Lake, a: str, b: str) -> VersionComparison:
     """Compares two versions.
 
     Raises:
-        UsageError: an unknown name.
+        UsageError: a name is unknown.
         LakeError: files of a version were removed.
     """
     first, second = (_policy(lake, name) for name in (a, b))
@@ -164,7 +164,7 @@ def _policies(lake: Lake, a: PolicyVersion, b: PolicyVersion) -> Policies:
 
 
 def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """A config's values by their dotted keys."""
+    """Returns a config's values by their dotted keys."""
     found: dict[str, Any] = {}
     for key, value in config.items():
         found |= _flat(value, f"{above}{key}.") if isinstance(value, dict) and value else {f"{above}{key}": value}
@@ -172,7 +172,7 @@ def _flat(config: Mapping[str, Any], above: str = "") -> dict[str, Any]:
 
 
 def _success(lake: Lake, a: str, b: str) -> tuple[Interval, dict[str, Interval]]:
-    """B minus A, over all and by family."""
+    """Computes the difference B minus A, over all tasks and by family."""
     won: dict[str, dict[tuple[str, int], bool]] = {a: {}, b: {}}
     for row in lake.rows(Evaluation, {"policy_version": [a, b], "suite": ["suite", "held_out"]}):
         if row.success is not None:

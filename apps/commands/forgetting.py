@@ -26,26 +26,26 @@ from tasks.shared.trajectories import trajectories_beginning
 
 NO_REASON = "no reason was given"
 SAMPLES = ("samples*.arrow", "screenshots*.arrow", "drawn-*.parquet")
-"""Remains of an interrupted training's data in the work folder; the training writes them anew."""
+"""Data files of an interrupted training in the work folder; a training writes them again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The rows, files and policies that forgetting removed or affected, or would."""
+    """Rows, files and policies that forgetting removed or affected, or would remove or affect."""
 
     trajectories: list[str]
     with_them: list[str]
     """The removed trajectories that repeat steps of the named ones."""
     policies: dict[str, list[str]]
-    """Policies whose training read them, by trajectory."""
+    """Policies whose training read the removed trajectories, by trajectory."""
     through: list[str]
-    """Policies that were made from those."""
+    """Policies that were made from these policies."""
     unknown: list[str]
-    """Policies whose training data is no longer known."""
+    """Policies whose training data is unknown."""
     duplicates: list[str]
-    """Trajectories that were rejected as duplicates of them: `flywheel refilter` can accept one of these."""
+    """Trajectories that were rejected as duplicates of removed ones; `flywheel refilter` can accept one of them."""
     judges: list[str]
-    """Judges trained in this lake on pages of them."""
+    """Judges of this lake that were trained on pages of removed trajectories."""
     rows: dict[str, int]
     """Number of rows by table."""
     screenshots: int
@@ -53,13 +53,13 @@ class Erased:
 
 
 def forget_trajectories(lake: Lake, names: Collection[str], reason: str, dry_run: bool = False) -> Erased:
-    """Removes trajectories, and those that repeat steps of them, from all of the lake.
+    """Removes trajectories, and trajectories that repeat their steps, from the whole lake.
 
-    A record of the ids is written first: from then on no process writes them again, and the same command finishes an
-    interrupted removal. Exports, and copies of the lake, are not changed.
+    A record of the ids is written first. From then on, no process writes the trajectories again, and the same command
+    finishes an interrupted removal. Exports, and copies of the lake, are not changed.
 
     Raises:
-        UsageError: an id that is none, or a run, a training or the like is under way in the lake.
+        UsageError: an id is unknown, or a run, a training or similar work is active in the lake.
     """
     require_free(lake)
     require_idle(lake)
@@ -111,8 +111,7 @@ def judges_of(lake: Lake, names: Collection[str]) -> list[str]:
 
 
 def rejected_for(lake: Lake, names: Collection[str]) -> list[str]:
-    """Lists other trajectories that are rejected as duplicates of one of these, or of one that was forgotten
-    earlier."""
+    """Lists other trajectories that were rejected as duplicates of these, or of earlier forgotten trajectories."""
     found = ask(lake, "decisions", iteration=None)
     of_one_of = re.compile(rf"\b(?:{'|'.join(map(re.escape, [*names, GONE]))})\b")
     rows = zip(*(found[name].to_pylist() for name in ("trajectory_id", "decided_by", "reason")), strict=True)
@@ -126,7 +125,7 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
             trajectory_id=name,
             reason=reason,
             policies=policies[name],
-            screenshots=list(doomed.screenshots) if number == 0 else [],  # once is enough
+            screenshots=list(doomed.screenshots) if number == 0 else [],  # only in the first row
             done=False,
             created_at=utc_now(),
         )
@@ -138,20 +137,20 @@ def _remove(lake: Lake, doomed: Doomed, policies: dict[str, list[str]], reason: 
         for file in (home() / "work" / lake.lake_id).glob(f"*/{pattern}"):
             file.unlink(missing_ok=True)
     for copies in (report_folder(lake), home() / "cache" / lake.lake_id):
-        shutil.rmtree(copies, ignore_errors=True)  # both are written again, without these
+        shutil.rmtree(copies, ignore_errors=True)  # both are written again without the trajectories
     _drop_pages(lake, doomed.trajectories)
     done = lake.rows(Forgotten, {"trajectory_id": list(doomed.trajectories)})
     lake.upsert("forgotten", [_closed(row, reason) for row in done])
 
 
 def _closed(row: Forgotten, reason: str) -> Forgotten:
-    """The record of a finished removal, with every reason that was ever given."""
+    """Makes the record of a finished removal, with every given reason."""
     reasons = row.reason if reason in (NO_REASON, *row.reason.split("; ")) else f"{row.reason}; {reason}"
     return row.model_copy(update={"done": True, "screenshots": [], "reason": reasons.removeprefix(f"{NO_REASON}; ")})
 
 
 def _drop_pages(lake: Lake, names: Collection[str]) -> None:
-    """Removes the pages of data quality, here and below the lake's blobs, that name a trajectory."""
+    """Removes pages of data quality that name a trajectory, in the work folder and below the lake's blobs."""
     for store in (open_store(home() / "work" / lake.lake_id), lake.blobs.store):
         for page in store.sizes("data_docs"):
             if page.endswith(".html") and any(name.encode() in store.get(page) for name in names):
@@ -159,7 +158,7 @@ def _drop_pages(lake: Lake, names: Collection[str]) -> None:
 
 
 def _used_pictures(lake: Lake, pictures: Collection[str], doomed: Collection[str]) -> set[str]:
-    """The screenshots that another trajectory shows by now."""
+    """Returns the screenshots that another trajectory now uses."""
     found = set[str]()
     for column in ("screenshot", "next_screenshot"):
         rows = lake.read("steps", ["trajectory_id", column], {column: list(pictures)}).to_pylist()

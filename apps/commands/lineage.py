@@ -37,12 +37,12 @@ TRAJECTORY = {
 }  # fmt: skip
 """Fields of a trajectory that `--json` shows."""
 NAMED = 5
-"""Ids that a refusal names."""
+"""Maximum ids in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contributor:
-    """A source of the data that a training read: a judge, or the author of an annotation of a kind."""
+    """A source of a training's data: a judge, or the author of a kind of annotations."""
 
     kind: str
     name: str
@@ -52,28 +52,29 @@ class Contributor:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLineage:
-    """The data, parents and reviews that a policy was made from."""
+    """The data, parents and reviews from which a policy was made."""
 
     row: PolicyVersion
     chain: list[PolicyVersion]
-    """Itself, its parent, and so on."""
+    """The policy, its parent, and so on."""
     checkpoint: str
     trajectories: list[str]
-    """Trajectories that its training read."""
+    """Trajectories that the policy's training read."""
     by_task: Mapping[tuple[int, str], int]
-    """Number of them by iteration and task."""
+    """Number of these trajectories by iteration and task."""
     by_route: Mapping[str, int]
-    """Number of them by their route when they were read, the most first; empty if no filter had run."""
+    """Number of these trajectories by route at the time of the training, the most frequent first; empty without a
+    filter run."""
     reviews: list[str]
-    """The decisions of people that its training read."""
+    """Reviewers' decisions that the policy's training read."""
     by_person: Mapping[tuple[str, str], int]
-    """Number of them by person and kind."""
+    """Number of these decisions by reviewer and kind."""
     overridden: list[QualityOverride]
     makers: list[Contributor]
     decision: Promotion | None
-    """The decision of its challenge to the champion."""
+    """Decision of the policy's promotion."""
     fallen: Mapping[str, Promotion]
-    """The policies of the chain that were rolled back, each with its rollback."""
+    """Policies of the chain that were rolled back, each with its rollback."""
 
     @property
     def imitated(self) -> int | None:
@@ -82,17 +83,17 @@ class PolicyLineage:
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """The metrics of its training."""
+        """Returns the metrics of the policy's training."""
         return json.loads(self.row.metrics or "{}")
 
     @property
     def config(self) -> dict[str, Any]:
-        """The whole config of its training."""
+        """Returns the whole config of the policy's training."""
         return json.loads(self.row.config)
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """The lineage as JSON."""
+        """Converts the lineage to JSON."""
         row, link = self.row, {"parent", "iteration", "method", "status", "code"}
         return {
             "kind": "policy", "policy": row.policy_version, **row.model_dump(include={"code", "seed", "repeats"}),
@@ -114,23 +115,23 @@ class PolicyLineage:
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryLineage:
-    """Verdicts and reviews of a trajectory, and the policies made from it."""
+    """Verdicts and reviews of a trajectory, and the policies that were made from it."""
 
     row: Trajectory
     verdicts: list[Verdict]
     thoughts: Mapping[tuple[str, str | None], int]
-    """Number of its steps with a thought, by author and version."""
+    """Number of the trajectory's steps with a thought, by author and version."""
     reviews: list[Review]
     policies: list[str]
-    """Policies whose training read it."""
+    """Policies whose training read the trajectory."""
     through: list[str]
-    """Policies that were made from those."""
+    """Policies that were made from these policies."""
     unknown: list[str]
-    """Policies whose training data is no longer known."""
+    """Policies whose training data is unknown."""
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """The lineage as JSON."""
+        """Converts the lineage to JSON."""
         return {
             "kind": "trajectory", "trajectory": self.row.trajectory_id, **self.row.model_dump(include=TRAJECTORY),
             "verdicts": [one.model_dump(include=VERDICT) for one in self.verdicts],
@@ -142,19 +143,19 @@ class TrajectoryLineage:
 
 @dataclass(frozen=True, slots=True)
 class ForgottenLineage:
-    """The policies made from a forgotten trajectory."""
+    """Policies that were made from a forgotten trajectory."""
 
     row: Forgotten
     through: list[str]
 
     @property
     def policies(self) -> list[str]:
-        """Policies whose training read it."""
+        """Policies whose training read the trajectory."""
         return self.row.policies
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """The lineage as JSON."""
+        """Converts the lineage to JSON."""
         known = self.row.model_dump(include={"reason", "policies", "done", "created_at"})
         return {"kind": "forgotten", "trajectory": self.row.trajectory_id, **known, "through": self.through}
 
@@ -217,7 +218,7 @@ def _named(by: Mapping[Any, int], *names: str) -> list[dict[str, Any]]:
 
 
 def _trained_on(lake: Lake, policy: PolicyVersion) -> list[str]:
-    """The trajectories whose data a policy's training read."""
+    """Lists the trajectories whose data a policy's training read."""
     perceives = json.loads(policy.config).get("train", {}).get("ct", {}).get("perception", 0)
     return sorted(read_by(lake, policy.method, policy.iteration, policy.pins, bool(perceives)))
 
@@ -241,8 +242,8 @@ def _by_route(lake: Lake, policy: PolicyVersion, ids: list[str]) -> Mapping[str,
 
 
 def readers_of(lake: Lake, names: Collection[str]) -> tuple[dict[str, list[str]], list[str]]:
-    """The policies whose training read each of these trajectories, oldest first; and the policies for which this is
-    unknown, since table versions that they pin were removed."""
+    """Finds the policies whose training read each of these trajectories, oldest first, and the policies for which this
+    is unknown, since pinned table versions were removed."""
     found: dict[str, list[str]] = {name: [] for name in names}
     unknown: list[str] = []
     for version, policy in policies(lake).items():
@@ -258,7 +259,7 @@ def made_from_readers(lake: Lake, readers: Collection[str], unknown: Collection[
     """Lists the policies made from readers, as children or by merging.
 
     Returns:
-        These policies; and the policies whose data is unknown, with those made from them.
+        These policies, and the policies whose data is unknown together with the policies made from them.
     """
     through = made_from(lake, readers)
     known = {*readers, *through}

@@ -65,12 +65,12 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
     """Makes the family that parses replies.
 
     Args:
-        name: its name or dotted path.
-        model: the checkpoint whose image processor sets the size of a screenshot; the published one's if None.
-        template: `policy.template`; the family's first if None.
+        name: name or dotted path of the family.
+        model: the checkpoint whose image processor sets the size of a screenshot; None for the published checkpoint.
+        template: `policy.template`; None for the family's first.
 
     Raises:
-        UsageError: no such family or template; one that writes pixels, of which no checkpoint is published.
+        UsageError: the family or template does not exist, or the family writes pixels and has no published checkpoint.
         CheckpointError: the checkpoint has no image processor.
     """
     from models.families.processor import read_limits
@@ -98,9 +98,9 @@ def reader_of(name: str, model: Path | None, template: str | None = None) -> "Mo
 
 
 def as_read(family: "ModelFamily", reply: str, screen: tuple[int, int]) -> dict[str, Any]:
-    """A reply's `thought`, `sentence` on the step, `actions`, `unused` parts and `error`, as far as it has them.
+    """Returns those of a reply's `thought`, `sentence`, `actions`, `unused` arguments and `error` that it has.
 
-    The first call's actions would be performed.
+    Only the first call's actions would be performed.
     """
     from models.completion import Completion
 
@@ -116,7 +116,7 @@ def replies_of(file: Path) -> Iterator[str]:
     """Reads the replies of a file, a JSON string or an object with one of `TEXTS` on each line.
 
     Raises:
-        UsageError: no such file, or a line that holds no reply; names it.
+        UsageError: the file does not exist, or a line has no reply; the message names it.
     """
     try:
         with sys.stdin if str(file) == "-" else file.open(encoding="utf-8") as lines:
@@ -153,7 +153,7 @@ def _field(record: Any) -> str | None:
 
 
 def _require(family: "ModelFamily", size: tuple[int, int]) -> None:
-    """Raises UsageError for a screen that the checkpoint's processor does not take."""
+    """Raises UsageError for a screen that the checkpoint's processor does not accept."""
     try:
         family.sides(size)
     except ValueError as error:

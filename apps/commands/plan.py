@@ -34,24 +34,24 @@ from tasks.watch import last_trained, new_since
 BYTES_PER_TRAJECTORY = 15_000
 """Lake bytes per trajectory of the laptop profile, used until the lake has trajectories."""
 BYTES_PER_POLICY = 10_000_000
-"""A checkpoint of the laptop profile."""
+"""Bytes of a checkpoint of the laptop profile."""
 COPIES = 3
-"""Size of another model's checkpoint, in sizes of its initial weights: its own, and the fp32 ones with it."""
+"""Size of another model's checkpoint, as a multiple of the initial weights; it has weights and fp32 master weights."""
 TRAINED = ("train", "evaluate", "promote")
-"""Stages whose work a retraining does."""
+"""Stages of a retraining."""
 RECENT = 3
-"""Iterations whose mean time estimates the next ones'."""
+"""Number of last iterations whose mean time estimates the next iterations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """An unfinished iteration, which continues."""
+    """An unfinished iteration, which the run continues."""
 
     iteration: int
     after: str
-    """The last stage that it has ended."""
+    """The last finished stage."""
     trajectories: int
-    """Number of its stored trajectories."""
+    """Number of stored trajectories of the iteration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +59,28 @@ class Plan:
     """The plan of a run."""
 
     tasks: list[str]
-    """Tasks that are rolled out for data, made ones included."""
+    """Tasks that are rolled out for data, including made tasks."""
     held_out: list[str]
     practice: list[str]
     iterations: int
     finished: int
     unfinished: Unfinished | None
     trajectories_each: int
-    """Trajectories for data in an iteration, including the practice pages' below."""
+    """Trajectories for data in an iteration, including those of practice pages."""
     practice_each: int
     trajectories: int
-    """Remaining trajectories for data of the run."""
+    """Remaining trajectories for data in the run."""
     evaluation_each: int
-    """Trajectories by which an iteration's candidate is measured, if its test is not decided earlier."""
+    """Maximum trajectories for measuring an iteration's candidate; its test may end earlier."""
     start: int
-    """Trajectories before the first iteration: the untrained policy's and the explorer's."""
+    """Trajectories before the first iteration, of the untrained policy and of the explorer."""
     training: str
     options: str
     seconds: float | None
     """Estimated seconds, from this lake's last iterations; None if none is finished."""
     megabytes: float
     budget: str
-    """The limits' remaining amounts, and the last iterations' consumption."""
+    """Remaining amounts of the limits, and consumption of the last iterations."""
     lake: str
     lake_is_new: bool
     work_folder: str
@@ -91,8 +91,8 @@ def plan_of(config: Config, iterations: int) -> Plan:
     """Makes the plan; opens the lake for reading if there is one, and writes nothing.
 
     Raises:
-        FlywheelError: a run would be refused: a part that the config names cannot be used, a task does not exist, or
-            the lake cannot be created.
+        FlywheelError: a run would be refused, since a part in the config cannot be used, a task does not exist, or the
+            lake cannot be created.
     """
     for probe in planned(config):
         probe.examine()
@@ -139,16 +139,16 @@ class RetrainPlan:
     """The plan of a retraining."""
 
     parent: str
-    """The policy that it continues."""
+    """The policy that the retraining continues."""
     like: str | None
-    """The version whose training it repeats."""
+    """The version whose training is repeated."""
     new_steps: int
-    """Accepted since the last training."""
+    """Steps that were accepted since the last training."""
     new_decisions: int
-    """Decisions of people since the last training."""
+    """Reviewers' decisions since the last training."""
     training: str
     evaluation: int
-    """Trajectories by which the candidate is measured, if its test is not decided earlier."""
+    """Maximum trajectories for measuring the candidate; its test may end earlier."""
     seconds: float | None
     """Estimated seconds, from this lake's last iterations; None if none is finished."""
     budget: str
@@ -159,7 +159,7 @@ def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan
     """Makes the plan of a retraining; writes nothing.
 
     Raises:
-        FlywheelError: it would be refused.
+        FlywheelError: the retraining would be refused.
     """
     for probe in planned(config):
         probe.examine()
@@ -185,7 +185,7 @@ def retrain_plan_of(config: Config, lake: Lake, like: str | None) -> RetrainPlan
 
 
 def show_retrain_plan(plan: RetrainPlan) -> None:
-    """The plan for people."""
+    """Prints the plan."""
     new = f"{counted(plan.new_steps, 'new accepted step')}, {counted(plan.new_decisions, 'new decision')}"
     lines = {
         "from": f"{plan.parent}, as {plan.like} was made" if plan.like else plan.parent,
@@ -200,7 +200,7 @@ def show_retrain_plan(plan: RetrainPlan) -> None:
 
 
 def show_plan(plan: Plan) -> None:
-    """The plan for people."""
+    """Prints the plan."""
     practice = f", {plan.practice_each:,} of them of practice pages" if plan.practice_each else ""
     start = f", {plan.start:,} at the start" if plan.start else ""
     lines = {
@@ -267,8 +267,8 @@ def _seconds(
 
 
 def _training(config: Config, first: bool = True) -> str:
-    """Describes the length of the training, optionally for the first iteration; a method that counts epochs takes as
-    many steps as it finds samples."""
+    """Describes the length of the training, optionally for the first iteration; the number of steps of a method that
+    counts epochs depends on the number of samples."""
     train, method = config.train, method_of(config.train)
     own = method.settings(train)
     if isinstance(own, EpochSection):
@@ -291,7 +291,7 @@ def _budget(config: Config, lake: Lake | None, iterations: int) -> str:
 
 
 def _bytes_each(lake: Lake | None) -> float:
-    """Lake bytes per trajectory, by the tables alone: checkpoints are counted by themselves."""
+    """Computes lake bytes per trajectory only from tables; checkpoints are counted separately."""
     count = lake.count("trajectories") if lake else 0
     if lake is None or not count:
         return BYTES_PER_TRAJECTORY

@@ -29,31 +29,31 @@ if TYPE_CHECKING:
     from tasks.measure import Measured
 
 JUST_NOW_S = 60.0
-"""A rollback within so long may be the one that was meant."""
+"""Seconds within which an earlier rollback may already be the intended one."""
 COLUMNS = ("task", "seed", "success", "attempt", "n_steps")
-"""Fields of a measured trajectory; the last two only for more than one attempt."""
+"""Fields of a measured trajectory; `attempt` and `n_steps` only for more than one attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChallengerOutcome:
-    """The outcome of a challenger."""
+    """The outcome of a candidate."""
 
     policy: str
     status: str
     decision: Promotion | None
     """The promotion decision, with its reason and numbers."""
     success: PolicySuccess | None
-    """None if it was not measured."""
+    """Success of the candidate; None if it was not measured."""
 
     @property
     def line(self) -> str:
-        """The outcome in one line."""
+        """Returns the outcome in one line."""
         reason = f": {self.decision.reason}" if self.decision else ""
         return f"{self.policy}: {self.status}{reason}" + (f"; success {self.success.text}" if self.success else "")
 
     @property
     def as_dict(self) -> dict[str, Any]:
-        """The outcome as JSON."""
+        """Converts the outcome to JSON."""
         return {
             "policy": self.policy, "status": self.status, "success": self.success,
             "decision": self.decision and as_dict(self.decision),
@@ -63,7 +63,7 @@ class ChallengerOutcome:
 def measure(
     config: Config, policy: str, tasks: list[str] | None, seeds: tuple[int, int] | None, attempts: int = 1
 ) -> "Measured":
-    """Measures a policy on tasks named as in the config."""
+    """Measures a policy on tasks with names as in the config."""
     from environments.catalog import name_in
     from tasks.measure import check_seeds
     from tasks.shared.paths import lake_if_any
@@ -92,7 +92,8 @@ def check_tasks(config: Config, tasks: list[str] | None) -> None:
 
 
 def measured_as_json(measured: "Measured", attempts: int, each: bool) -> dict[str, Any]:
-    """The measurement as JSON; with `each` every trajectory, as objects, and as bare lists for older readers."""
+    """Converts the measurement to JSON; with `each`, every trajectory is an object, and also a bare list for older
+    readers."""
     found = {"policy": measured.policy, **asdict(measured.rates)}
     columns = COLUMNS if attempts > 1 else COLUMNS[:3]
     plays = [astuple(one)[: len(columns)] for one in measured.trajectories]
@@ -116,10 +117,10 @@ def show_measured(measured: "Measured") -> None:
 
 
 def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
-    """Trains from pinned data, and lets the new policy challenge the champion.
+    """Trains from pinned data, and compares the new policy with the champion.
 
     Raises:
-        Paused: the lake is paused, or was meanwhile.
+        Paused: the lake is paused, or was paused during the work.
     """
     from tasks.preflight.preflight import require
     from tasks.running.budget import require_budget
@@ -138,7 +139,7 @@ def retrain_policy(config: Config, like: str | None) -> ChallengerOutcome:
 
 
 def outcome_of(lake: Lake, version: str) -> ChallengerOutcome:
-    """Reads the outcome of a challenger."""
+    """Reads the outcome of a candidate."""
     decision = event_of(lake, f"challenge:{version}")
     return ChallengerOutcome(version, policy_row(lake, version).status, decision, success_of(lake, version))
 
@@ -147,8 +148,8 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
     """Make an earlier champion the champion again and return the record.
 
     Raises:
-        UsageError: no policy is named, and the one before was never trained, or the last decision was a recent
-            rollback, which another user may have made for the same fault. Also as `roll_back`.
+        UsageError: no policy is named, and the previous policy was never trained or the last decision was a recent
+            rollback, perhaps by another user for the same fault. Also in the cases of `roll_back`.
     """
     from tasks.promote.promote import NAME_IT, before, roll_back
     from tasks.shared.policies import promotions
@@ -168,10 +169,10 @@ def roll_back_to(lake: Lake, version: str | None, reason: str) -> Promotion:
 
 
 def adopt_policy(config: Config, directory: Path, name: str | None) -> ChallengerOutcome:
-    """Imports a checkpoint into the lake, and lets it challenge the champion.
+    """Imports a checkpoint into the lake, and compares it with the champion.
 
     Raises:
-        CheckpointError: `directory` holds no model; nothing was started.
+        CheckpointError: `directory` has no model; nothing was started.
     """
     lake = open_lake(config)
     policy_row(lake, "champion")
@@ -186,7 +187,7 @@ def adopt_policy(config: Config, directory: Path, name: str | None) -> Challenge
 def merge_policies(
     config: Config, policies: list[str], weights: list[float] | None, parts: int
 ) -> tuple[ChallengerOutcome, dict[str, Any]]:
-    """Merges policies of one start, and lets the new one challenge the champion.
+    """Merges policies with a common start, and compares the new policy with the champion.
 
     Returns:
         The outcome, and the metrics of the merge, such as the weights (`merged`).
@@ -206,7 +207,7 @@ def export_policy(lake: Lake, name: str, to: Path) -> str:
     """Copies a policy's checkpoint to a new or empty folder and returns its version.
 
     Raises:
-        UsageError: there is no such policy, or the folder is not empty.
+        UsageError: the policy does not exist, or the folder is not empty.
         CheckpointError: the stored checkpoint is broken.
     """
     row = policy_row(lake, name)

@@ -11,7 +11,7 @@ from schemas.failure import UsageError
 Iteration = Annotated[int | None, typer.Option("--iteration", help="Iteration; an import's is negative.")]
 Number = Annotated[int, typer.Argument(metavar="ITERATION", help="Iteration; an import's is negative, after `--`.")]
 MOST = 500
-"""Characters of a reason."""
+"""Maximum characters of a reason."""
 
 
 def show(

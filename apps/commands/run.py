@@ -1,4 +1,4 @@
-"""Implement `flywheel run`: quick checks, iterations, the report; and `flywheel collect`, their first stages alone."""
+"""Implement `flywheel run`: quick checks, iterations, the report; and `flywheel collect`, only the first stages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +29,15 @@ from tasks.shared.status import begun_iterations
 
 
 def turn(config: Config, iterations: int) -> tuple[Path, Pause | None]:
-    """Runs `iterations` iterations, an unfinished one included.
+    """Runs `iterations` iterations, including an unfinished one.
 
     Returns:
-        The path of the report; and the pause that ended it, if one did.
+        The path of the report, and the pause that ended the run, if any.
 
     Raises:
-        FlywheelError: a check fails, or another run is active in the lake, before any work starts; or a stage does.
+        FlywheelError: a check fails or another run is active in the lake, before any work starts; or a stage fails.
         Paused: the lake is paused.
-        GateRefused: the quality gate stopped an iteration; the report is written all the same.
+        GateRefused: the quality gate stopped an iteration; the report is still written.
     """
     lake = _require_free(config)
     with progress_lines(_begin(config, lake)):
@@ -56,18 +56,18 @@ class IterationData:
 
     iteration: int
     stages: dict[str, Metrics]
-    """The numbers of `collect` and `filter`, as far as they are finished."""
+    """Metrics of the finished stages among `collect` and `filter`."""
     failing: list[FailedTask]
-    """The tasks without a working trajectory."""
+    """Tasks without a working trajectory."""
     pause: Pause | None
-    """The pause that ended it early."""
+    """The pause that ended the stages early."""
 
 
 def collect(config: Config) -> IterationData:
-    """Rolls out and filters the next iteration's trajectories, or the rest of them; `turn` continues from there.
+    """Rolls out and filters the next iteration's trajectories, or the remaining ones; `turn` continues from this state.
 
     Raises:
-        FlywheelError, Paused: as `turn`.
+        FlywheelError, Paused: as in `turn`.
     """
     lake = _require_free(config)
     with progress_lines(_begin(config, lake)):
@@ -85,7 +85,7 @@ def _require_free(config: Config) -> Lake | None:
     try:
         lake = lake_if_any(config)
     except (LakeError, OSError):
-        return None  # the checks of the config name the reason
+        return None  # the config's checks name the reason
     if lake:
         require_free(lake)
         require_unpaused(lake)
@@ -93,7 +93,7 @@ def _require_free(config: Config) -> Lake | None:
 
 
 def _require_usable(config: Config, lake: Lake | None) -> None:
-    """Checks that the config's parts are there and work; raises as `turn`."""
+    """Checks that the config's parts exist and work; raises the errors of `turn`."""
     require(config)
     report_left_out(config)
     if idle := for_others(config, sections=False):
@@ -103,7 +103,7 @@ def _require_usable(config: Config, lake: Lake | None) -> None:
 
 
 def _begin(config: Config, lake: Lake | None) -> str:
-    """Describes where a run begins or goes on."""
+    """Describes where a run begins or continues."""
     if lake is None:
         return f"Starting iteration 0 of a new lake at {config.lake.uri}: first its checks"
     iteration = next_iteration(lake)
@@ -114,8 +114,7 @@ def _begin(config: Config, lake: Lake | None) -> str:
 
 
 def report_left_out(config: Config) -> None:
-    """Prints the optional environments that this machine cannot run, with the missing requirement, on standard
-    error."""
+    """Prints to standard error the optional environments that this machine cannot run, with the missing requirement."""
     for name, why in left_out(config).items():
         err().print(f"environments.{name} is left out with its tasks: {why}", markup=False)
 

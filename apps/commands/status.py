@@ -33,12 +33,12 @@ SPARED = ("<", "rollouts", "seconds")
 SPARKS = "▁▂▃▄▅▆▇█"
 BAR_WIDTH, SHORT_BAR = 10, 8
 SHOWN = 10
-"""Decisions other than the iterations' that are shown to people; `--json` has all."""
+"""Maximum printed decisions other than the iterations'; `--json` has all."""
 COLOURS = {"promoted": "green", ROLLED_BACK: "red"}
 
 
 def status_of(stored: Lake) -> dict[str, Any]:
-    """The output of `flywheel status --json`; an iteration is listed there once it is finished."""
+    """The output of `flywheel status --json`, which only lists finished iterations."""
     from tasks.shared.training_ledger import learned_from_people
 
     lake, rows = OpenLake(stored), begun_iterations(stored)
@@ -66,7 +66,7 @@ def show_status(lake: Lake) -> None:
 
 
 def watch_status(lake: Lake, every_s: float) -> None:
-    """Prints it again every `every_s` seconds until a signal comes; raises UsageError without a terminal."""
+    """Prints the status every `every_s` seconds until a signal arrives; raises UsageError without a terminal."""
     from rich.live import Live
 
     console = out()
@@ -79,7 +79,7 @@ def watch_status(lake: Lake, every_s: float) -> None:
 
 
 def view(lake: Lake) -> Group:
-    """The status of a lake for people; it fits 80 columns, and a narrower terminal with fewer of them."""
+    """Builds the printed status of a lake, which fits 80 columns, or a narrower terminal with fewer columns."""
     rows, champion = begun_iterations(lake), OpenLake(lake).champion()
     shown = [name not in SPARED or out().width >= WIDTH for name in COLUMNS]
     table = make_table(*compress(COLUMNS, shown))
@@ -110,7 +110,7 @@ def view(lake: Lake) -> Group:
 
 
 def _measured(rows: list[IterationStatus], policy: str) -> Success | None:
-    """The success rate of a policy of one of these iterations."""
+    """Returns the success rate of a policy of one of these iterations."""
     row = next((row for row in rows if row.policy == policy), None)
     return Success(row.success, row.ci, row.n) if row and row.ci and row.success is not None else None
 
@@ -122,12 +122,12 @@ def _not_begun(lake: Lake) -> str:
 
 
 def _imported(lake: Lake) -> int:
-    """Number of imported trajectories."""
+    """Counts imported trajectories."""
     return lake.count("trajectories", {"policy": IMPORT})
 
 
 def _decisions(found: list[PromotionEvent]) -> Table:
-    """The last few challenges other than the iterations', and rollbacks."""
+    """Lists the last promotion decisions other than the iterations', and rollbacks."""
     table = make_table("<challenger", "<decision", "<difference", "<against")
     for one in found[-SHOWN:]:
         at = "{:+.3f} ({:+.2f} to {:+.2f})".format(one.difference, *one.ci) if one.ci else "-"
@@ -136,18 +136,18 @@ def _decisions(found: list[PromotionEvent]) -> Table:
 
 
 def _failing(lake: Lake, begun: list[IterationStatus]) -> list[FailedTask]:
-    """The tasks without a working trajectory in the last begun iteration."""
+    """Lists the tasks without a working trajectory in the last begun iteration."""
     return failing(lake, begun[-1].iteration) if begun else []
 
 
 def _rollbacks(lake: Lake) -> str:
-    """A line per policy that was rolled back, with the reason, the newest three."""
+    """Makes a line for each of the newest three rollbacks, with the reason."""
     newest = list(rolled_back(lake).items())[-3:]
     return "".join(f"\n{policy} {ROLLED_BACK}: {event.reason}" for policy, event in newest)
 
 
 def _overrides(lake: Lake) -> str:
-    """A line per reason for which an iteration passed the quality gate all the same, the newest three."""
+    """Makes a line for each of the newest three reasons for overriding the quality gate."""
     rows = overridden(lake, lake.version(OVERRIDES.name))
     found = {(row.iteration, row.person, row.reason) for row in rows}
     newest = sorted(found, key=lambda one: chronological(one[0]))[-3:]
@@ -155,7 +155,7 @@ def _overrides(lake: Lake) -> str:
 
 
 def _now(lake: Lake, rows: list[IterationStatus]) -> str:
-    """The current activity, and the pause, if there is one."""
+    """Describes the current activity, and the pause, if any."""
     pause = pause_of(lake)
     paused = f"{pause.text} `flywheel resume` ends that.\n" if pause else ""
     moments, turn = [one for one in run_statuses(lake) if one.stage], lease_owner(lake)
@@ -169,7 +169,7 @@ def _now(lake: Lake, rows: list[IterationStatus]) -> str:
 
 
 def _under_way(status: RunStatus, rows: list[IterationStatus]) -> str:
-    """A stage, how far it has come, and how long it still takes or took the last time."""
+    """Describes a stage, its progress, and its remaining or last duration."""
     turned = status.iteration is not None
     head = "" if turned or status.flow in ("", status.stage) else f"{status.flow}: "
     so_far = f"{head}{status.stage} for {max(0.0, status.heard - status.since):.0f} s"
@@ -185,20 +185,20 @@ def _last_time(stage: str, rows: list[IterationStatus]) -> str:
 
 
 def _since(lake: Lake) -> float:
-    """Seconds since the last finished stage."""
+    """Returns the seconds since the last finished stage."""
     ended = lake.read("stages", ["started_at", "wall_s"]).to_pylist()
     return max(0.0, time.time() - max((row["started_at"].timestamp() + row["wall_s"] for row in ended), default=0.0))
 
 
 def bar(share: float | None, width: int = BAR_WIDTH) -> str:
-    """A share in [0, 1] as a bar of eighths of characters."""
+    """Draws a share in [0, 1] as a bar of eighths of characters."""
     eighths = round((share or 0.0) * width * 8)
     whole, rest = divmod(eighths, 8)
     return ("█" * whole + (" ▏▎▍▌▋▊▉"[rest] if rest else "")).ljust(width, "·")
 
 
 def sparkline(shares: list[float]) -> str:
-    """Shares in [0, 1] as one small column each."""
+    """Draws shares in [0, 1] as small columns."""
     return "".join(SPARKS[min(len(SPARKS) - 1, int(share * len(SPARKS)))] for share in shares)
 
 
@@ -218,7 +218,7 @@ def _cells(row: IterationStatus, decided: str | None) -> list[str | Text]:
 
 
 def _trend(shares: list[float], ci: Ends) -> str:
-    """Shares as columns, and the last of them with its interval."""
+    """Draws shares as columns, and writes the last share with its interval."""
     return "{} {:.3f} ({:.2f} to {:.2f})".format(sparkline(shares), shares[-1], *ci)
 
 

@@ -69,7 +69,7 @@ def _made(config: "Config", iterations: tuple[int, int] | None) -> "tuple[int, M
 
 
 def _as_row(one: "Listed") -> dict[str, object]:
-    """A task for programs."""
+    """Converts a task to JSON."""
     task, proposal = one.task, one.proposal
     row = {name: getattr(task, name) for name in ("split", "instruction", "verifier", "lineage")}
     made = {name: getattr(proposal, name) for name in ("solved", "tries", "detail") if proposal}

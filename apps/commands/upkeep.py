@@ -60,7 +60,7 @@ def doctor(overrides: Overrides = None, config: ConfigFile = None, as_json: AsJs
 
 
 def _show_checks(checks: "list[CheckReport]") -> None:
-    """The checks for people."""
+    """Prints the checks."""
     from rich.text import Text
 
     from tasks.running.console import out

@@ -23,9 +23,9 @@ from tasks.shared.policies import policies
 
 Charts = dict[str, Spec]
 LATEST = 40
-"""Iterations that a chart by task shows; the report has all."""
+"""Number of iterations in a chart by task; the report has all."""
 FRESH_S = 2.0
-"""Seconds between two checks whether the lake has changed."""
+"""Seconds between two checks for changes of the lake."""
 LANES = {"initial": 0, "iteration": 0, "intermediate": 1, "retrained": 2, "merged": 3, "adopted": 4}
 STATUS = {
     "champion": "#1f7a4a",
@@ -37,11 +37,11 @@ STATUS = {
     ROLLED_BACK: "#7a3b6b",
 }
 POLICIES = 60
-"""Maximum policies of the graph, the newest ones."""
+"""Maximum number of policies in the graph, which shows the newest ones."""
 
 
 class Gathered:
-    """Answers again from memory until a table of the lake has a new version; safe to share between threads."""
+    """Caches answers until a table of the lake has a new version; safe to share between threads."""
 
     def __init__(self, config: Config, lake: Lake) -> None:
         self.config, self.lake, self.opened = config, lake, OpenLake(lake)
@@ -51,28 +51,29 @@ class Gathered:
         self._looked = 0.0
 
     def revision(self) -> str:
-        """A text that changes with the lake's tables."""
+        """Returns a text that changes with the lake's tables."""
         with self._lock:
             self._look()
             return "-".join(str(version) for _, version in sorted(self._versions.items()))
 
     def overview(self) -> Overview:
-        """All that the first page shows."""
+        """Returns the data of the first page."""
         return self._once("overview", lambda: gather(self.config, self.opened, work_folder(self.lake, "report")))
 
     def curriculum(self) -> pl.DataFrame:
-        """Every choice, newest iteration first."""
+        """Returns every choice, newest iteration first."""
         return self._once("curriculum", lambda: curriculum(self.opened))
 
     def budget(self) -> list[Account]:
-        """Each part of the budget: its unit, the spent and the allowed amount."""
+        """Returns each part of the budget, with its unit, spent amount and limit."""
         return self._once("budget", lambda: account(self.lake, self.config.budget))
 
     def charts(self, page: str) -> Charts:
-        """The specifications of a page's charts by name, without empty ones; `policies/NAME` is the page of a policy.
+        """Returns the specifications of a page's charts by name, without empty ones; `policies/NAME` is the page of a
+        policy.
 
         Raises:
-            KeyError: no page of that name has charts.
+            KeyError: the page does not exist or has no charts.
         """
         make: dict[str, Callable[[], dict[str, Spec | None]]] = {
             "wheel": self._wheel,
@@ -96,13 +97,13 @@ class Gathered:
         }
 
     def _latest_tasks(self) -> pl.DataFrame:
-        """Success by task, of the last iterations and of the explorer."""
+        """Returns success by task, for the last iterations and the explorer."""
         rows, number = self.overview().tasks, pl.col("by").cast(pl.Int64, strict=False)
         kept = rows.select(number.unique().top_k(LATEST))["by"]
         return rows.filter(number.is_null() | number.is_in(kept.to_list()))
 
     def _latest_choices(self) -> pl.DataFrame:
-        """Choices of the last iterations."""
+        """Returns the choices of the last iterations."""
         rows = self.curriculum()
         return rows.filter(pl.col("iteration").is_in(rows["iteration"].unique().top_k(LATEST).to_list()))
 
@@ -128,14 +129,14 @@ class Gathered:
 
 
 def _trajectories(row: dict[str, Any]) -> str:
-    """The address of the trajectories of a task, and of an iteration if the row has one."""
+    """Returns the address of the trajectories of a task and, if the row has one, of an iteration."""
     asked = {"task": row["task_id"]} | ({"iteration": row["by"]} if row["by"].isdigit() else {})
     return f"/trajectories?{urlencode(asked)}"
 
 
 def lineage_graph(policies: list[PolicyVersion], fallen: Container[str] = ()) -> Spec | None:
-    """A Vega-Lite specification; from left to right in the order in which they were made, a row per kind; `fallen`
-    are those that were rolled back."""
+    """Makes a Vega-Lite specification, with policies from left to right in the order of creation and a row per kind;
+    `fallen` are rolled-back policies."""
     shown = sorted(policies, key=lambda one: one.created_at)[-POLICIES:]
     if not shown:
         return None

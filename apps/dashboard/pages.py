@@ -27,12 +27,12 @@ from tasks.shared.status import success_of
 
 OUTCOMES = ("success", "failure", "environment")
 SHOWN_IDS = 60
-"""Trajectories that a policy's page names."""
+"""Maximum trajectories on a policy's page."""
 A_DAY = {"Cache-Control": "private, max-age=86400"}
 
 
 def router(desk: Desk) -> APIRouter:
-    """The pages."""
+    """Makes the routes of the pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, found = desk.lake, desk.gathered
 
@@ -73,7 +73,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _data_router(desk: Desk) -> APIRouter:
-    """The pages of the collected data and of its quality."""
+    """Makes the routes of the pages of data and of its quality."""
     routes = APIRouter(default_response_class=HTMLResponse)
     lake, size = desk.lake, desk.config.desk.page_size
 
@@ -104,14 +104,14 @@ def _data_router(desk: Desk) -> APIRouter:
 
 
 def live_router(desk: Desk) -> APIRouter:
-    """The requests of open pages."""
+    """Makes the routes for requests of open pages."""
     routes = APIRouter()
     lake, found = desk.lake, desk.gathered
 
     @routes.get("/api/now")
     def now() -> JSONResponse:
-        """The current status of each run of this lake, the first of them as `now`, and a text that changes with the
-        lake."""
+        """Returns the current status of each run of this lake, the first one also as `now`, and a text that changes
+        with the lake."""
         runs = [_as_json(one) for one in run_statuses(lake)]
         return JSONResponse({"now": runs[0] if runs else None, "runs": runs, "revision": found.revision()})
 
@@ -132,7 +132,7 @@ def live_router(desk: Desk) -> APIRouter:
 def _listed(
     desk: Desk, fields: dict[str, str], iteration: Iteration, outcome: str, number: int, size: int
 ) -> tuple[list[Trajectory], int]:
-    """One page of the trajectories that are asked for, the newest first, and how many there are."""
+    """Returns one page of the requested trajectories, newest first, and their total number."""
     conditions = [pl.col(name) == value for name, value in fields.items() if value]
     if iteration is not None:
         conditions.append(pl.col("iteration") == iteration)

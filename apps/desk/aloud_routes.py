@@ -1,4 +1,5 @@
-"""Serve think-aloud over HTTP: notes or sound in, words by step out, which the person edits and stores as reviews."""
+"""Serve think-aloud over HTTP: converts notes or sound to words by step, which the reviewer edits and stores as
+reviews."""
 
 import threading
 from typing import Annotated
@@ -19,7 +20,7 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 class Notes(BaseModel):
-    """A person's notes, with times."""
+    """A reviewer's notes, with times."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -35,14 +36,14 @@ class SpokenThought(BaseModel):
 
 
 class Aligned(BaseModel):
-    """The phrases, and the steps they belong to."""
+    """Phrases, and their steps."""
 
     phrases: list[Phrase]
     steps: list[SpokenThought]
 
 
 def router(desk: Desk) -> APIRouter:
-    """The routes of think-aloud."""
+    """Makes the routes of think-aloud."""
     routes = APIRouter()
 
     @routes.get("/aloud/{name}", response_class=HTMLResponse)

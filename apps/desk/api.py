@@ -1,4 +1,5 @@
-"""Serve the desk to programs: the queue, trajectories, screenshots, and decisions as JSON. The pages use the same."""
+"""Serve the desk to programs: the queue, trajectories, screenshots, and decisions as JSON. The pages use the same
+interface."""
 
 import threading
 from contextlib import suppress
@@ -23,14 +24,14 @@ from tasks.shared.reviews import Draft, reviews_of, submit
 
 Limit = Annotated[int, Query(ge=1, le=200)]
 TIDY_EVERY = 64
-"""Decisions after which the small files that they are written as are merged."""
+"""Number of decisions after which their small files are merged."""
 Iteration = Annotated[int | None, Query(ge=-(2**31), lt=2**31)]
-"""Number of an iteration, as the lake's column holds it; imports are below 0."""
+"""Number of an iteration, in the range of the lake's column; imports are below 0."""
 Offset = Annotated[int, Query(ge=0, le=1_000_000)]
 
 
 class Submitted(BaseModel):
-    """A decision, as the page sends it; see `schemas.tables.review`."""
+    """A decision in a page's request; see `schemas.tables.review`."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -61,7 +62,7 @@ class SavedDecision(BaseModel):
 
 
 def router(desk: Desk) -> APIRouter:
-    """The routes below `/api`, and the screenshots."""
+    """Makes the routes below `/api`, and those of screenshots."""
     routes = APIRouter()
     decided = count(1)
 
@@ -103,6 +104,6 @@ def router(desk: Desk) -> APIRouter:
 
 
 def _tidy(lake: Lake) -> None:
-    with suppress(StoreUnreachable):  # after as many decisions it is done again
+    with suppress(StoreUnreachable):  # retried after as many decisions
         for table in ("reviews", "verdicts", "annotations", "pairs"):
             lake.compact(table)

@@ -50,7 +50,7 @@ def make_app(
         lake: the lake that holds trajectories and decisions.
         token: token that every request must carry; None requires none.
         hosts: the accepted host names if there is no token.
-        patient: the same lake with the store retries of a run, for background work without a waiting user.
+        patient: the same lake with the store retries of a run, for background work, for which no user waits.
     """
     patient = patient or lake
     pictures = DeskPictures(lake)
@@ -61,7 +61,7 @@ def make_app(
     async def alive(_: FastAPI) -> AsyncIterator[None]:
         settle(patient)
         with suppress(StoreUnreachable):
-            desk.queue.places(1)  # prepares the order, so that the first page does not wait for it
+            desk.queue.places(1)  # prepares the order before the first page
         try:
             yield
         finally:
@@ -106,7 +106,7 @@ def _store_unreachable(reach: StoreConnection | None) -> Handler:
 
 
 def _unreached(request: Request, problem: str) -> Response:
-    """A page that retries by itself; for programs an error, with the seconds to wait."""
+    """Answers with a page that retries by itself or, for programs, an error with the seconds to wait."""
     text, path = f"{problem} {ADVICE}", request.url.path
     answer = JSONResponse({"error": text}, 503) if path.startswith("/api/") else pages.problem(503, text, AGAIN_S)
     answer.headers["Retry-After"] = str(AGAIN_S)

@@ -12,7 +12,7 @@ from storage.lake import Lake
 
 @dataclass(frozen=True, slots=True)
 class Desk:
-    """One lake's, made once when the site starts."""
+    """Objects for one lake, made once when the site starts."""
 
     config: Config
     lake: Lake

@@ -12,7 +12,7 @@ STAGES = ("collected", "valid", "judged", "reviewed", "selected", "trained")
 
 
 class Drop(BaseModel):
-    """One kind of reason for which trajectories are lost."""
+    """A kind of reason for which trajectories do not reach training."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -22,27 +22,27 @@ class Drop(BaseModel):
     why: str
     """The kind of reason: without quoted texts, ids and numbers."""
     reason: str
-    """The first example's, whole."""
+    """The whole reason of the first example."""
     n: int
     examples: list[str]
     """Ids of up to three trajectories."""
 
 
 class Funnel(BaseModel):
-    """One iteration's."""
+    """Counts of one iteration."""
 
     model_config = ConfigDict(frozen=True)
 
     iteration: int
     counts: dict[str, int]
-    """By stage; `reviewed` is not a step of the way: people review some."""
+    """Counts by stage; `reviewed` is no stage, since only some trajectories are reviewed."""
     trained_by: str
     """The newest trained policy: `trained` counts the trajectories that were selected from its data."""
     drops: list[Drop]
 
 
 def funnel_of(lake: Lake) -> list[Funnel]:
-    """Every iteration's funnel, newest first."""
+    """Computes every iteration's funnel, newest first."""
     newest, trained = _trained(lake)
     drops: dict[int, list[Drop]] = {}
     for drop in answers(lake, Drop, "funnel_drops"):
@@ -56,7 +56,8 @@ def funnel_of(lake: Lake) -> list[Funnel]:
 
 
 def _trained(lake: Lake) -> tuple[str, Counter[int]]:
-    """The newest policy that was trained from data, and how many trajectories of each iteration it read."""
+    """Finds the newest policy that was trained from data, and the number of trajectories that it read from each
+    iteration."""
     made = [row for row in policies(lake).values() if row.pins]
     if not made:
         return "", Counter()

@@ -1,8 +1,8 @@
-"""Run live sessions: a policy proposes, a person accepts or overrides, and the sandbox continues.
+"""Run live sessions: a policy proposes an action, a reviewer accepts or overrides it, and the sandbox continues.
 
-Each decision is written when it is made. When the trajectory has ended, for any reason, it is stored like any other,
-filtered and annotated, and each override becomes a preference. A session without a decision for `desk.idle_s` gives its
-sandbox back; one that the desk's end cuts short is stored as far as it got. Neither counts as a failure.
+Each decision is written when it is made. When a trajectory has ended for any reason, it is stored, filtered and
+annotated like any other, and each override becomes a preference. A session without a decision for `desk.idle_s` returns
+its sandbox. A session that the desk's end interrupts is stored up to its last step. Neither counts as a failure.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ State = Literal["starting", "thinking", "asking", "acting", "storing", "ended"]
 
 @dataclass(frozen=True, slots=True)
 class ProposalDecision:
-    """A person's decision on a proposal."""
+    """A reviewer's decision on a proposal."""
 
     person: str
     decision: Literal["accept", "override"]
@@ -112,7 +112,7 @@ class LiveSession:
         waiting.set()
 
     async def changed_since(self, seen: int, wait_s: float = 20.0) -> dict[str, Any]:
-        """The session once it is another than the one of number `seen`, or after a while."""
+        """Returns the session as soon as its number differs from `seen`, or after `wait_s` seconds."""
         if self.number == seen:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.changed.wait(), wait_s)
@@ -150,17 +150,17 @@ class LiveSessions:
         self._making = asyncio.Lock()
 
     def tasks(self) -> list[GuiTask]:
-        """The tasks that sessions can be about: those that data is made of."""
+        """Lists the tasks for sessions: the tasks that are rolled out for data."""
         return [task for task in tasks_of(self._config, self._lake) if task.split != "held_out"]
 
     def proposers(self) -> list[str]:
-        """Names of the proposers: the champion first, then the other policies, newest first, then the explorer."""
+        """Lists the proposers: the champion, then the other policies, newest first, then the explorer."""
         first = champion.policy_version if (champion := champion_if_any(self._lake)) else None
         others = [version for version in reversed(policies(self._lake)) if version != first]
         return [*([first] if first else []), *others, EXPLORER]
 
     def session(self, name: str) -> LiveSession:
-        """A session by its name; raises UsageError if there is none."""
+        """Returns a session by its name; raises UsageError if there is none."""
         if name not in self.sessions:
             raise UsageError(f"There is no live session {name[:40]!r}.", "It ended long ago, or with an earlier desk.")
         return self.sessions[name]
@@ -178,11 +178,11 @@ class LiveSessions:
         return session
 
     def decide(self, name: str, number: int, decided: ProposalDecision) -> None:
-        """Answers the proposal that the page of this number showed.
+        """Answers the proposal with this number.
 
         Raises:
             UsageError: there is no proposal to accept, or a field is invalid.
-            Conflict: another page decided on it first.
+            Conflict: another page decided on the proposal first.
         """
         session = self.session(name)
         require_words(_draft(session, decided), None)
@@ -258,7 +258,7 @@ class LiveSessions:
             self._pictures.release(session.name)
 
     async def _parts(self, session: LiveSession) -> tuple[SandboxPool, Actor]:
-        """The pool and the actor of a session, made when they are needed first."""
+        """Returns the pool and the actor of a session; makes them when they are first needed."""
         async with self._making:
             environment = session.planned.task.environment
             if environment not in self._pools:
@@ -275,7 +275,7 @@ class LiveSessions:
             return self._pools[environment], self._actors[session.proposer]
 
     async def _decided(self, session: LiveSession, context: Context, proposal: Completion) -> Completion:
-        """Asks the person, stores the decision, and returns the decided action."""
+        """Waits for the reviewer's decision, stores it, and returns the decided action."""
         if session.ending:
             raise TrajectoryFailure("budget", session.ending)
         seen = context.observation
@@ -310,7 +310,7 @@ class LiveSessions:
 
 
 def _draft(session: LiveSession, decided: ProposalDecision) -> Draft:
-    """The record of a decision on the session's current step."""
+    """Makes the record of a decision on the session's current step."""
     overridden = decided.decision == "override"
     return Draft(
         trajectory_id=session.planned.trajectory_id,

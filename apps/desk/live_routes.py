@@ -31,7 +31,7 @@ class Begun(_Sent):
 
 
 class Answered(_Sent):
-    """A person's decision on the page state of this number."""
+    """A reviewer's decision on the page state with this number."""
 
     number: int
     decision: Literal["accept", "override"]
@@ -41,7 +41,7 @@ class Answered(_Sent):
 
 
 def router(desk: Desk) -> APIRouter:
-    """The routes of live sessions."""
+    """Makes the routes of live sessions."""
     routes, live = APIRouter(), desk.live
 
     @routes.get("/live", response_class=HTMLResponse)

@@ -1,7 +1,7 @@
-"""Record which trajectory each person has open, so that people spread over the queue and see each other's items.
+"""Record which trajectory each reviewer has open, to spread reviewers over the queue and show others' open items.
 
-The record is this desk's alone and nothing depends on it: of two people who decide on one state the second gets a
-conflict, on any desk (`tasks.shared.reviews`).
+Each desk has its own record, and nothing depends on it: if two reviewers decide on the same state, the second one gets
+a conflict, on any desk (`tasks.shared.reviews`).
 """
 
 import threading
@@ -15,24 +15,24 @@ from fastapi import Cookie, Depends, Query
 from tasks.shared.reviews import NAME
 
 OPEN_S = 600.0
-"""Seconds for which the last opened item of a person counts as open, unless they open another."""
+"""Seconds for which a reviewer's last opened item counts as open, unless the reviewer opens another."""
 
 
 class Openings:
     """The open items; safe to share between threads.
 
     Args:
-        now: seconds of a monotonic clock.
+        now: returns the seconds of a monotonic clock.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._lock = threading.Lock()
         self._seen: dict[str, tuple[float, str]] = {}
-        """The time of each person's last request and their open item, in order of arrival."""
+        """Time of each reviewer's last request and open item, in order of arrival."""
 
     def number(self, person: str) -> int:
-        """The index of a person among the active ones, from 0; 0 for an empty name."""
+        """Returns the index of a reviewer among the active ones, from 0; 0 for an empty name."""
         with self._lock:
             if not person:
                 return 0
@@ -41,14 +41,14 @@ class Openings:
             return list(self._seen).index(person)
 
     def open(self, person: str, item: str) -> None:
-        """Notes that a person has an item open, and no other."""
+        """Records that a reviewer has only this item open."""
         if person:
             with self._lock:
                 self._here()
                 self._seen[person] = (self._now(), item)
 
     def with_others(self, person: str) -> dict[str, str]:
-        """The items that other people have open, with their names."""
+        """Returns the items that other reviewers have open, with the reviewers' names."""
         with self._lock:
             return {item: who for who, (_, item) in self._here().items() if item and who != person}
 

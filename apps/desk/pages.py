@@ -26,11 +26,11 @@ Position = Annotated[int, InPath(le=10_000)]
 Neighbour = Annotated[int, Query(ge=-1, le=1)]
 Number = Annotated[int, Query(alias="page", ge=0, le=10_000)]
 Chosen = Annotated[Iteration, BeforeValidator(lambda given: given or None)]
-"""The iteration of the queue's form, where an empty box is any."""
+"""Iteration in the queue's form; an empty field means any."""
 
 
 def router(desk: Desk) -> APIRouter:
-    """The pages."""
+    """Makes the routes of the pages."""
     routes = APIRouter(default_response_class=HTMLResponse)
     size = desk.config.desk.page_size
 
@@ -45,7 +45,8 @@ def router(desk: Desk) -> APIRouter:
 
     @routes.get("/queue/{position}")
     def place(position: Position, asking: Asking, of: str = "", by: Neighbour = 0) -> RedirectResponse:
-        """The item at a place of the queue, or the one before or after item `of` that was there when it was opened."""
+        """Redirects to the item at a place of the queue, or to the item before or after item `of`, which was opened at
+        this place."""
         position = desk.queue.neighbour(of, by, position, asking) if of else position
         sent = desk.queue.send(max(0, position), by, asking)
         if sent is None:
@@ -71,7 +72,7 @@ def router(desk: Desk) -> APIRouter:
 
 
 def problem(status: int, text: str, again_s: int = 0) -> HTMLResponse:
-    """A page that describes an error, and retries by itself after so many seconds, if any."""
+    """Makes a page that describes an error, and retries by itself after `again_s` seconds, if given."""
     return page("problem", status=status, text=text, again_s=again_s, status_code=status)
 
 
@@ -86,7 +87,7 @@ def _trajectory(item: DeskItem, mode: str, at: int, step: int, open_with: str = 
 
 @cache
 def action_fields() -> dict[str, list[str]]:
-    """The fields of every action, by its type, for the editor's form."""
+    """Returns the fields of every type of action, for the editor's form."""
     return {name: [field for field in kind.model_fields if field != "type"] for name, kind in TYPES.items()}
 
 
@@ -97,7 +98,7 @@ def page(name: str, status_code: int = 200, **shown: Any) -> HTMLResponse:
 
 @cache
 def templates() -> Environment:
-    """The templates; each value is escaped."""
+    """Loads the templates, which escape each value."""
     folders = [Path(__file__).parents[1] / part / "templates" for part in ("desk", "dashboard", "quality")]
     environment = Environment(loader=FileSystemLoader(folders), autoescape=True, undefined=StrictUndefined)
     environment.filters["action"] = describe
@@ -108,6 +109,6 @@ def templates() -> Environment:
 
 
 def mark(action: str | None) -> tuple[float, float] | None:
-    """The target of an action, in fractions of the screen; None for an action without a point."""
+    """Returns the target of an action, in fractions of the screen; None for an action without a point."""
     fields = json.loads(action) if action else {}
     return (fields["x"], fields["y"]) if "x" in fields and "y" in fields else None

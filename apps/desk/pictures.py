@@ -22,7 +22,7 @@ class DeskPictures:
         self._held: dict[str, dict[str, bytes]] = {}
 
     def png(self, digest: str, iteration: int | None = None) -> bytes | None:
-        """A screenshot; None if the lake has none with this hash.
+        """Reads a screenshot; None if the lake has none with this hash.
 
         Args:
             digest: sha256 of its bytes, in hex.
@@ -68,5 +68,5 @@ class DeskPictures:
 
 
 def digest_of(png: bytes) -> str:
-    """The name of a screenshot."""
+    """Returns the name of a screenshot."""
     return hashlib.sha256(png).hexdigest()

@@ -1,9 +1,9 @@
-"""Sort trajectories by the expected value of a person's label, each with the reason.
+"""Sort trajectories by the expected value of a reviewer's label, each with the reason.
 
-The order is one query of the lake (`storage/queries/queue.sql`). Its answer is cached briefly, so that a page does not
-wait for it. A page shows the cached order without the trajectories decided since, which are read anew each time; if the
-lake has changed, a background thread renews the order. People who are active at the same time are spread over
-trajectories of similar value.
+The order is one query of the lake (`storage/queries/queue.sql`). The answer is cached briefly, so that pages do not
+wait for it. A page shows the cached order without trajectories that were decided since; new decisions are read each
+time. If the lake has changed, a background thread renews the order. Concurrent reviewers are spread over trajectories
+of similar value.
 """
 
 import threading
@@ -22,11 +22,12 @@ from storage.catalog import answers
 from storage.lake import Lake
 
 KEPT = 1000
-"""Places of a cached order; a page beyond them is queried by itself."""
+"""Number of places in a cached order; a page beyond them is queried separately."""
 AGED_S = 5.0
-"""Seconds after which an order is renewed, if the lake has changed."""
+"""Age in seconds after which an order is renewed, if the lake has changed."""
 NEAR = 0.8
-"""Share of the first value from which trajectories count as similar: each person gets another of them first."""
+"""Minimum share of the first value for which trajectories count as similar, so that each reviewer begins with another
+one."""
 _ORDERED_BY = ("trajectories", "verdicts", "reviews", "curriculum")
 
 
@@ -53,7 +54,7 @@ class Rated(_Rated):
 
     @property
     def step(self) -> int:
-        """The step to review first: the step of the error, else the last one of a failure, else the first."""
+        """Returns the step to review first: the step of the error, else a failure's last step, else the first step."""
         return self.error_step if self.error_step is not None else 0 if self.success else self.n_steps - 1
 
 
@@ -68,7 +69,7 @@ class QueueEntry(_Rated):
     width: int = 1
     height: int = 1
     open_with: str = ""
-    """Name of another person who has it open."""
+    """Name of another reviewer who has the trajectory open."""
 
 
 @dataclass(slots=True)
@@ -84,7 +85,7 @@ class Queue:
     Args:
         lake: the lake to query.
         forgetting: factor of a label's value one iteration later.
-        openings: the active people and their open items.
+        openings: the active reviewers and their open items.
     """
 
     def __init__(self, lake: Lake, forgetting: float, openings: Openings | None = None) -> None:
@@ -97,8 +98,8 @@ class Queue:
     def places(
         self, limit: int, offset: int = 0, task: str | None = None, iteration: int | None = None, person: str = ""
     ) -> list[QueueEntry]:
-        """The next `limit` places after the first `offset`, of one task or iteration alone if given, as they come for
-        a person."""
+        """Returns the `limit` places after the first `offset`, in a reviewer's order; only of one task or iteration, if
+        given."""
         number, elsewhere = self._of(person)
         order = self._order(iteration, task)
         rows = spread(self._left(order), number, elsewhere)[offset : offset + limit]
@@ -107,10 +108,10 @@ class Queue:
         return self._entries(rows, elsewhere)
 
     def send(self, position: int, by: int, person: str) -> tuple[int, QueueEntry] | None:
-        """Opens the first place from a position on, or back if `by` is -1, that no other person has open.
+        """Opens the first place from a position on, or backwards if `by` is -1, that no other reviewer has open.
 
-        If all places are open, it is the first of them. The place counts as open from now on, so that two people who
-        move on at the same time get different ones.
+        If all places are open, the first one is opened. The place counts as open from now on, so that two reviewers who
+        continue at the same time get different places.
 
         Returns:
             The position and the entry; None if there is no place.
@@ -129,9 +130,11 @@ class Queue:
             return chosen
 
     def neighbour(self, name: str, by: int, position: int, person: str = "") -> int:
-        """The position of the trajectory after (`by` 1) or before (-1) one that was at `position` when it was opened.
+        """Finds the position of the trajectory after (`by` 1) or before (-1) another one that was at `position` when it
+        was opened.
 
-        The order is renewed meanwhile, and a decided trajectory leaves it, so that the next one moves to its place.
+        The order may have been renewed since, and a decided trajectory leaves the order, so that the next one moves to
+        its place.
         """
         rows = spread(self._left(self._order(None, None)), *self._of(person))
         now = next((at for at, row in enumerate(rows) if row.trajectory_id == name), None)
@@ -205,8 +208,8 @@ class Queue:
 
 
 def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> list[Rated]:
-    """Reorders rows for the person with this index. Each person begins at another of the first rows of similar value,
-    and rows that others have open come last of these."""
+    """Reorders rows for the reviewer with this index. Each reviewer begins at another of the first rows of similar
+    value; rows that others have open come last among them."""
     first = next((row.worth for row in rows), 0.0)
     end = next((at for at, row in enumerate(rows) if row.worth < NEAR * first), len(rows))
     near = [row for row in rows[:end] if row.trajectory_id not in elsewhere]
@@ -216,7 +219,7 @@ def spread(rows: Sequence[Rated], number: int, elsewhere: Mapping[str, str]) -> 
 
 
 def looked_at(lake: Lake) -> set[str]:
-    """The trajectories with a valid decision of a person, notes excluded."""
+    """Returns the trajectories with a reviewer's valid decision other than a note."""
     rows = lake.read("reviews", ["review_id", "trajectory_id", "decision", "undoes"]).to_pylist()
     undone = {row["undoes"] for row in rows}
     held = (row for row in rows if row["review_id"] not in undone and row["decision"] not in ("undo", "note"))

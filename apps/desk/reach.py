@@ -1,8 +1,8 @@
 """Answer every request within seconds while the lake's store is unreachable, and recover when it is back.
 
 The pages' lake does not retry (`apps.desk.serve`), so a store that refuses is an error at once. A silent store would
-hold a request for minutes, whatever the retry policy: for a slow request the store is polled, and the request is
-answered with an error if the store is silent. While the store is unreachable only one thread polls it.
+hold a request for minutes with any retry policy. So during a slow request, the store is polled, and if it is silent,
+the request is answered with an error. While the store is unreachable, only one thread polls it.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ SILENT_S = 4.0
 PAUSE_S = 1.0
 """Seconds between two polls of an unreachable store."""
 WITHOUT = ("/static/", "/vega.js", "/live/", "/api/live/")
-"""Paths that use no store, or wait for a person."""
+"""Paths of requests that use no store, or wait for a reviewer."""
 ADVICE = "Check `lake.endpoint` and the network; this site answers again by itself once the store does."
 
 
@@ -42,12 +42,12 @@ class Unreached(Protocol):
 
 
 class StoreConnection:
-    """Tracks whether a store answers, by the requests so far; safe to share between threads.
+    """Tracks from requests whether a store answers; safe to share between threads.
 
     Args:
-        place: its address, for messages.
-        ask: sends a small request to it; raises StoreUnreachable if it does not answer.
-        back: is called once it answers again; a new outage may interrupt it.
+        place: address of the store, for messages.
+        ask: sends a small request to the store; raises StoreUnreachable without an answer.
+        back: is called when the store answers again; a new outage may interrupt the call.
     """
 
     def __init__(self, place: str, ask: Callable[[], object], back: Callable[[], object]) -> None:
@@ -56,7 +56,7 @@ class StoreConnection:
         self._looking, self._missed = False, False
         self._silent = f"The S3 endpoint of {place} does not answer."
         self.problem = ""
-        """The reason, while it is unreachable."""
+        """Reason why the store is unreachable; empty while it answers."""
 
     @classmethod
     def of(cls, config: LakeConfig, back: Callable[[], object]) -> "StoreConnection | None":
@@ -64,7 +64,7 @@ class StoreConnection:
         place = resolve(config)
         if place.local:
             return None
-        files = place.arrow()  # the only client that fails within seconds, and waits for no lock of the lake
+        files = place.arrow()  # the only client that fails within seconds and needs no lock of the lake
 
         def ask() -> None:
             with explained(place.uri):
@@ -108,7 +108,7 @@ class StoreConnection:
                 self._back()
 
     def _found(self) -> str | None:
-        """The reason that it is unreachable; None if it answers, even with a refusal."""
+        """Returns the reason why the store is unreachable; None if it answers, even with a refusal."""
         try:
             self._ask()
         except StoreUnreachable as error:
@@ -119,7 +119,7 @@ class StoreConnection:
 
 
 class StoreOutageGuard:
-    """Answers requests while the store is unreachable, and requests that would wait for it in vain.
+    """Answers requests with an error while the store is unreachable.
 
     Args:
         app: the application that answers otherwise.

@@ -74,7 +74,7 @@ class DeskGuard:
         return None if self._token is None else self._unknown(scope, headers, self._token)
 
     def _unknown(self, scope: Scope, headers: Headers, token: str) -> Response | None:
-        """The answer to a request without the token, or with the token in its address."""
+        """Answers a request without the token, or with the token in its address."""
         kind, _, given = headers.get("authorization", "").partition(" ")
         carried = [given if kind.lower() == "bearer" else "", cookie_parser(headers.get("cookie", "")).get(COOKIE, "")]
         if any([same_text(one, token) for one in carried]):
@@ -82,7 +82,7 @@ class DeskGuard:
         query = parse_qsl(scope["query_string"].decode("latin-1"))
         if scope["method"] == "GET" and any([same_text(value, token) for key, value in query if key == "token"]):
             left = urlencode([(key, value) for key, value in query if key != "token"])
-            path = "/" + scope["path"].lstrip("/")  # of two slashes a browser reads the name of another site
+            path = "/" + scope["path"].lstrip("/")  # browsers read two slashes as the name of another site
             answer = RedirectResponse(path + (f"?{left}" if left else ""), 303)
             answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
             return answer
@@ -90,7 +90,7 @@ class DeskGuard:
 
 
 def _foreign(headers: Headers, host: str, changes: bool) -> bool:
-    """Whether the request comes from a page of another site: to change data, or to load a screenshot."""
+    """Returns whether a page of another site sent the request, to change data or to load a screenshot."""
     site = headers.get("sec-fetch-site", "none")
     if changes:
         origin = headers.get("origin")
@@ -99,7 +99,7 @@ def _foreign(headers: Headers, host: str, changes: bool) -> bool:
 
 
 def name_of(host: str) -> str | None:
-    """The name in a `Host`, in lower case; None if it is invalid, such as half of an IPv6 address."""
+    """Returns the name in a `Host`, in lower case; None if it is invalid, such as half of an IPv6 address."""
     try:
         return (urlsplit(f"//{host}").hostname or "").lower()
     except ValueError:
@@ -107,7 +107,7 @@ def name_of(host: str) -> str | None:
 
 
 def place_of(origin: str) -> str | None:
-    """The name and port in an `Origin`; None if it is invalid."""
+    """Returns the name and port in an `Origin`; None if it is invalid."""
     try:
         return urlsplit(origin).netloc
     except ValueError:

@@ -23,7 +23,7 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
     Args:
         config: the resolved config; section `desk` has the defaults.
         host: the address to listen at.
-        port: 0 takes any that is free.
+        port: 0 selects any free port.
         page: a page whose address is printed next to the site's.
 
     Raises:
@@ -48,9 +48,8 @@ def serve(config: Config, host: str | None = None, port: int | None = None, page
 def site_of(config: Config, token: str | None, hosts: tuple[str, ...]) -> ASGIApp:
     """Makes the pages of the config's lake.
 
-    The pages wait for an unreachable store only as long as its clients do by themselves. Work without a waiting user,
-    such as the trajectories of live sessions, waits for `lake.patience_s`. Raises LakeError if there is no lake, and as
-    `make_app` does.
+    Pages do not retry an unreachable store. Work for which no user waits, such as storing live sessions, retries for
+    `lake.patience_s`. Raises LakeError if there is no lake, and the errors of `make_app`.
     """
     prompt = config.model_copy(update={"lake": config.lake.model_copy(update={"patience_s": 0.0})})
     return make_app(config, open_lake(prompt), token, hosts, open_lake(config))
@@ -65,7 +64,8 @@ def token_for(host: str, variable: str, key: str = "desk.host") -> str | None:
         key: config key of the host, for messages.
 
     Raises:
-        UsageError: there is none and other machines can connect, or it is short, or holds characters other than ASCII.
+        UsageError: there is no token although other machines can connect, or the token is short or has characters other
+    than ASCII.
     """
     token = os.environ.get(variable) or None
     if token is None and not is_loopback(host):

@@ -24,11 +24,11 @@ MODULE = "pocketsphinx"
 
 
 class Recognizer(ABC):
-    """Transcribes speech; made without arguments, and asked by one thread at a time."""
+    """Transcribes speech; made without arguments, and used by one thread at a time."""
 
     @abstractmethod
     def listen(self, pcm: bytes) -> list[Phrase]:
-        """The phrases in 16-bit mono sound of 16,000 samples a second, in order."""
+        """Returns the phrases in 16-bit mono sound of 16,000 samples a second, in order."""
 
 
 RECOGNIZERS: Registry[Recognizer] = Registry(
@@ -37,7 +37,7 @@ RECOGNIZERS: Registry[Recognizer] = Registry(
 
 
 class PocketSphinx(Recognizer):
-    """PocketSphinx: offline and fast on a CPU, and inaccurate; its text is a draft for the person."""
+    """PocketSphinx: offline and fast on a CPU, but inaccurate; its text is a draft for the reviewer."""
 
     def __init__(self) -> None:
         try:
@@ -49,7 +49,7 @@ class PocketSphinx(Recognizer):
         self._decoder = self._sphinx.Decoder(samprate=RATE)
 
     def listen(self, pcm: bytes) -> list[Phrase]:
-        """Phrases between pauses, by voice activity."""
+        """Returns the phrases between pauses, by voice activity."""
         phrases: list[Phrase] = []
         for segment in self._sphinx.Segmenter(sample_rate=RATE).segment(io.BytesIO(pcm)):
             self._decoder.start_utt()
@@ -63,7 +63,8 @@ class PocketSphinx(Recognizer):
 
 @cache
 def recognizer(name: str) -> Recognizer:
-    """The recognizer of this name or dotted path; raises UsageError, or FlywheelError if it cannot be loaded."""
+    """Returns the recognizer of this name or dotted path; raises UsageError, or FlywheelError if it cannot be
+    loaded."""
     return RECOGNIZERS.class_of(name)()
 
 
@@ -71,8 +72,8 @@ def sound_of(data: bytes) -> bytes:
     """Converts a WAV file to the recognizers' format: mono, 16 bits, 16,000 samples a second.
 
     Raises:
-        UsageError: it is no WAV file of 16 bits, is cut short, is longer than half an hour, or has a rate outside of
-            `RATES`.
+        UsageError: the data is no WAV file of 16 bits, is truncated, is longer than half an hour, or has a rate outside
+            of `RATES`.
     """
     try:
         with wave.open(io.BytesIO(data)) as file:

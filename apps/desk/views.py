@@ -25,7 +25,7 @@ class _Viewed(BaseModel):
 
 
 class ThoughtView(_Viewed):
-    """A thought that was written of a step later."""
+    """A thought that was written later for a step."""
 
     author: str
     version: str | None
@@ -72,7 +72,7 @@ class VerdictView(_Viewed):
 
 
 class ReviewView(_Viewed):
-    """One decision of a person."""
+    """One decision of a reviewer."""
 
     review_id: str
     revision: int
@@ -83,14 +83,15 @@ class ReviewView(_Viewed):
     thought: str | None
     note: str
     holds: bool
-    """Whether no later decision undid it."""
+    """Whether the decision is in force, since no later decision undid it."""
     at: str
     state: str | None = None
     """State of the newest valid correction of a step: `verified`, `refuted` or `unverified`; null otherwise."""
     tried_by: str | None = None
-    """The trajectory that tried it in a sandbox, if one did."""
+    """The trajectory that tried the correction in a sandbox, if any."""
     replaces: bool | None = None
-    """Whether it replaced the recorded step; a step of an accepted trajectory stays until a better one is verified."""
+    """Whether the correction replaced the recorded step; a step of an accepted trajectory stays until a correction is
+    verified."""
 
 
 class DeskItem(_Viewed):
@@ -98,7 +99,7 @@ class DeskItem(_Viewed):
 
     trajectory_id: str
     revision: int
-    """Number of decisions; a new decision has to name it."""
+    """Number of decisions, which a new decision must state."""
     iteration: int
     task_id: str
     task: str
@@ -111,7 +112,7 @@ class DeskItem(_Viewed):
     termination: str
     failure: str
     decision: str
-    """The reason of its route; empty if no filter has run."""
+    """Reason for the trajectory's route; empty without a filter run."""
     route: str
     error_step: int | None
     steps: list[StepView]
@@ -120,13 +121,13 @@ class DeskItem(_Viewed):
 
 
 def steps_of(lake: Lake, trajectory: Trajectory) -> list[Step]:
-    """A trajectory's steps, in order."""
+    """Reads a trajectory's steps, in order."""
     where = {"iteration": trajectory.iteration, "trajectory_id": trajectory.trajectory_id}
     return sorted(lake.rows(Step, where), key=lambda step: step.step)
 
 
 def item_of(lake: Lake, name: str) -> DeskItem:
-    """A trajectory with its verdicts and reviews; raises UsageError if there is none."""
+    """Reads a trajectory with its verdicts and reviews; raises UsageError if there is none."""
     trajectory = trajectory_of(lake, name)
     reviews = reviews_of(lake, name)
     where = {"iteration": trajectory.iteration, "trajectory_id": name}
@@ -151,7 +152,7 @@ def item_of(lake: Lake, name: str) -> DeskItem:
 
 
 def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str, Any]]:
-    """The results of the corrections among the decisions on a trajectory, by review: fields of `ReviewView`."""
+    """Returns the results of corrections among a trajectory's decisions, by review, as fields of `ReviewView`."""
     names = {one.trajectory_id for one in standing(reviews) if one.decision == "correct"}
     rows = [row for name in names for row in ask(lake, "corrections_of", trajectory_id=name).to_pylist()]
     return {row.pop("review_id"): row for row in rows}
@@ -160,7 +161,7 @@ def corrections_of(lake: Lake, reviews: Sequence[Review]) -> dict[str, dict[str,
 def review_views(
     reviews: Sequence[Review], corrections: Mapping[str, Mapping[str, Any]] | None = None
 ) -> list[ReviewView]:
-    """Decisions, oldest first; with the results of corrections (`corrections_of`) if given."""
+    """Makes the views of decisions, oldest first, with the results of corrections (`corrections_of`) if given."""
     held, became = {one.review_id for one in standing(reviews)}, corrections or {}
     shown = ("review_id", "revision", "person", "decision", "step", "action", "thought", "note")
     return [
@@ -175,8 +176,8 @@ def review_views(
 
 
 def _holds(verdict: Verdict, decision: Verdict | None) -> bool:
-    """Whether a verdict is a judge's, a person's, or of the filter run that decided. Earlier verdicts of gates, by
-    other options or since removed, have no effect any more."""
+    """Returns whether a verdict is in force: it is a judge's, a reviewer's, or of the filter run that decided. Earlier
+    verdicts of gates that were removed or had other options have no effect."""
     return decision is None or verdict.gate in (JUDGE, PERSON) or verdict.created_at >= decision.created_at
 
 

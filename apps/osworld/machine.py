@@ -1,4 +1,4 @@
-"""Run the one desktop of a server with OSWorld's interface: start it, replace it by a fresh one, and end it."""
+"""Run the desktop of a server with OSWorld's interface: start it, replace it by a new one, and end it."""
 
 import asyncio
 import shlex
@@ -16,17 +16,17 @@ OPENS = {
     ".txt": "mousepad", ".md": "mousepad", ".csv": "mousepad", ".json": "mousepad", ".py": "mousepad",
     ".log": "mousepad", ".png": "gpicview", ".jpg": "gpicview", ".jpeg": "gpicview", ".gif": "gpicview", "": "pcmanfm",
 }  # fmt: skip
-"""The program that opens a file, by the end of its name; a folder has none."""
+"""Program that opens a file, by the end of its name; the empty end is for folders."""
 
 
 class DesktopMachine:
-    """A desktop with some programs, or with a task of ours set up on it.
+    """A desktop with some programs, or with a task of this project.
 
     Args:
-        environment: of the desktop.
-        programs: programs that are opened on a fresh one.
-        task: a task of the environment to begin with, as a template; None for none.
-        seed: of that task.
+        environment: environment of the desktop.
+        programs: programs that are opened on a new desktop.
+        task: template of the initial task; None for no task.
+        seed: seed of the initial task.
     """
 
     def __init__(
@@ -40,18 +40,18 @@ class DesktopMachine:
 
     @property
     def box(self) -> RunningDesktop:
-        """The desktop; raises SandboxFailure if it died and was not reset."""
+        """Returns the desktop; raises SandboxFailure if it died and was not reset."""
         box = self._sandbox.box if self._sandbox is not None else self._box
         if box is None or not box.alive:
             raise SandboxFailure("the desktop is gone: ask for a fresh one at /flywheel/reset")
         return box
 
     async def reset(self, task: str | None = None, seed: int | None = None) -> str:
-        """Replaces the desktop with a fresh one and returns the instruction of its task; empty without a task.
+        """Replaces the desktop with a new one and returns the instruction of its task; empty without a task.
 
         Args:
-            task: another task than before; raises ValueError for an unknown one.
-            seed: of the task; the one before, if not given.
+            task: the new task, if it changes; raises ValueError for an unknown task.
+            seed: seed of the task; the previous seed if not given.
         """
         if task is not None and task not in self.environment.entries:
             raise ValueError(f"there is no task {task[:60]!r}: there are {', '.join(self.environment.entries)}")
@@ -67,11 +67,11 @@ class DesktopMachine:
             return (await self._sandbox.observe()).instruction
 
     async def outcome(self) -> Outcome | None:
-        """The current outcome of the task by our verifier; None without a task."""
+        """Returns the current outcome of the task by this project's verifier; None without a task."""
         return None if self._sandbox is None else await self._sandbox.verify(DesktopReward())
 
     async def close(self) -> None:
-        """Ends it."""
+        """Ends the desktop."""
         async with self._changing:
             await self._end()
 
@@ -83,11 +83,11 @@ class DesktopMachine:
             await box.close()
 
     async def windows(self) -> list[dict[str, Any]]:
-        """The open windows."""
+        """Lists the open windows."""
         return (await self.box.ask("windows"))["windows"]
 
     async def window(self, name: str, by_class: bool, strict: bool) -> dict[str, Any] | None:
-        """The window with this title or class, in part or in full; None if there is none."""
+        """Finds the window with this title or class, in part or in full; None if there is none."""
 
         def called(one: dict[str, Any]) -> bool:
             texts = one["classes"] if by_class else [one["title"]]
@@ -98,7 +98,7 @@ class DesktopMachine:
         return next((one for one in await self.windows() if called(one)), None)
 
     async def open(self, path: str) -> str | None:
-        """Opens a file with the program for its kind, or a program; why not, if not."""
+        """Opens a file with the program for its kind, or a program; returns the reason of a failure, or None."""
         command: list[str] | None
         end = path[path.rfind(".") :].lower() if "." in path.rpartition("/")[2] else ""
         there = await self.box.ask("execute", command=["test", "-e", self._place(path)], timeout_s=10)
@@ -122,8 +122,8 @@ class DesktopMachine:
 def as_command(given: Any, shell: bool) -> list[str] | str:
     """Parses a command of OSWorld's clients: a list of words, or one text; raises ValueError for anything else.
 
-    OSWorld's server passes both to Python's subprocess: of a list for a shell, the first is the script and the rest are
-    its parameters.
+    OSWorld's server passes both to Python's subprocess. In a list for a shell, the first word is the script, and the
+    others are its parameters.
     """
     if isinstance(given, str):
         return given if shell else shlex.split(given)

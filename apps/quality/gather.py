@@ -1,5 +1,4 @@
-"""Read the quality results from the lake for people and programs; a bounded amount, however many iterations there
-are."""
+"""Read a bounded number of quality results from the lake, for users and programs."""
 
 import json
 from collections.abc import Sequence
@@ -32,20 +31,20 @@ class Checked:
     checks: int
     held: int
     critical: int
-    """Failed expectations that stop it, without an override."""
+    """Number of failed expectations that stop the iteration and have no override."""
     warnings: int
     broken: int
-    """Checks that could not be made."""
+    """Number of checks that could not be made."""
     overridden: int
     unexpected: int
-    """Rows that broke one."""
+    """Number of rows that broke an expectation."""
     drift: dict[str, MeasureDrift]
     """Shifts by measure."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectationResult:
-    """The result of one expectation: a row of `quality`, and the person who overrode it."""
+    """The result of one expectation: a row of `quality`, and the user who overrode it."""
 
     iteration: int
     label: str

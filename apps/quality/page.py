@@ -1,4 +1,4 @@
-"""Print quality results, or write them as one file that needs no network: the dashboard's part, with its own styles."""
+"""Print quality results, or write them to one file without external resources, in the form of the dashboard's part."""
 
 import os
 from pathlib import Path
@@ -18,7 +18,7 @@ from tasks.running.console import out
 
 FILE = "quality.html"
 NEWEST = 20
-"""Iterations that fit a screen."""
+"""Number of printed iterations, which fit a screen."""
 
 
 def write_page(config: Config, lake: Lake, found: Quality) -> Path:
@@ -31,7 +31,7 @@ def write_page(config: Config, lake: Lake, found: Quality) -> Path:
 
 
 def render(config: Config, found: Quality) -> str:
-    """The page as text; its links open where `flywheel serve` listens."""
+    """Renders the page as text; its links need `flywheel serve`."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "templates"), autoescape=True, undefined=StrictUndefined
     )

@@ -41,12 +41,12 @@ def build_report(config: Config) -> Path:
 
 
 def report_folder(lake: Lake) -> Path:
-    """`report/` in the lake if that is a folder, else in the work folder."""
+    """Returns `report/` in the lake if the lake is a folder, else in the work folder."""
     return work_folder(lake, "report") if "://" in lake.uri else Path(lake.uri) / "report"
 
 
 def render(config: Config, lake: Lake, folder: Path) -> str:
-    """The page as text."""
+    """Renders the page as text."""
     found = gather(config, OpenLake(lake), folder)
     specs = {
         "success": success_chart(found.iterations),
@@ -72,7 +72,7 @@ def render(config: Config, lake: Lake, folder: Path) -> str:
 
 @cache
 def vega() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, fit to stand inside a page."""
+    """Returns Vega, Vega-Lite and vega-embed as one script that can be inside a page."""
     version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     return vl_convert.javascript_bundle(ALL, vl_version=version).replace("</script", "<\\/script")
 

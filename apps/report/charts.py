@@ -40,9 +40,9 @@ STAGE_COLOURS = {
     "promote": "#b9b4ac",
 }
 LEGEND = alt.Legend(columns=alt.ExprRef("width < 400 ? 3 : 5"))
-"""Legend of stacked bars; wider than the chart it would be cut."""
+"""Legend of stacked bars, which would be cut if it were wider than the chart."""
 FEW = 20
-"""A training's line of no more points is drawn with them: one alone is no line."""
+"""Maximum points of a training's line that is drawn with its points, since a single point is no line."""
 _TITLES = {
     "grad_norm": "gradient norm",
     "kl": "KL to parent",
@@ -57,7 +57,7 @@ _TITLES = {
 
 
 def collected(rows: pl.DataFrame) -> Spec | None:
-    """P(V=1) of collected trajectories, by kind of policy (`OpenLake.collected`)."""
+    """Draws P(V=1) of collected trajectories, by kind of policy (`OpenLake.collected`)."""
     if rows.is_empty():
         return None
     values = _labelled(rows)
@@ -73,7 +73,7 @@ def collected(rows: pl.DataFrame) -> Spec | None:
 
 
 def heat(rows: pl.DataFrame, link: Callable[[dict[str, Any]], str] | None = None) -> Spec | None:
-    """Success by task and actor; the explorer first, tasks never trained on last; `link` is the link target of a
+    """Draws success by task and actor, the explorer first, tasks never trained on last; `link` is the link target of a
     cell."""
     if rows.is_empty():
         return None
@@ -102,7 +102,7 @@ def heat(rows: pl.DataFrame, link: Callable[[dict[str, Any]], str] | None = None
 
 
 def funnel(rows: pl.DataFrame) -> Spec | None:
-    """The routes of the trajectories of each iteration."""
+    """Draws the routes of each iteration's trajectories."""
     parts = rows.unpivot(list(ROUTES), index="iteration", variable_name="route", value_name="trajectories")
     order = pl.col("route").replace_strict({route: at for at, route in enumerate(ROUTES)}, return_dtype=pl.Int64)
     parts = parts.filter(pl.col("trajectories") > 0).with_columns(order=order).sort("iteration", "order")
@@ -110,7 +110,7 @@ def funnel(rows: pl.DataFrame) -> Spec | None:
 
 
 def weights(rows: pl.DataFrame) -> Spec | None:
-    """The curriculum's shares of the trajectories."""
+    """Draws the curriculum's shares of trajectories."""
     if rows.is_empty():
         return None
     values = rows.select("iteration", "task", "weight", "pool", "reason").to_dicts()
@@ -132,14 +132,14 @@ def weights(rows: pl.DataFrame) -> Spec | None:
 
 
 def stages(rows: pl.DataFrame) -> Spec | None:
-    """Wall time of each iteration by stage."""
+    """Draws the wall time of each iteration by stage."""
     names = rows.sort("order", maintain_order=True)["stage"].unique(maintain_order=True).to_list()
     colours = [STAGE_COLOURS.get(name, EXPLORED) for name in names]
     return _stack(_labelled(rows), "stage", "seconds", names, colours)
 
 
 def training(points: pl.DataFrame) -> Spec | None:
-    """Trainings' measures (`OpenLake.training`): a small chart for each measure, a line for each policy."""
+    """Draws trainings' measures (`OpenLake.training`): a small chart for each measure, a line for each policy."""
     if points.is_empty():
         return None
     known = {name: at for at, name in enumerate(MEASURES)}
@@ -180,7 +180,7 @@ def _stack(rows: list[dict[str, Any]], part: str, amount: str, domain: list[str]
 
 
 def _labelled(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """The rows, with the labels of their iterations."""
+    """Returns the rows with the labels of their iterations."""
     return [row | {"iteration": label(row["iteration"])} for row in rows.to_dicts()]
 
 

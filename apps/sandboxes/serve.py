@@ -19,7 +19,7 @@ from tasks.running.console import out
 MOST_BYTES = 1 << 20
 """Maximum bytes of one message: an action is short."""
 PING_S, PONG_S = 20.0, 60.0
-"""Seconds between pings of a quiet client, and seconds that a busy client may take to answer one."""
+"""Seconds between pings of a quiet client, and time limit in seconds for a busy client's answer to a ping."""
 TOKEN_VARIABLE = "FLYWHEEL_SANDBOXES_TOKEN"
 """Default environment variable of the token."""
 SERVED = "the sessions are over, and their sandboxes are given back; the same command serves them again"
@@ -40,16 +40,15 @@ def serve_sandboxes(
     Args:
         config: the resolved config.
         host: the address to listen at.
-        port: 0 takes any that is free.
+        port: 0 selects any free port.
         token_variable: the environment variable with the token.
         names: the served tasks; the suite's, if not given.
         held_out: whether to serve held-out tasks and seeds, too.
         idle_s: seconds without a message after which a session ends.
 
     Raises:
-        UsageError: an unknown task; or the address is not this machine's own and there is no token, or none in the
-            named variable.
-        FlywheelError: the port is taken, or there is no browser for the environments that need one, or none starts.
+        UsageError: a task is unknown, or other machines can connect and there is no token in the variable.
+        FlywheelError: the port is taken, or a required browser is missing or does not start.
     """
     token = token_named(host, token_variable, TOKEN_VARIABLE)
     Interrupts.kept = SERVED
@@ -71,8 +70,8 @@ def serve_sandboxes(
 
 
 def running(app: object) -> uvicorn.Config:
-    """Settings of the server. Frames are not compressed: a screenshot already is, and it would cost ten times the rest
-    of a step."""
+    """Returns the settings of the server. Frames are not compressed, since screenshots already are, and compression
+    would cost ten times the rest of a step."""
     return uvicorn.Config(
         app,  # pyright: ignore[reportArgumentType]
         log_level="warning",

@@ -1,4 +1,4 @@
-"""Hold the served tasks of a config, the pool that they are leased from, and the count of sandboxes in use."""
+"""Hold the served tasks of a config, their pool of sandboxes, and the count of sandboxes in use."""
 
 import asyncio
 from collections import Counter
@@ -14,7 +14,7 @@ from schemas.tables.task import GuiTask, Split
 from schemas.tables.trajectory import SPLIT_STARTS
 
 WAIT_S = 30.0
-"""Seconds that a session waits in line for a sandbox before it is refused; clients wait a minute for an answer."""
+"""Seconds that a session waits for a sandbox before it is refused; clients wait a minute for an answer."""
 
 
 class Serving:
@@ -23,12 +23,12 @@ class Serving:
     Args:
         config: the resolved config.
         names: the served tasks; the suite's, if not given.
-        held_out: whether to serve held-out tasks and seeds, too: a policy that trains on them can no longer be
+        held_out: whether to serve held-out tasks and seeds, too; a policy that trains on them can no longer be
             measured.
         wait_s: seconds that a session waits for a sandbox before it is refused.
 
     Raises:
-        UsageError: an unknown task, or a held-out one that is not to be served.
+        UsageError: a task is unknown, or is held out without `held_out`.
     """
 
     def __init__(
@@ -54,11 +54,11 @@ class Serving:
 
     @property
     def sandboxes(self) -> int:
-        """Number of episodes that run at the same time."""
+        """Number of concurrent episodes."""
         return sum(self.pool.sizes.values())
 
     async def take(self, environment: str) -> bool:
-        """Waits in line for one of an environment's sandboxes; False if none came free in time."""
+        """Waits for a sandbox of an environment; False if none became free in time."""
         try:
             async with asyncio.timeout(self._wait_s):
                 await self._free[environment].acquire()
@@ -68,16 +68,16 @@ class Serving:
         return True
 
     def give_back(self, environment: str) -> None:
-        """Returns a sandbox to the count, and wakes a session that waits for one."""
+        """Returns a sandbox to the count, and wakes a waiting session."""
         self.leased[environment] -= 1
         self._free[environment].release()
 
     def of_split(self, split: str) -> list[GuiTask]:
-        """The tasks of a split, in the config's order."""
+        """Lists the tasks of a split, in the config's order."""
         return [task for task in self.tasks.values() if task.split == split]
 
     def task(self, name: object) -> GuiTask:
-        """Finds a served task by its id, or by a unique template; raises ValueError, naming the nearest."""
+        """Finds a served task by its id, or by a unique template; raises ValueError that names the nearest task."""
         if not isinstance(name, str):
             raise ValueError("`task_id` names no task: write, for example, environment/template")
         having = [task for task in self.tasks.values() if name in (task.task_id, task.template)]
@@ -90,7 +90,7 @@ class Serving:
         raise ValueError(f"`task_id`: no task {name[:80]!r} is served; {hint}")
 
     def seed(self, given: object) -> int:
-        """Checks a requested seed; raises ValueError for an invalid or held-out one."""
+        """Checks a requested seed; raises ValueError for an invalid or held-out seed."""
         end = 3 * SPLIT_STARTS["validation"] if self.held_out else SPLIT_STARTS["validation"]
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < end:
             more = "" if self.held_out else "; seeds from there on are held out (--held-out)"

@@ -1,10 +1,9 @@
-"""Map a session on the wire to a lease of the pool: messages in, answers out, without a socket.
+"""Map a session of the protocol to a lease of the pool: messages in, answers out, without a socket.
 
-An episode begins with `reset`, which waits for a limited time if all sandboxes are leased: a client that has closed its
-session may continue before its sandbox is free again. An episode is over with an answer that is `done`, which also
-frees its sandbox; until then a session keeps the sandbox over its resets. A message before an episode or after it is
-refused. A box that dies is reported as `metadata.failure`, with no reward: an outage must not look like a failure of
-the policy.
+An episode begins with `reset`, which waits for a limited time if all sandboxes are leased, since a client may begin a
+new session before its old sandbox is free. An episode ends with an answer that is `done`, which also frees its sandbox;
+until then, a session keeps the sandbox over resets. Messages before or after an episode are refused. A dead sandbox is
+reported as `metadata.failure` without a reward, since an outage must not look like a failure of the policy.
 """
 
 import random
@@ -38,7 +37,7 @@ _NOTHING = Observation(b"", 0, 0, "")
 
 @dataclass(slots=True)
 class _Episode:
-    """A lease and its episode so far."""
+    """A lease and the state of its episode."""
 
     name: str
     task: GuiTask
@@ -47,12 +46,12 @@ class _Episode:
     elements: bool
     verifier: Verifier | None
     lease: AsyncExitStack
-    """Closing it returns the sandbox; closing it again does nothing."""
+    """Closing the lease returns the sandbox; a second close does nothing."""
     seen: Observation = _NOTHING
     since: float = field(default_factory=time.monotonic)
     steps: int = 0
     until: float | None = None
-    """Time of its end."""
+    """Time of the episode's end."""
 
     @property
     def over(self) -> bool:
@@ -61,7 +60,7 @@ class _Episode:
 
 
 class WireSession:
-    """One session; its methods are called one after the other. `close` gives its sandbox back.
+    """One session, whose methods are called in turn; `close` returns the sandbox.
 
     Args:
         serving: tasks and sandboxes.
@@ -97,7 +96,7 @@ class WireSession:
         return await (self._reset(*asked, data) if isinstance(asked, tuple) else self._step(asked))
 
     async def close(self) -> None:
-        """Gives the sandbox back."""
+        """Returns the sandbox."""
         try:
             await self._end()
         finally:
@@ -140,7 +139,7 @@ class WireSession:
         return self._place is not None
 
     def _asked(self, data: Mapping[str, Any]) -> tuple[GuiTask, int]:
-        """The task and the seed of a `reset`; raises ValueError for unknown ones."""
+        """Reads the task and the seed of a `reset`; raises ValueError if one is unknown."""
         if unknown := sorted(map(str, data.keys() - RESETS)):
             raise ValueError(f"`reset` takes no `{unknown[0][:40]}`: it takes {', '.join(sorted(RESETS))}")
         name = data.get("episode_id")
@@ -197,7 +196,7 @@ class WireSession:
         """Runs the verifier if it is due.
 
         Returns:
-            Its outcome, and how the episode has ended; each None if there is none.
+            The outcome, and how the episode has ended; each may be None.
         """
         verifier, outcome = episode.verifier, None
         if verifier is not None and verifier.each_step:
@@ -208,7 +207,7 @@ class WireSession:
         return outcome, ended
 
     async def _over(self, episode: _Episode) -> None:
-        """Frees the sandbox for a waiting session: some trainers end no session before their next batch."""
+        """Frees the sandbox for a waiting session, since some trainers end no session before their next batch."""
         episode.until = time.monotonic()
         await episode.lease.aclose()
         self._give_back()

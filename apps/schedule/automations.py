@@ -1,8 +1,8 @@
 """Define a Prefect server's automations as code: created once by name, and updated in place.
 
-Events of the `watch` deployment (`tasks.watch`) start retraining: it counts in the lake, which holds the state, and a
-server only has to react. Other programs can emit `flywheel.retraining.wanted`. A server may be shared: only events of
-our own lake and runs of our own deployments count.
+Events of the `watch` deployment (`tasks.watch`) start retraining. This deployment counts in the lake, which holds the
+state, and the server only reacts. Other programs can emit `flywheel.retraining.wanted`. A server may be shared, so only
+events of this lake and runs of its deployments count.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ HEARTBEAT = "prefect.flow-run.heartbeat"
 def put(client: SyncPrefectClient) -> list[str]:
     """Creates or updates all automations and returns their names; a disabled one stays disabled.
 
-    An unchanged one is not written: an update makes it forget which runs it waits for.
+    An unchanged automation is not written, since an update makes it forget its awaited runs.
 
     Raises:
         UsageError: nothing is deployed, or the deployments name no lake.

@@ -1,4 +1,4 @@
-"""Select the Prefect server: the configured one, else the one that `flywheel up` started here."""
+"""Select the Prefect server: the configured server, else the server that `flywheel up` started on this machine."""
 
 import json
 import os
@@ -37,10 +37,10 @@ def use_server(url: str) -> None:
 
 @contextmanager
 def connected() -> Iterator[SyncPrefectClient]:
-    """A client of the selected server.
+    """Yields a client of the selected server.
 
     Raises:
-        UsageError: there is none, or it does not answer.
+        UsageError: there is no server, or it does not answer.
     """
     url = found_server()
     if url is None:
@@ -56,5 +56,5 @@ def connected() -> Iterator[SyncPrefectClient]:
 
 
 def page_of(flow_run: UUID) -> str:
-    """Address of Prefect's page of a run."""
+    """Returns the address of Prefect's page of a run."""
     return f"{(PREFECT_API_URL.value() or '').removesuffix('/api')}/runs/flow-run/{flow_run}"

@@ -52,7 +52,7 @@ class WorkPool:
     """The settings of deployments' runs: folder, lake and parameters."""
 
     folder: Path
-    """Folder of a process pool, which relative paths start from."""
+    """Folder of a process pool, to which paths are relative."""
     lake_id: str
     lake: str
     """The lake's address."""
@@ -61,14 +61,15 @@ class WorkPool:
 
 
 def place_of(config: Path | None, overrides: Sequence[str], lake: Lake) -> WorkPool:
-    """The settings for runs in this folder and on this lake, with this config and these overrides of it."""
+    """Returns the settings for runs in this folder and on this lake, with this config and overrides."""
     named = str(config_file(config).absolute()) if config is not None else ""
     return WorkPool(Path.cwd(), lake.lake_id, lake.uri, {"config": named, "overrides": list(overrides)})
 
 
 @cache
 def described() -> list[dict[str, Any]]:
-    """The deployments of `prefect.yaml`, which is next to the packages in a checkout and in `flows` of a wheel."""
+    """Reads the deployments of `prefect.yaml`, which is next to the packages in a checkout and in `flows` of a
+    wheel."""
     folder = Path(flows.__file__).parent
     file = next(one for one in (folder / "prefect.yaml", folder.parent / "prefect.yaml") if one.is_file())
     return yaml.safe_load(file.read_text())["deployments"]
@@ -84,13 +85,13 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
     """Puts every deployment on the server and returns their names.
 
     Args:
-        client: of the server.
-        place: where their runs work.
+        client: client of the server.
+        place: settings of the deployments' runs.
         pool: the work pool; a process pool of this name is made if there is none.
-        replace: replace another lake's deployments, and their schedules.
+        replace: whether to replace another lake's deployments and schedules.
 
     Raises:
-        UsageError: another lake's deployments are there; names it and its folder.
+        UsageError: the server has another lake's deployments; the message names the lake and its folder.
     """
     if not replace:
         _require_ours(client, place)
@@ -101,24 +102,24 @@ def deploy(client: SyncPrefectClient, place: WorkPool, pool: str = POOL, replace
 
 
 def deployments(client: SyncPrefectClient) -> dict[str, DeploymentResponse]:
-    """Our deployments on the server, by name, in the order of `prefect.yaml`."""
+    """Returns this project's deployments on the server, by name, in the order of `prefect.yaml`."""
     there = {name: _there(client, name) for name in names()}
     return {name: one for name, one in there.items() if one is not None}
 
 
 def lake_of(there: DeploymentResponse) -> tuple[str, str] | None:
-    """The id and the address of a deployment's lake; None if its tags do not name it."""
+    """Returns the id and the address of a deployment's lake; None if its tags do not name it."""
     tags = {begin: one.removeprefix(begin) for begin in (OF_LAKE, AT) for one in there.tags if one.startswith(begin)}
     return (tags[OF_LAKE], tags.get(AT, "")) if OF_LAKE in tags else None
 
 
 def names() -> list[str]:
-    """The names of all deployments; a deployment has that of its flow."""
+    """Returns the names of all deployments, which are the names of their flows."""
     return [one["name"] for one in described()]
 
 
 def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
-    """One of our deployments; raises UsageError if it is unknown or not deployed."""
+    """Returns a deployment of this project; raises UsageError if it is unknown or not deployed."""
     if name not in names():
         raise UsageError(f"There is no deployment `{name}`.", f"There are: {', '.join(names())}.")
     there = _there(client, name)
@@ -128,8 +129,8 @@ def deployment(client: SyncPrefectClient, name: str) -> DeploymentResponse:
 
 
 def require_project(client: SyncPrefectClient, configured: Callable[[], LakeConfig]) -> None:
-    """Raises UsageError if the deployments are another project's: in another folder, and of another lake than the
-    configured one. Without a lake here, no deployment is refused."""
+    """Raises UsageError if the deployments belong to another project, with another folder and another lake than the
+    configured one. If the configured lake does not exist, no deployment is refused."""
     noted = _noted()
     for name, there in deployments(client).items():
         lake, folder = lake_of(there), there.job_variables.get("working_dir")
@@ -162,10 +163,10 @@ def _noted() -> list[str]:
 
 
 def schedule_of(cron: str | None, every: str | None, timezone: str) -> Schedule:
-    """A schedule of a cron line, or of an interval such as 30m, 6h or 1d.
+    """Makes a schedule of a cron line, or of an interval such as 30m, 6h or 1d.
 
     Raises:
-        UsageError: neither or both are given, or one cannot be read.
+        UsageError: neither or both are given, or one cannot be parsed.
     """
     if (cron is None) == (every is None):
         raise UsageError("A schedule is a cron line or an interval.", 'Give --cron "0 2 * * *" or --every 6h.')
@@ -181,7 +182,7 @@ def schedule_of(cron: str | None, every: str | None, timezone: str) -> Schedule:
 
 
 def set_schedule(client: SyncPrefectClient, name: str, schedule: Schedule) -> None:
-    """Makes this a deployment's one schedule, switched on."""
+    """Makes this the only schedule of a deployment, and switches it on."""
     there = deployment(client, name)
     made = DeploymentScheduleCreate(schedule=schedule, active=True)
     client.create_deployment_schedules(there.id, [made])
@@ -203,7 +204,7 @@ def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any])
     """Begins a run of a deployment as soon as a worker is free; returns its id.
 
     Raises:
-        UsageError: an unknown parameter, or an invalid value.
+        UsageError: a parameter is unknown or has an invalid value.
     """
     there = deployment(client, name)
     known = (there.parameter_openapi_schema or {}).get("properties", {})
@@ -219,7 +220,7 @@ def run_now(client: SyncPrefectClient, name: str, parameters: Mapping[str, Any])
 
 
 def in_words(schedule: Any) -> str:
-    """A schedule for people."""
+    """Describes a schedule in words."""
     if isinstance(schedule, CronSchedule):
         return f"{schedule.cron} ({schedule.timezone or 'UTC'})"
     if isinstance(schedule, IntervalSchedule):

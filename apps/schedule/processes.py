@@ -1,4 +1,4 @@
-"""Start processes that end with this one in any case: a signal, an error, an outright kill. One is Prefect's server.
+"""Start processes that end with this process in any case: a signal, an error, a kill. One is Prefect's server.
 
 The server imports this module, so it imports nothing heavy.
 """
@@ -25,7 +25,7 @@ SERVE += ("apps.schedule.processes:create_app",)
 
 
 def create_app() -> "TrustedHostMiddleware":
-    """Prefect's server for uvicorn, which answers only under this machine's own host names.
+    """Makes Prefect's server for uvicorn, which answers only under this machine's own host names.
 
     It has no authentication. Otherwise a browser on this machine could reach it under another site's name that points
     at this machine (DNS rebinding), and pages of that site would have the server's origin.
@@ -37,24 +37,24 @@ def create_app() -> "TrustedHostMiddleware":
 
 
 class ServiceProcess(ChildProcess):
-    """A process that is kept while this one lives; its output goes to a file."""
+    """A process that runs as long as this process; its output goes to a file."""
 
     def __init__(self, name: str, module: Sequence[str], log: Path, environ: Mapping[str, str] | None = None) -> None:
         self.name = name
         super().__init__([sys.executable, "-m", *module], log, {**ours(), **(environ or {})}, GRACE_S)
 
     def require_ready(self, ready: Callable[[], bool]) -> None:
-        """Waits until it is ready.
+        """Waits until the process is ready.
 
         Raises:
-            FlywheelError: it ended (as `check`), or was not ready within two minutes.
+            FlywheelError: the process ended (as in `check`), or was not ready within two minutes.
         """
         if not self.wait(ready, PATIENCE_S):
             self.check()
             raise FlywheelError(f"The {self.name} did not start within {PATIENCE_S:.0f} s ({self.log}).")
 
     def check(self) -> None:
-        """Raises FlywheelError if it has ended; quotes its last line, or names the signal that ended it."""
+        """Raises FlywheelError if the process has ended; the message quotes its last line, or names the signal."""
         if (status := self.status) is None:
             return
         if status < 0:  # its last output does not explain a signal

@@ -24,13 +24,13 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
 
     Args:
         config: the resolved config.
-        file: the file it was read from, if it was named.
-        overrides: of its keys.
-        port: of the Prefect server, if none is configured.
+        file: the config's file, if it was named.
+        overrides: overrides of config keys.
+        port: port of the Prefect server, if none is configured.
 
     Raises:
-        UsageError: another one runs in this work folder, the configured server does not answer, or another lake's
-            deployments are on it.
+        UsageError: another `flywheel up` runs in this work folder, the configured server does not answer, or the server
+            has another lake's deployments.
         FlywheelError: a part did not start, or ended.
     """
     from apps.report.build import build_report
@@ -69,7 +69,7 @@ def up(config: Config, file: Path | None, overrides: Sequence[str], port: int) -
 
 
 class _Parts:
-    """The started processes; the last one ends first."""
+    """The started processes, which end in reverse order."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ class _Parts:
         self.api = ""
 
     def server(self, port: int) -> str:
-        """Finds or starts it, and writes its address to the note; returns its page's address."""
+        """Finds or starts the server, and writes its address to the note; returns the address of its page."""
         from apps.schedule.connection import NOTE, found_server, use_server
         from tasks.running.run_page import answers
 
@@ -114,7 +114,7 @@ class _Parts:
         server.require_ready(lambda: answers(self.api))
 
     def worker(self) -> str:
-        """Starts it; returns the folder of its runs."""
+        """Starts the worker; returns the folder of its runs."""
         from apps.schedule.deployments import POOL
 
         words = ["prefect", "worker", "start", "--pool", POOL, "--type", "process"]

@@ -1,1 +1,1 @@
-"""Trajectories in the formats of others: read and written without a lake."""
+"""Reads and writes trajectories in formats of other projects, without a lake."""

@@ -1,7 +1,7 @@
-"""Whether a reply acts: whether a reader of calls finds one in it, of an action of ours or of another.
+"""Decides whether a reply acts: whether a reader finds a call in it, even a call that is no action of this project.
 
-Of several replies to one screen the one that acts answers it, also where its call is no action of ours. What no reader
-here takes for a call is words: a plan, an answer, a mention of a call, and calls in notations of other agents.
+If a screen has several replies, the acting reply answers it, even if the call is no action of this project. Everything
+else counts as words: a plan, an answer, a mention of a call, and calls in unknown notations.
 """
 
 import json
@@ -18,7 +18,7 @@ from models.families.thinking import split_thinking
 from schemas.action import TYPES
 
 _MOST = 32
-"""Maximum objects of a reply that are considered, its first and its last ones, so that reading takes linear time."""
+"""Maximum objects that are considered in a reply, from its beginning and its end, so that reading takes linear time."""
 _NAMED = r"[^\W\d][\w.]{0,98}\("
 _MARKED = re.compile(
     rf"^[^\w\n]*+Action[*_]*+[:：][*_]*+\s*+(?:`{{1,3}}(?:\w+\n)?+\s*+)?"
@@ -37,7 +37,7 @@ _DECODER = json.JSONDecoder(strict=False)
 
 
 def holds_call(reply: str) -> bool:
-    """Checks whether a reply holds a call behind its thinking; in linear time, and never raising for any text."""
+    """Checks in linear time whether a reply has a call after its thinking; never raises for any text."""
     answer = split_thinking(reply)[1]
     if finds_call(answer) or _MARKED.search(answer):
         return True
@@ -58,7 +58,7 @@ def _is_performed(call: Call) -> bool:
 
 
 def _objects(text: str) -> Iterator[bool]:
-    """Yields of each object of JSON whether it is a call; objects within another are a part of that."""
+    """Yields whether each JSON object is a call; nested objects are part of the outer object."""
     found, end = _OBJECT.finditer(text), 0
     for begin in (*islice(found, _MOST // 2), *deque(found, maxlen=_MOST // 2)):
         if begin.start() < end:
@@ -83,7 +83,7 @@ def _is_call(fields: dict[str, Any]) -> bool:
 
 
 def _names(value: object) -> bool:
-    """Checks whether a value names an action: it is a text or an object, and not one that means none."""
+    """Checks whether a value names an action: it must be a text or an object other than those for no action."""
     if isinstance(value, str):
         return not is_unset(value) and not _NONE.match(value)
     return bool(fields_of(value))

@@ -40,7 +40,7 @@ class _AgentNetModel(BaseModel):
 
     @property
     def others(self) -> dict[str, Any]:
-        """Fields without a column here."""
+        """Returns the fields without a column in this project."""
         return self.model_extra or {}
 
 
@@ -66,13 +66,13 @@ class _Line(_AgentNetModel):
 
 
 class AgentNet(Format):
-    """A file of lines and a folder of pictures."""
+    """AgentNet's format: a file of lines and a folder of pictures."""
 
     name = "agentnet"
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One line per trajectory."""
+        """Writes one line per trajectory."""
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in records:
                 lines.write(line_of(self._line(record, target)))
@@ -92,7 +92,7 @@ class AgentNet(Format):
         return {"index": number, "image": target.picture(step.screen), **kept.get("entry", {}), "value": value}
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per line."""
+        """Yields one trajectory per line."""
         for file in source.files(".jsonl"):
             for place, value in source.records(file):
                 try:
@@ -148,10 +148,10 @@ class AgentNet(Format):
 
 
 def _order_of(entries: Sequence[_Entry], record: RecordPlace) -> list[int]:
-    """Return the places of the steps in the record by their `index`; as they are where one has none.
+    """Return the steps' places in the record, sorted by `index`; unsorted if a step has no `index`.
 
     Raises:
-        RecordRefused: an index that is no number.
+        RecordRefused: an index is no number.
     """
     indices = list[float]()
     for at, value in enumerate(one.others.get("index") for one in entries):

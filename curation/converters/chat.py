@@ -1,8 +1,9 @@
-"""Trajectories as chats: what UI-TARS's messages, TRL and verl have in common.
+"""Converts trajectories to chats and back, for the formats of UI-TARS, TRL and verl.
 
-A system turn, the instruction, then, step by step, a screen and the reply to it, `Thought: ...` and `Action: ...` in
-one of UI-TARS's dialects. Formats with a row per step show the last screens only and leave earlier replies as text
-(UI-TARS, arXiv 2501.12326, Eq. 3); a reader takes the reply to the last screen of a row for its step.
+A chat has a system turn, the instruction, and for each step a screen and the reply to it. A reply is `Thought: ...` and
+`Action: ...` in one of UI-TARS's dialects. Formats with a row per step show only the last screens, with all earlier
+replies as text (UI-TARS, arXiv 2501.12326, Eq. 3). The reader then takes the reply to a row's last screen as the row's
+step.
 """
 
 import json
@@ -36,19 +37,20 @@ from models.families.thinking import REASONING
 from schemas.action import Action, Hotkey, Type
 
 SHOWN = 5
-"""Screens that a row of a step shows, as in all of UI-TARS's experiments."""
+"""Number of screens in a row of a step, as in all of UI-TARS's experiments."""
 CHAT_UNITS = ("thousandths", "resized_pixels")
 CHAT_DIALECTS = DIALECTS
 MARKS = ("<image>", "<video>", "<|vision_start|>")
 """Placeholder of a screen in a text."""
 _ENTERS = (Hotkey(key="enter"), Hotkey(key="return"))
 SLOT = re.compile(r"<\|vision_start\|>(?:(?!<\|vision_start\|>).)*?<\|vision_end\|>|<image>", re.DOTALL)
-"""A placeholder of a picture: UI-TARS's, which holds no other, and that of LLaMA-Factory, ms-swift and verl."""
+"""A placeholder of a picture: UI-TARS's, which cannot be nested, or that of LLaMA-Factory, ms-swift and verl."""
 _OTHER = re.compile(r"<(video|audio)>")
-"""Placeholders of LLaMA-Factory, ms-swift and verl that no step has; in a row whose pictures match, a text."""
+"""Placeholders of LLaMA-Factory, ms-swift and verl for media that no step has; if a row's pictures match, they are
+text."""
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _SHARED = {"human": "user", "gpt": "assistant"}
-"""What ShareGPT calls them."""
+"""ShareGPT's names of roles."""
 _UNIT_NAMES = {
     "thousandths": "thousandths of the screen",
     "resized_pixels": "pixels of the screen as it is shown to you",
@@ -63,15 +65,15 @@ class ChatTurn:
     text: str = ""
     screen: Picture | None = None
     masked: bool = False
-    """Whether its row puts no loss on it, so that it is context."""
+    """Whether the row puts no loss on the turn, so that it is context."""
     thought: str = ""
-    """Of a reply whose record holds it apart from the text."""
+    """Thought of a reply, if the record has it separately from the text."""
     field: str = "messages"
-    """Where its record holds it."""
+    """Field of the record that has the turn."""
     given: bool = False
-    """Whether it is a part of a prompt, so that it is context."""
+    """Whether the turn is part of a prompt, so that it is context."""
     calls: bool = False
-    """Whether its record holds a tool's call apart from the text."""
+    """Whether the record has a tool call separately from the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ class ChatMessage:
 
     role: str
     parts: Sequence[str | None]
-    """Its texts, and None for each placeholder of a picture."""
+    """Texts of the message, and None for each placeholder of a picture."""
     field: str
-    """As `ChatTurn.field`, without `content`; so are the others."""
+    """Field of the record, without `content`; all other fields are as in `ChatTurn`."""
     masked: bool = False
     thought: str = ""
     given: bool = False
@@ -90,7 +92,7 @@ class ChatMessage:
 
 
 def thought_of(message: Mapping[str, Any]) -> str:
-    """The thought that a reply holds apart from its text; empty if it holds none."""
+    """Returns the thought that a reply has separately from its text; empty if it has none."""
     given = (message.get(name) for name in REASONING)
     return next((storable(one) for one in given if isinstance(one, str) and one.strip()), "")
 
@@ -122,31 +124,31 @@ def _arguments(call: Mapping[str, Any]) -> str:
 
 
 def reply_of(text: str, message: Mapping[str, Any]) -> str:
-    """The text of a reply, with its tool calls after it."""
+    """Returns the text of a reply, followed by its tool calls."""
     return "\n".join(filter(None, (text, *calls_of(message))))
 
 
 def holds_more(message: Mapping[str, Any]) -> bool:
-    """Return whether a message holds a thought or a call next to its content."""
+    """Return whether a message has a thought or a call in addition to its content."""
     return bool(thought_of(message) or calls_of(message))
 
 
 def split(text: str) -> list[str | None]:
-    """The texts around the placeholders of a text, and None for each placeholder."""
+    """Returns the texts between placeholders, and None for each placeholder."""
     first, *others = SLOT.split(text)
     return [first, *(part for one in others for part in (None, one))]
 
 
 def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
-    """Check that a row holds a chat, and pictures only.
+    """Check that a row has a chat, and no media other than pictures.
 
     Args:
-        row: an object, or what is refused elsewhere.
-        wanted: fields of which it needs one.
+        row: an object; other values are refused elsewhere.
+        wanted: fields of which the row needs at least one.
         place: file and line of the row.
 
     Raises:
-        Refused: it holds none of them, or empty ones, or videos or sounds.
+        Refused: the row has none of these fields, or an empty one, or videos or sounds.
     """
     if not isinstance(row, Mapping):
         return
@@ -167,33 +169,32 @@ def check_row(row: object, wanted: Sequence[str], place: RecordPlace) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """How replies are written."""
+    """Form of written replies."""
 
     unit: str
     dialect: str
 
     def action(self, action: Action, screen: Picture) -> str:
-        """An action's text."""
+        """Returns an action's text."""
         return format_action(action, self.dialect, sides=scale_of(self.unit, screen.width, screen.height))
 
     def reply(self, step: ExchangedStep) -> str:
-        """A step's reply; what could not be read stays as it was."""
+        """Returns a step's reply; an action that could not be parsed keeps its recorded text."""
         if step.action is None:
             return step.text
         return format_reply(step.thought, self.action(step.action, step.screen))
 
     def system(self, screen: Picture) -> str:
-        """The prompt: its task and its actions."""
+        """Returns the system prompt: the task and the actions."""
         return system_text([self.action(action, screen) for action in SAMPLES], _UNIT_NAMES[self.unit])
 
 
 def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[ChatTurn]:
-    """The chat up to the screen of step `end`, with so many of the last screens.
+    """Builds the chat up to the screen of step `end`, with `shown` of the last screens.
 
     Args:
-        record: without tokens (`for_trainers`).
-        end, shown: the step, and how many screens.
-        writing: how replies are written.
+        record: without tokens (`for_trainers`). end, shown: the step, and the number of screens.
+        writing: form of written replies.
     """
     steps = record.steps[: end + 1]
     turns = [ChatTurn("system", writing.system(steps[0].screen)), ChatTurn("user", record.instruction)]
@@ -206,10 +207,10 @@ def chat_of(record: Exchanged, end: int, shown: int, writing: Writing) -> list[C
 
 
 def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field: str) -> ExchangedStep:
-    """The step that a reply to a screen is.
+    """Makes the step of a reply to a screen.
 
     Raises:
-        Refused: a point outside of the screen.
+        Refused: a point is outside of the screen.
     """
     read = parse_reply(text, scale_of(unit, screen.width, screen.height))
     if read.action is None:
@@ -221,7 +222,7 @@ def read_reply(text: str, screen: Picture, unit: str, place: RecordPlace, field:
     action, about = read.action, StepAbout(unused=", ".join(read.unused))
     if isinstance(action, Type) and len(read.further) == 1 and read.further[0] in _ENTERS:
         action = Type(content=action.content.removesuffix("\n") + "\n")
-    elif read.further:  # the screen that follows is the last one's, so the first alone would be another step
+    elif read.further:  # the next screen follows the last action, so the first alone would be another step
         return ExchangedStep(screen, text=text, error=f"{1 + len(read.further)} actions in one reply")
     return ExchangedStep(screen, thought=read.thought, action=action, about=about)
 
@@ -232,14 +233,14 @@ def turns_of(
     """Fill the placeholders of messages with the pictures of their row, in order.
 
     Args:
-        messages: those of the row.
-        names: what the row calls its pictures.
+        messages: messages of the row.
+        names: the row's names of its pictures.
         read: returns a picture by its number.
         place: file and line of the row.
 
     Raises:
-        Refused: a role that is none, two placeholders in a turn, one in a reply, more or fewer placeholders than
-            pictures; names the turn, or the first picture that is left.
+        Refused: a role is unknown, a turn has two placeholders, a reply has a placeholder, or the numbers of
+            placeholders and pictures differ. The message names the turn, or the first unused picture.
     """
     turns, filled = list[ChatTurn](), 0
     for message in messages:
@@ -270,7 +271,7 @@ def turns_of(
 
 
 def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
-    """Raise Refused where a text of a row, whose pictures do not match, has a placeholder of a video or a sound."""
+    """Raise Refused if a row's pictures do not match and a text has a placeholder of a video or a sound."""
     for message in messages:
         found = message.role != "assistant" and _OTHER.search("\n".join(filter(None, message.parts)))
         if found:
@@ -279,14 +280,14 @@ def check_others(messages: Iterable[ChatMessage], place: RecordPlace) -> None:
 
 
 def steps_of(turns: Sequence[ChatTurn], unit: str, place: RecordPlace) -> tuple[str, list[ExchangedStep]]:
-    """Return the instruction and the steps; replies before the first screen are none.
+    """Return the instruction and the steps; replies before the first screen are no steps.
 
-    A policy acts once on a screen. So after a reply that acts on it, a further one, for a screen that the chat does
-    not show, is context; so are words before a target that acts, and words after any reply that acts. A masked reply
-    is context, and answers its screen only if a tool's result follows it.
+    A policy acts once on a screen. After an acting reply, another acting reply belongs to a screen that the chat does
+    not show, so it is context. Words before an acting target, and words after any acting reply, are context, too. A
+    masked reply is context, and answers its screen only if a tool's result follows it.
 
     Raises:
-        Refused: no instruction, a screen without a reply, a point outside of the screen.
+        Refused: there is no instruction, a screen has no reply, or a point is outside of the screen.
     """
     instruction, screen, replied, acted, answered = "", None, True, False, False
     steps: list[ExchangedStep] = []
@@ -331,20 +332,20 @@ def _field(turns: Sequence[ChatTurn]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ChatRow:
-    """A row of a trajectory: its own step is the last of `record`."""
+    """A row of a trajectory, whose own step is the last step of `record`."""
 
     record: Exchanged
     key: str
-    """What rows of one trajectory have in common."""
+    """Identity of the row's trajectory."""
     step: int
-    """Which step it is."""
+    """Number of the row's step."""
     copied: bool = False
-    """Whether its trajectory is whole elsewhere."""
+    """Whether the whole trajectory is elsewhere in the same export."""
 
 
 def joined(rows: Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]) -> Read:
-    """Trajectories of rows that follow each other, of each row its own step; a row without its predecessors is one of
-    its own, with the steps that it shows, of which it teaches the last."""
+    """Joins consecutive rows to trajectories, with each row's own step. A row without its predecessors is a separate
+    trajectory of the steps in its chat, and only the last of them is a target."""
     place, held, wholes = RecordPlace(""), None, Wholes()
     for at, part in rows:
         if isinstance(part, RecordRefused):
@@ -369,7 +370,7 @@ def joined(rows: Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]) -> Read:
 
 
 def _from(record: Exchanged, step: int) -> Exchanged:
-    """The record of a row of step `step` that lacks the rows before it: what else it shows is context."""
+    """Makes the record of a row of step `step` without the rows before it; its earlier steps are context."""
     last = len(record.steps) - 1
     if step <= last:
         return record
@@ -387,19 +388,20 @@ def record_of(
     decided: Sequence[ImportedReview] = (),
     exact: bool = False,
 ) -> Exchanged:
-    """The trajectory of a row with what is known of it; of a row of one step, that is known of the row's last.
+    """Makes the trajectory of a row with its metadata; for a row of one step, the metadata belongs to the row's last
+    step.
 
     Args:
-        name: the format's.
-        instruction, steps: what the row holds.
+        name: name of the format. instruction, steps: content of the row.
         known: value of `flywheel`.
-        kept: what the row holds beyond that.
+        kept: other data of the row.
         place: file and line of the row.
-        decided: what people decided on it.
-        exact: whether the format keeps texts exactly; others break the tokens in them (`curation.converters.tokens`).
+        decided: reviewers' decisions on the trajectory.
+        exact: whether the format keeps texts exactly; other formats break tokens in texts
+            (`curation.converters.tokens`).
 
     Raises:
-        Refused: what is known is of more or fewer steps.
+        Refused: the metadata has more or fewer steps.
     """
     called = known.trajectory.trajectory_id if known else ""
     extra = {name: kept} if kept else {}
@@ -413,7 +415,7 @@ def record_of(
 
 
 def key_of(known: Metadata | None, place: RecordPlace) -> tuple[str, int]:
-    """Identity of a row's trajectory, and the number of its step."""
+    """Returns the identity of a row's trajectory, and the number of its step."""
     if known is None or known.step is None or not known.trajectory.trajectory_id:
         return f"{place.file}:{place.line}", 0
     return f"{known.trajectory.lake}/{known.trajectory.trajectory_id}", known.step

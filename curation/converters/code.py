@@ -1,8 +1,8 @@
-"""Actions as calls in Python: pyautogui's, as AgentNet has them, and ScaleCUA's, which are the same without a module.
+"""Reads and writes actions as Python calls: pyautogui's (AgentNet), or ScaleCUA's, which are the same without a module.
 
-Code is parsed, never run. Scrolls have a direction and no amount here, so an amount is written as `SCROLL` and parsed
-for its sign; a record's own code is kept next to the action. An action without a call in the format is written as
-`flywheel.NAME(...)`, which the format's readers refuse instead of misreading it.
+Code is parsed, never run. This project's scrolls have a direction and no amount. So the written amount is `SCROLL`, and
+only the sign of an amount is read. A record's own code is kept with the action. An action without a call in the format
+is written as `flywheel.NAME(...)`, which the format's readers refuse instead of misreading it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ def read_code(code: str, fraction: ToFraction, pointer: Point | None = None) -> 
         pointer: the pointer's place before, for calls without a point.
 
     Raises:
-        NoAction: no call, calls that form no single action, an invalid argument.
-        OutOfScreen: a point outside of the screen.
+        NoAction: the code has no call, its calls form no single action, or an argument is invalid.
+        OutOfScreen: a point is outside of the screen.
     """
     played = play(code, fraction, pointer, failed="finished", own=OWN)
     if played.problem:
@@ -62,7 +62,7 @@ def _submitted(actions: Sequence[Action]) -> Sequence[Action]:
 def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Point | None:
     """Return the pointer's place after code that forms no single action, such as a triple click.
 
-    It is None where it is unknown, so that no later code is parsed as an action at a place that the pointer has left.
+    It is None if unknown, so that no later code becomes an action at a place that the pointer has left.
 
     Args:
         code, fraction, pointer: as in `read_code`.
@@ -71,7 +71,7 @@ def pointer_after(code: str, fraction: ToFraction, pointer: Point | None) -> Poi
 
 
 def write_code(action: Action, style: Style) -> str:
-    """Return the code of an action, coordinates in fractions."""
+    """Return the code of an action, with coordinates in fractions."""
     fields = action.model_dump(exclude={"type"})
     rounded = {name: round(value, DIGITS) if isinstance(value, float) else value for name, value in fields.items()}
     written = (_agentnet if style == "agentnet" else _scalecua)(action.type, rounded)
@@ -84,7 +84,7 @@ def _call(name: str, *given: object, **named: object) -> str:
 
 
 def _agentnet(kind: str, of: Mapping[str, Any]) -> str | None:
-    """Return pyautogui's call, or AgentNet's own of module `computer`; None where there is none."""
+    """Return pyautogui's call, or AgentNet's call of module `computer`; None if there is none."""
     if kind == "scroll":
         down = of["direction"] in ("down", "left")
         name = "hscroll" if of["direction"] in ("left", "right") else "scroll"
@@ -114,7 +114,7 @@ def _scalecua(kind: str, of: Mapping[str, Any]) -> str | None:
 
 
 def _shared(kind: str, of: Mapping[str, Any], module: str) -> str | None:
-    """Return a call that both styles have, below a module or none."""
+    """Return a call that both styles have, with or without a module."""
     names = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
     if kind in names:
         return _call(module + names[kind], **of)

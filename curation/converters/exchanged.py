@@ -1,8 +1,8 @@
-"""A trajectory in the exchanged form: fields that all formats have, and data that only one of them has.
+"""Defines trajectories in the exchanged form: fields of all formats, and data that only one format has.
 
-Data without a column in a format goes into one JSON object, `flywheel`, at the format's place for metadata. Data of a
-record without a column here stays with it under the format's name (`extra`), is stored with the row, and is written
-back when the same format is exported again.
+Data without a column in a format goes into a JSON object `flywheel`, in the format's field for metadata. A record's
+data without a column in this project is kept in `extra` under the format's name, stored with the row, and written again
+in an export of the same format.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ MOST_STEPS = 1000
 MOST_TEXT = 100_000
 """Maximum length of an instruction, a thought or a reply, in characters."""
 MOST_SEED = 1_000_000
-"""One past the last training seed: trajectories of other seeds measure policies and are never trained on."""
+"""Exclusive limit of training seeds; trajectories of other seeds measure policies and are never used for training."""
 MOST_SECONDS = 10_000_000.0
 """Maximum duration of a trajectory, in seconds: some months."""
 EARLIEST, LATEST = datetime(1970, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
@@ -36,14 +36,14 @@ DEEPEST = 100
 """Maximum nesting of lists and objects in a record."""
 
 Extra = Mapping[str, Any]
-"""Data of a record without a column here: JSON values by format."""
+"""Data of a record without a column in this project: JSON values by format."""
 
 
 def flaw_of(value: object) -> tuple[str, str] | None:
-    """Return the first part of a JSON value that no lake stores: its place, such as `steps.3.text`, and the flaw.
+    """Return the place (such as `steps.3.text`) and the flaw of the first part of a JSON value that no lake stores.
 
-    It is a NUL or half of a surrogate pair in a text or a key, or a value nested deeper than `DEEPEST`; None where
-    there is none. In stored JSON half of a surrogate pair would break every query that parses it.
+    It is a NUL or half of a surrogate pair in a text or a key, or a value nested deeper than `DEEPEST`; None if there
+    is none. Half of a surrogate pair in stored JSON would break every query that parses it.
     """
     left: list[tuple[tuple[str, ...], object]] = [((), value)]
     while left:
@@ -69,7 +69,7 @@ def flaw_of(value: object) -> tuple[str, str] | None:
 
 
 def _begun(instant: datetime) -> datetime:
-    """Return the instant; raise ValueError where tables and Python's own arithmetic cannot hold it."""
+    """Return the instant; raise ValueError if tables or Python's arithmetic cannot represent it."""
     try:
         within = EARLIEST <= instant.astimezone(UTC) < LATEST
     except OverflowError:
@@ -80,9 +80,9 @@ def _begun(instant: datetime) -> datetime:
 
 
 def holds_back(route: str | None, success: bool | None) -> bool:
-    """Whether a filter with this route denies a success, whatever the trajectory itself claims.
+    """Whether a filter with this route denies a success, even if the trajectory claims success.
 
-    The trajectory waits for a person, does not measure a policy, or was rejected although it claims success.
+    The trajectory waits for a reviewer, does not measure a policy, or was rejected although it claims success.
     """
     return route in ("quarantine", "none") or (route == "ct" and success is True)
 
@@ -111,11 +111,11 @@ class About(_Known):
     continues: Storable | None = None
     """Trajectory whose first steps a correction replays, in its original lake."""
     replayed: Annotated[int, Field(ge=0, le=MOST_STEPS)] = 0
-    """Number of replayed steps: context of the following ones, some of them errors, and no targets."""
+    """Number of replayed steps, which are context and no targets; some may be errors."""
     withheld: bool = False
-    """Whether none of its steps is a target: a correction without a verified success, or an undone one."""
+    """Whether none of its steps is a target, as in a correction that is undone or has no verified success."""
     route: Route | None = None
-    """Route by the filter or a person of its original lake; null where none has seen it."""
+    """Route by the filter or a reviewer of the original lake; null without a decision."""
     reason: Storable = ""
     """Reason for the route."""
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -123,13 +123,13 @@ class About(_Known):
 
 
 _LATER = {"continues", "replayed", "withheld"}
-"""Fields added later: a digest includes them only where they have a value, so that older digests stay the same."""
+"""Fields of later versions; a digest includes them only if they have a value, so that older digests stay equal."""
 _DECIDED = {"route", "reason"}
-"""Fields that change with new decisions: a digest includes only whether a trajectory is held back."""
+"""Fields that change with new decisions; a digest includes only whether they hold the trajectory back."""
 
 
 class Correction(_Known):
-    """A person's replacement of a step, which is no target as it was recorded."""
+    """A reviewer's replacement of a step; the recorded step is then no target."""
 
     action: Annotated[str, AfterValidator(lambda text: to_json(from_json(text)))]
     """Canonical JSON."""
@@ -137,9 +137,9 @@ class Correction(_Known):
     state: Literal["verified", "refuted", "unverified"] = "unverified"
     """Outcome in a sandbox."""
     replaces: bool | None = None
-    """Whether it replaces the recorded step; yes where it is unknown."""
+    """Whether it replaces the recorded step; null counts as yes."""
     taught: bool = False
-    """Whether it is a target in the step's place; not where another trajectory shows it."""
+    """Whether the correction is a target in place of the step; false if another trajectory has it."""
 
 
 class StepAbout(_Known):
@@ -148,35 +148,35 @@ class StepAbout(_Known):
     actor: Storable = ""
     policy_version: Storable = ""
     error: Storable | None = None
-    """Reason why its text has no action that could be performed."""
+    """Reason why the step's text has no performable action."""
     correction: Correction | None = None
     target: bool | None = None
-    """Whether a training in its original lake imitates the recorded step; null where the filter there did not accept
-    its trajectory, and where a correction replaces the step. False in every lake where the imported record excludes it
+    """Whether a training in its original lake imitates the recorded step; null if that lake's filter did not accept the
+    trajectory, or if a correction replaces the step. False in every lake if the imported record excludes the step
     (`loss_mask` 0, `is_copied_context`)."""
     recorded: Storable | None = None
-    """The recorded thought, where a person's replaces it."""
+    """The recorded thought, if a reviewer's thought replaces it."""
     unused: Storable = ""
-    """Arguments of its call for which our actions have no field, as in `steps.unused_arguments`."""
+    """Arguments of the step's call for which no action has a field, as in `steps.unused_arguments`."""
     extra: dict[str, Any] = Field(default_factory=dict)
 
 
 class Metadata(_Known):
-    """The object at `flywheel`: of a whole trajectory, or, in formats with a row per step, of one step."""
+    """The object `flywheel`: of a whole trajectory, or of one step in formats with a row per step."""
 
     unit: str | None = None
     dialect: str | None = None
     trajectory: About = About()
     step: Annotated[int, Field(ge=0, lt=MOST_STEPS)] | None = None
-    """Number of a row's step; null where a row is a trajectory."""
+    """Number of a row's step; null if a row is a trajectory."""
     copied: bool = False
-    """Whether a row is only a training target; its whole trajectory is elsewhere in the same export."""
+    """Whether a row is only a training target; the whole trajectory is elsewhere in the same export."""
     steps: list[StepAbout] = Field(default_factory=list[StepAbout])
 
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, value: object) -> object:
-        """Refuse values that no lake stores, also where a format has them as a text of JSON."""
+        """Refuse values that no lake stores, also in formats that have them as a JSON text."""
         if flaw := flaw_of(value):
             raise ValueError(": ".join(filter(None, flaw)))
         return value
@@ -194,7 +194,7 @@ class Picture:
 
     @property
     def sha256(self) -> str:
-        """Its name in the lake."""
+        """Name of the picture in the lake."""
         return hashlib.sha256(self.png).hexdigest()
 
 
@@ -215,9 +215,9 @@ class Sampled:
     """The decoded reply."""
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] | None
-    """Natural logarithms under the policy that sampled; None where its server gave none."""
+    """Natural logarithms under the policy that sampled; None if the server gave none."""
     prompt_ids: tuple[int, ...] | None = None
-    """Tokens of the prompt, including those of screens; None where they are not requested, cannot be rebuilt, or have a
+    """Tokens of the prompt, including those of screens; None if they are not requested, cannot be rebuilt, or have a
     redacted text."""
 
 
@@ -229,21 +229,21 @@ class ExchangedStep:
     thought: str = ""
     action: Action | None = None
     text: str = ""
-    """Text in the action's place where no action could be parsed."""
+    """Text in place of an action that could not be parsed."""
     error: str | None = None
     """Reason why `action` is null, or why it could not be performed."""
     found: StepAssessment | None = None
     about: StepAbout = field(default_factory=StepAbout)
     extra: Extra = field(default_factory=dict[str, Any])
     better: str = ""
-    """A person's replacement of its thought while the action stayed; empty where there is none."""
+    """A reviewer's replacement of only the thought; empty if there is none."""
     sampled: Sampled | None = None
-    """Null where no policy of this lake sampled it, and where its text is redacted."""
+    """Null if no policy of this lake sampled the reply, or if its text is redacted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedReview:
-    """A person's decision from another tool; fields as in `schemas.tables.review.Review`."""
+    """A reviewer's decision from another tool; fields as in `schemas.tables.review.Review`."""
 
     step: int | None
     person: str
@@ -258,20 +258,20 @@ class Exchanged:
     """A trajectory."""
 
     name: str
-    """Its name in its source."""
+    """Name of the trajectory in its source."""
     instruction: str
     steps: tuple[ExchangedStep, ...]
     success: bool | None = None
-    """Null where it is unknown."""
+    """Null if unknown."""
     after: Picture | None = None
     """The screen after the last step."""
     about: About = field(default_factory=About)
     decided: tuple[ImportedReview, ...] = ()
-    """People's decisions on it from another tool."""
+    """Reviewers' decisions on the trajectory from another tool."""
     extra: Extra = field(default_factory=dict[str, Any])
 
     def is_target(self, step: int) -> bool:
-        """Whether a step is to be imitated as it was recorded."""
+        """Whether a recorded step is a target."""
         about, own = self.about, self.steps[step].about
         if own.target is False or about.withheld or step < about.replayed:
             return False
@@ -282,19 +282,20 @@ class Exchanged:
         return about.continues is None or step == about.replayed or self.steps[about.replayed].about.actor == "person"
 
     def as_taught(self) -> "Exchanged":
-        """Return the trajectory as a training reads it: people's thoughts replace recorded ones, which steps keep."""
+        """Return the trajectory for training: reviewers' thoughts replace recorded ones, which are kept in
+        `recorded`."""
         return replace(self, steps=tuple(_taught(one) for one in self.steps))
 
     @property
     def decisions(self) -> tuple[ImportedReview, ...]:
-        """People's decisions on it from another tool, including its steps' corrections."""
+        """Reviewers' decisions on the trajectory from another tool, including corrections of its steps."""
         given = [(number, one.about.correction) for number, one in enumerate(self.steps)]
         brought = [ImportedReview(at, IMPORT, "correct", one.action, one.thought, "") for at, one in given if one]
         return (*brought, *self.decided)
 
     @property
     def digest(self) -> str:
-        """sha256 of its content: the same record read twice is one trajectory."""
+        """Return the sha256 of the content, so that a record that is read twice is one trajectory."""
         steps = [
             [one.screen.sha256, one.thought, one.action and to_json(one.action), one.text, one.extra, str(one.found)]
             for one in self.steps
@@ -309,7 +310,7 @@ class Exchanged:
 
     @property
     def digest_decided(self) -> str:
-        """sha256 of its content and of people's decisions on it."""
+        """Return the sha256 of the content and of reviewers' decisions."""
         decided = self.decisions
         return hashlib.sha256(f"{self.digest}{decided}".encode()).hexdigest() if decided else self.digest
 
@@ -327,13 +328,13 @@ class RecordPlace:
 
     file: str
     line: int | None = None
-    """Number from 1."""
+    """Number of the record, from 1."""
     counted: Literal["line", "row", "record", "task"] = "line"
     """Counted items: lines, rows of Parquet, records of a JSON array, tasks of Label Studio."""
 
 
 class RecordRefused(ValueError):
-    """A record that cannot be imported, with the file, the line, the field and the problem."""
+    """Raised for a record that cannot be imported; the message names the file, the line, the field and the problem."""
 
     def __init__(self, place: RecordPlace, field: str, problem: str) -> None:
         self.place, self.field, self.problem = place, field, problem
@@ -345,8 +346,8 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
     """Check a record, and return it.
 
     Raises:
-        RecordRefused: no step with a screenshot, more steps or longer texts than a lake stores, an invalid text, a seed
-            that measures policies, a trajectory that continues itself.
+        RecordRefused: no step has a screenshot, there are more steps or longer texts than a lake stores, a text is
+            invalid, the seed measures policies, or the trajectory continues itself.
     """
     about, seed = record.about, record.about.seed
     if not record.steps:
@@ -375,12 +376,12 @@ def checked(record: Exchanged, place: RecordPlace) -> Exchanged:
 def metadata_of(
     record: Exchanged, format_name: str, unit: str, dialect: str = "", step: int | None = None, copied: bool = False
 ) -> Extra:
-    """Return the object at `flywheel`: of the whole trajectory, or of one step of it.
+    """Return the object `flywheel` of the whole trajectory or of one step.
 
     Args:
         record: the trajectory.
-        format_name: the written format; the record's data of other formats is included.
-        unit, dialect: of the written coordinates and actions.
+        format_name: the written format; the record's data of other formats is included. unit, dialect: unit of the
+        written coordinates, and dialect of the written actions.
         step: number of the step, in formats with a row per step.
         copied: whether the row is only a training target.
     """
@@ -395,15 +396,13 @@ def metadata_of(
 
 def _step_about(step: ExchangedStep, format_name: str) -> Extra:
     others = {name: held for name, held in step.extra.items() if name != format_name}
-    thought = (
-        step.thought if step.action is None and step.thought else step.about.recorded
-    )  # chats write its text alone
+    thought = step.thought if step.action is None and step.thought else step.about.recorded  # chats write only its text
     about = step.about.model_copy(update={"error": step.error, "extra": others, "recorded": thought})
     return about.model_dump(mode="json", exclude_defaults=True)
 
 
 def with_metadata(record: Exchanged, known: Metadata | None, place: RecordPlace) -> Exchanged:
-    """Return the record with its object at `flywheel`; the format's own outcome takes precedence.
+    """Return the record with the data of its object `flywheel`; the format's own outcome takes precedence.
 
     Raises:
         RecordRefused: the object has more or fewer steps than the record.

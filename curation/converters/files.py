@@ -1,7 +1,7 @@
-"""Files of other people's data sets: read with every name and byte as untrusted, written as a new folder.
+"""Reads files of foreign data sets, whose names and bytes are untrusted, and writes exports as new folders.
 
-A picture's name in a record is data: it may not be an absolute path, and its target, after links, must lie below the
-folders of pictures. Pictures become plain PNGs (`common.picture`); nothing else is changed.
+A picture's name in a record is data: it may not be an absolute path, and its resolved target must be below the folders
+of pictures. Pictures become plain PNGs (`common.picture`); no other data is changed.
 """
 
 import base64
@@ -50,7 +50,7 @@ BINARY = {
     b"\x28\xb5\x2f\xfd": "compressed; unpack it",
     b"SQLite": f"a database; {_OTHER}",
 }
-"""First bytes of files that hold no JSON, and the kind and the fix of each."""
+"""First bytes of files that are not JSON, each with its kind and its fix."""
 
 
 class ImportSource:
@@ -58,13 +58,13 @@ class ImportSource:
 
     Args:
         path: the named file or folder.
-        images: the folder that pictures are named from; that of the file, and `images` in it, if not given.
+        images: the folder to which pictures' names are relative; if not given, the file's folder and `images` in it.
         unit: the unit of coordinates, for records without one.
-        stored: whether a trajectory of a lake, given their ids, is in the importing lake itself; formats that bring
-            people's decisions home need no pictures of those.
+        stored: tells by the ids of a lake and a trajectory whether the trajectory is in the importing lake. Formats
+            that return reviewers' decisions need no pictures of such trajectories.
 
     Raises:
-        UsageError: there is no such file or folder.
+        UsageError: the file or folder does not exist.
     """
 
     def __init__(
@@ -85,10 +85,10 @@ class ImportSource:
         self._below: dict[str, list[str]] | None = None
 
     def files(self, *suffixes: str) -> list[Path]:
-        """Return the named file, or a folder's files with one of these suffixes, in order, its `CONTEXT` first.
+        """Return the named file, or a folder's files with one of these suffixes, in order, with `CONTEXT` first.
 
         Raises:
-            UsageError: there is none.
+            UsageError: there is no such file.
         """
         if not self.path.is_dir():
             return [self.path]
@@ -105,7 +105,7 @@ class ImportSource:
         return storable(str(file.relative_to(self.folder)) if file.is_relative_to(self.folder) else str(file))
 
     def lines(self, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
-        """Yield the JSON value of every line that is not blank; a `RecordRefused` where a line is invalid."""
+        """Yield the JSON value of every line that is not blank, or a `RecordRefused` for an invalid line."""
         with file.open("rb") as content:
             number = 0
             while line := content.readline(MOST_BYTES + 1):
@@ -151,7 +151,7 @@ class ImportSource:
             return next(filled, b""), next(filled, None) is not None
 
     def document(self, file: Path) -> tuple[RecordPlace, Any]:
-        """Return the JSON value of a whole file; a `RecordRefused` where it is invalid."""
+        """Return the JSON value of a whole file, or a `RecordRefused` if it is invalid."""
         place = RecordPlace(self.named(file))
         if refused := self._binary(file):
             return place, refused
@@ -166,7 +166,7 @@ class ImportSource:
         return place, value
 
     def _binary(self, file: Path) -> RecordRefused | None:
-        """Return the refusal of a file that is no text."""
+        """Return the refusal of a binary file; None for a text."""
         kind = binary_kind(file)
         if kind.startswith("Parquet") and file.suffix == ".parquet":
             kind = "Parquet, which this format does not have. Write its rows as lines of JSON"
@@ -189,14 +189,14 @@ class ImportSource:
         return self._pictures[name]
 
     def holds(self, name: str) -> bool:
-        """Return whether a folder of pictures has a file of this name."""
+        """Return whether a folder of pictures has a file with this name."""
         try:
             return any((root / name).is_file() for root in self._roots)
         except (OSError, ValueError):
             return False
 
     def below(self, file: str) -> list[str]:
-        """Return the names of all files below the folder of pictures that are called so."""
+        """Return the names of all files below the folder of pictures that have this file name."""
         if self._below is None:
             self._below = defaultdict(list)
             for folder, _, files in os.walk(self._roots[0]):
@@ -206,11 +206,11 @@ class ImportSource:
 
     @property
     def pictures_at(self) -> str:
-        """The folders that pictures are searched in, for messages."""
+        """Return the folders in which pictures are searched, for messages."""
         return " or ".join(map(str, self._roots))
 
     def _found(self, name: str, place: RecordPlace, field: str) -> bytes:
-        """Return the bytes of a picture; a folder whose file is a bad link is skipped if another has the picture."""
+        """Return the bytes of a picture; a folder with an invalid link is skipped if another folder has the picture."""
         every, problems = list[bytes](), list[RecordRefused]()
         for root in self._roots:
             try:
@@ -233,7 +233,7 @@ class ImportSource:
         raise RecordRefused(place, field, problem)
 
     def _content(self, root: Path, name: str, place: RecordPlace, field: str) -> bytes | None:
-        """Return the bytes of a picture; None where the folder has no such file."""
+        """Return the bytes of a picture; None if the folder has no such file."""
         try:
             found = (root / name).resolve()
             if Path(name).is_absolute() or not found.is_relative_to(root.resolve()):
@@ -257,7 +257,7 @@ def binary_kind(file: Path) -> str:
 
 
 def parsed(text: bytes, place: RecordPlace) -> Any:
-    """Parse JSON; return a `RecordRefused` where it is invalid."""
+    """Parse JSON; return a `RecordRefused` if it is invalid."""
     try:
         return json.loads(text)
     except UnicodeDecodeError:
@@ -288,7 +288,7 @@ def _inline(name: str, place: RecordPlace, field: str) -> bytes | None:
 
 
 def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -> Picture:
-    """Return the picture in a named file; raise RecordRefused if it is none, cut, or too large."""
+    """Return the picture in a named file; raise RecordRefused if it is no picture, truncated, or too large."""
     where = f" in {name[:200]!r}" if name else ""
     try:
         with warnings.catch_warnings():
@@ -303,7 +303,7 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
                 png, width, height = plain(content, KINDS)
     except RecordRefused:
         raise
-    except UnidentifiedImageError as error:  # whose own words name the buffer
+    except UnidentifiedImageError as error:  # whose own message names the buffer
         raise RecordRefused(place, field, f"no picture{where}: it is none of {', '.join(KINDS)}") from error
     except (Image.DecompressionBombError, OSError, SyntaxError, ValueError, EOFError, Warning) as error:
         raise RecordRefused(place, field, f"no picture{where}: {str(error)[:200]}") from error
@@ -311,7 +311,8 @@ def picture_of(content: bytes, place: RecordPlace, field: str, name: str = "") -
 
 
 def model_of(kind: type[M], value: Any, place: RecordPlace) -> M:
-    """Parse a record into its columns; raise RecordRefused with the field that is invalid, or that no lake stores."""
+    """Parse a record into its columns; raise RecordRefused that names an invalid field, or a field that no lake
+    stores."""
     if isinstance(value, RecordRefused):
         raise value
     if flaw := flaw_of(value):

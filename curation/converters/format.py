@@ -1,6 +1,6 @@
-"""The interface of the converters: a format writes trajectories into a folder and reads them from a file or folder.
+"""Defines the interface of formats, which write trajectories into a folder and read them from a file or folder.
 
-A user's format derives from `Format` and is named by its dotted path; the built-in formats are found the same way.
+A custom format derives from `Format` and is named by its dotted path; built-in formats are found in the same way.
 """
 
 from abc import ABC, abstractmethod
@@ -17,36 +17,36 @@ Read = Iterator[tuple[RecordPlace, Exchanged | RecordRefused]]
 
 
 class Format(ABC):
-    """One format.
+    """Reads and writes trajectories in one format.
 
     Args:
         unit: unit of written coordinates; the format's first if not given.
-        dialect: dialect of written actions, in a format that has several; its first if not given.
+        dialect: dialect of written actions, in a format with several dialects; the format's first if not given.
 
     Raises:
-        UsageError: a unit or a dialect that the format does not have.
+        UsageError: the format does not have the unit or the dialect.
     """
 
     name: ClassVar[str]
-    """Its name in stored data of imported records; letters, digits and dashes."""
+    """Name of the format in stored data of imported records; letters, digits and dashes."""
     units: ClassVar[tuple[str, ...]] = ("fraction",)
     """Units of written coordinates."""
     theirs: ClassVar[tuple[str, ...]] = ()
-    """Units in records of other projects, if they are not `units`."""
+    """Units in records of other projects, if they differ from `units`."""
     assumed: ClassVar[str | None] = None
-    """Unit of a record without one; None where the format does not define it."""
+    """Unit of a record that names none; None if the format does not define it."""
     dialects: ClassVar[tuple[str, ...]] = ()
     addressed: ClassVar[bool] = False
-    """Whether its pictures are named by their address, with the prefix `Target.images_at`."""
+    """Whether pictures are named by their address, with the prefix `Target.images_at`."""
     comes_home: ClassVar[bool] = False
-    """Whether an export is imported again with people's changes, so that nothing in it may be redacted."""
+    """Whether an export is imported again with reviewers' changes, so that exports must not be redacted."""
 
     prompts: ClassVar[bool] = False
-    """Whether it has the tokens of prompts (`Sampled.prompt_ids`), which take time to make."""
+    """Whether the format has the tokens of prompts (`Sampled.prompt_ids`), whose computation takes time."""
 
     def __init__(self, unit: str | None = None, dialect: str | None = None) -> None:
         self.notes: list[str] = []
-        """Notes for the users of a written export, a line each."""
+        """Notes for the users of a written export, one line each."""
         self.unit = unit or self.units[0]
         self.dialect = dialect or (self.dialects[0] if self.dialects else "")
         if self.unit not in self.units:
@@ -57,14 +57,14 @@ class Format(ABC):
 
     @abstractmethod
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """Write trajectories, a few at a time in memory."""
+        """Write trajectories, with only a few in memory at a time."""
 
     @abstractmethod
     def records(self, source: ImportSource) -> Read:
-        """Yield every record of a source, or why it is refused; a few at a time in memory."""
+        """Yield every record of a source, or its refusal, with only a few in memory at a time."""
 
     def read(self, source: ImportSource) -> Read:
-        """Yield `records`, each of them checked."""
+        """Yield the checked records of `records`."""
         for place, found in self.records(source):
             try:
                 yield place, found if isinstance(found, RecordRefused) else checked(found, place)
@@ -74,10 +74,11 @@ class Format(ABC):
     def unit_of(
         self, known: Metadata | None, source: ImportSource, place: RecordPlace, usual: str | None = None
     ) -> str:
-        """Return the unit of a record's coordinates: its own, the command's, its tool's (`usual`), the format's.
+        """Return the unit of a record's coordinates: from the record, the command, its tool (`usual`) or the format, in
+        this order.
 
         Raises:
-            RecordRefused: none of them is given, or the record's is unknown.
+            RecordRefused: no unit is given, or the record's unit is unknown.
         """
         unit = (known.unit if known else None) or source.unit or usual or self.assumed
         if unit is None:

@@ -1,10 +1,10 @@
-"""Label Studio's JSON: a task per step, the recorded action as a prediction, people's answers as annotations.
+"""Reads and writes Label Studio's JSON: a task per step, the recorded action as a prediction, answers as annotations.
 
 `{data: {image, instruction, thought, action, ...}, predictions: [{result}], annotations: [{completed_by, result}]}`.
-Points are key points in percent of the picture, labelled with the action; in other projects' tasks the centre of a
-rectangle is one too. The action's text and the thought are text areas; `decision` is a choice. People's answers on a
-lake's own steps come back as their decisions (corrections, error steps, decisions on the trajectory); other projects'
-tasks become trajectories with their first answer as the action. `config.xml` is the labelling interface of the export.
+Points are key points in percent of the picture, labelled with the action; in tasks of other projects, the centre of a
+rectangle is a point, too. The action's text and the thought are text areas; `decision` is a choice. Answers on a lake's
+own steps become reviewers' decisions: corrections, error steps, and decisions on the trajectory. Tasks of other
+projects become trajectories with the first answer as the action. `config.xml` is the labelling interface of the export.
 """
 
 import math
@@ -38,7 +38,7 @@ from schemas.action import Action, action_of, from_json, numeric, point_of, to_j
 from schemas.problem import named_problem
 
 UNREAD = Picture(b"", 1, 1)
-"""Placeholder for pictures of the importing lake, which has them."""
+"""Placeholder for pictures that the importing lake already has."""
 CONTROLS = ("point", "thought", "action", "decision", "note", "")
 """Controls of the labelling interface."""
 IMAGE = "data.image"
@@ -48,15 +48,15 @@ END = "drag_end"
 """Label of the point where a drag ends."""
 Word = Literal["accept", "reject", "error_step"]
 Mark = tuple[str, float, float]
-"""A point: its label and its place in fractions."""
+"""A point: the label and the place in fractions."""
 POINTS, BOXES = ("keypointlabels", "keypoint"), ("rectanglelabels", "rectangle")
-"""Types of regions with a place, each with labels of its own or by a result of type `labels` with its id."""
+"""Types of regions with a place. Labels are in the region itself, or in a result of type `labels` with the same id."""
 REGIONS = tuple(
     f"{kind}{end}" for kind in ("polygon", "brush", "ellipse", "bitmask", "vector") for end in ("", "labels")
 )
 """Types of regions of a picture without a point."""
 ROUNDED = 0.001
-"""Distance in fractions of the screen within which two points are equal: texts are rounded to thousandths."""
+"""Distance in fractions of the screen within which two points are equal, since texts are rounded to thousandths."""
 WORDS: tuple[Word, ...] = get_args(Word)
 KNOWN: dict[str, Word] = {word: word for word in WORDS}
 XML = f"""<View>
@@ -139,7 +139,7 @@ class _LabelStudioTask(_LabelStudioModel):
 
 
 class LabelStudio(Format):
-    """One JSON array of tasks, a labelling interface and a folder of pictures."""
+    """Label Studio's format: a JSON array of tasks, a labelling interface and a folder of pictures."""
 
     name = "label-studio"
     units = ("percent",)
@@ -172,7 +172,7 @@ class LabelStudio(Format):
         return {"data": data, "predictions": kept.get("predictions", [prediction]), **kept.get("task", {})}
 
     def records(self, source: ImportSource) -> Read:
-        """Yield one trajectory per run of its tasks; other projects' tasks are one step each."""
+        """Yield a trajectory for consecutive tasks of the same trajectory; a task of another project has one step."""
         return joined(self._parts(source))
 
     def _parts(self, source: ImportSource) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
@@ -221,7 +221,7 @@ class LabelStudio(Format):
 
 
 def _check_whole(task: object, place: RecordPlace) -> None:
-    """Check that a task is one of the export `JSON`; raise RecordRefused for one of `JSON_MIN`, which is flat."""
+    """Check that a task is one of the export `JSON`; raise RecordRefused for a task of the flat export `JSON_MIN`."""
     fields = fields_of(task)
     if fields and "data" not in fields:
         problem = "it is missing, as in JSON_MIN, which leaves out what a step is known by: export the answers as JSON"
@@ -229,7 +229,7 @@ def _check_whole(task: object, place: RecordPlace) -> None:
 
 
 def _check_answered(answers: Sequence[_Answer], place: RecordPlace) -> None:
-    """Check that no answer has only regions without an action; raise RecordRefused for the first one."""
+    """Raise RecordRefused for the first answer that only has regions without an action."""
     for at, answer in enumerate(answers):
         for number, region in enumerate(answer.result):
             if region.type in REGIONS:
@@ -244,7 +244,7 @@ def _rest(answer: _Answer) -> dict[str, Any]:
 
 
 def _of_ours(answer: _Answer) -> _Answer:
-    """Return an answer to this project's task without regions of other controls: its interface has no rectangles."""
+    """Return an answer to this project's task without regions of other controls, as its interface has no rectangles."""
     result = [
         one for one in answer.result if one.type not in BOXES and (one.type not in POINTS or one.from_name in CONTROLS)
     ]
@@ -276,16 +276,16 @@ def _recorded(data: _Data, screen: Picture) -> ExchangedStep:
 def _decided(
     answer: _Answer, own: ExchangedStep, written: str, step: int, place: RecordPlace
 ) -> Iterator[ImportedReview]:
-    """Yield the decisions in one person's answer on a step.
+    """Yield the decisions in one reviewer's answer on a step.
 
     Args:
-        answer: the answer.
-        own, written: the recorded step, and its text.
+        answer: the answer. own, written: the recorded step, and the text of its action.
         step: number of the step in its trajectory.
         place: place of the task.
 
     Raises:
-        RecordRefused: a point outside of the picture, a text that is no action, a text and a point that contradict it.
+        RecordRefused: a point is outside of the picture, a text is no action, or a text and a point contradict each
+    other.
     """
     person, note = _person(answer), _text(answer.result, "note") or ""
     thought = _text(answer.result, "thought")
@@ -306,10 +306,10 @@ def _decided(
 
 
 def _action(answer: _Answer, own: ExchangedStep, written: str, screen: Picture, place: RecordPlace) -> Action | None:
-    """Return the action that an answer gives next to the recorded one; None where it gives none.
+    """Return an answer's action, if it differs from the recorded action; None otherwise.
 
-    An answer begins as a copy of the recorded step, so only differences are a person's: the last such entry of the
-    text, and points at another place or with another label.
+    An answer begins as a copy of the recorded step, so only differences are the reviewer's: the last different entry of
+    the text, and points at another place or with another label.
     """
     texts = [text for text in _texts(answer.result, "action") if text.strip() and text.strip() != written.strip()]
     read = [_read(text, place) for text in texts]
@@ -346,8 +346,8 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
     """Return the points of an answer: key points, and the centres of rectangles.
 
     Raises:
-        RecordRefused: a point outside of the picture, a region without a place, or one of a turned picture: neither
-            Label Studio's documentation nor its converter defines whether its place counts before or after the turn.
+        RecordRefused: a point is outside of the picture, a region has no place, or the picture is rotated. Neither
+            Label Studio's documentation nor its converter defines whether places count before or after a rotation.
     """
     labels = {one.id: one.value.labels for one in answer.result if one.type == "labels"}
     marks: list[Mark] = []
@@ -375,7 +375,7 @@ def _marks(answer: _Answer, screen: Picture, place: RecordPlace) -> list[Mark]:
 
 
 def _centre(value: _LabelStudioValue, x: float, y: float, screen: Picture) -> tuple[float, float]:
-    """Return the centre of a rectangle in percent; the rectangle is turned around its corner, clockwise.
+    """Return the centre of a rectangle in percent; rectangles are rotated clockwise around their corner.
 
     Source: label-studio-sdk 2.1.3, `converter/utils.py`, `convert_annotation_to_yolo_obb`.
     """
@@ -392,7 +392,7 @@ def _near(one: Mark, other: Mark) -> bool:
 
 
 def _pointed(marks: Sequence[Mark], action: Action | None, place: RecordPlace) -> Action:
-    """Return an action with its points moved; raise RecordRefused where the result is invalid."""
+    """Return an action with its points moved; raise RecordRefused if the result is invalid."""
     fields: dict[str, object] = dict(action.model_dump()) if action and point_of(action) else {}
     for label, x, y in sorted(marks, key=lambda mark: mark[0] == END):
         if label == END:
@@ -419,19 +419,19 @@ def _moved(one: Action, other: Action) -> bool:
 
 
 def _texts(results: Sequence[_Result], name: str) -> list[str]:
-    """Return the entries of a text area; none where it was not filled in."""
+    """Return the entries of a text area; empty if it was not filled in."""
     given = [one.value.text for one in results if one.from_name == name and one.type == "textarea"]
     return [text for one in given for text in (one if isinstance(one, list) else [one]) if text is not None]
 
 
 def _text(results: Sequence[_Result], name: str) -> str | None:
-    """Return the whole text of a text area; None where it was not filled in."""
+    """Return the whole text of a text area; None if it was not filled in."""
     texts = _texts(results, name)
     return "\n".join(texts) if texts else None
 
 
 def _person(answer: _Answer) -> str:
-    """Return the name of the answer's person."""
+    """Return the name of the answer's reviewer."""
     by = answer.completed_by
     name = by.get("email") or by.get("id") if isinstance(by, dict) else by
     plain = re.sub(r"[^\w .@+'’-]", "-", f"{name if name is not None else 'somebody'}")
@@ -439,12 +439,13 @@ def _person(answer: _Answer) -> str:
 
 
 def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
-    """Return the picture of a task; a local or uploaded file is also searched by its path there, or by its name alone.
+    """Return the picture of a task; a local or uploaded file is also searched by its path in Label Studio, or by its
+    file name.
 
     Source: label-studio-sdk 2.1.2, `_extensions/label_studio_tools/core/utils/io.py`, `get_local_path`.
 
     Raises:
-        RecordRefused: no such picture, or different ones of the same name.
+        RecordRefused: the picture does not exist, or several different pictures have its name.
     """
     paths, names = _names(image)
     found = next((path for path in paths if source.holds(path)), None)
@@ -466,9 +467,9 @@ def _screen(image: str, source: ImportSource, place: RecordPlace) -> Picture:
 def _names(image: str) -> tuple[list[str], list[str]]:
     """Return the paths by which a picture is searched, and the names of its file; no names for other addresses.
 
-    A local file (`/data/local-files/?d=`) has its path below the document root, an uploaded one
-    (`/data/upload/1/x.png`) its path below the folder of uploads. The folder of the import may be any folder of these
-    paths. An uploaded file is also searched without the eight digits that Label Studio adds to its name.
+    The path of a local file (`/data/local-files/?d=`) is below the document root, and that of an uploaded file
+    (`/data/upload/1/x.png`) below the folder of uploads. The import's folder may be any folder of this path. An
+    uploaded file is also searched without the eight digits that Label Studio adds to its name.
     """
     _, local, quoted = image.partition("?d=")
     uploaded = _UPLOADED.search(unquote(image.partition("?filepath=")[2] or image))

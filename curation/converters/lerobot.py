@@ -1,11 +1,11 @@
 # pyright: basic
 # pyarrow has no types of its own
-"""LeRobotDataset v3: frames in Parquet shards with their screens in them, `meta/info.json`, tasks, episodes and stats.
+"""Reads and writes LeRobotDataset v3: Parquet shards of frames with screens, `meta/info.json`, tasks, episodes, stats.
 
-Screens are features of dtype `image`, so no video is made. `action` is a vector (which action, x, y, to_x, to_y; a
-fraction that an action does not have is -1) and `action_json` the action itself; a data set without it holds no actions
-of a graphical interface and is refused. A data set has screens of one size, which its readers batch; an export of
-several sizes is a folder of data sets, `WIDTHxHEIGHT/`.
+Screens are features of dtype `image`, so no video is made. `action` is a vector (number of the action, x, y, to_x,
+to_y; a missing fraction is -1), and `action_json` is the action itself. A data set without `action_json` has no actions
+of a graphical interface and is refused. A data set has screens of a single size, since its readers batch them; an
+export with several sizes is a folder of data sets, `WIDTHxHEIGHT/`.
 """
 
 import io
@@ -114,7 +114,7 @@ class LeRobot(Format):
             self.notes.append("screens that change their size are read with batch_size=1")
 
     def frame(self, record: Exchanged, at: int, task: int, episode: int, before: int) -> dict[str, Any]:
-        """Return a step as a row; of a trajectory without tokens (`for_trainers`)."""
+        """Return a step as a row; the trajectory's tokens must be broken already (`for_trainers`)."""
         step, last = record.steps[at], at == len(record.steps) - 1
         reward = record.about.reward if record.about.reward is not None else float(bool(record.success))
         counts = dict(zip(_COUNTS, (at, episode, before + at, task), strict=True))
@@ -135,7 +135,7 @@ class LeRobot(Format):
         """Yield one trajectory per episode.
 
         Raises:
-            UsageError: no LeRobot data set of version 3, or one whose screens are videos.
+            UsageError: the source is no LeRobot data set of version 3, or its screens are videos.
         """
         return joined(self._parts(source))
 
@@ -182,13 +182,13 @@ class LeRobot(Format):
 
 
 def _size(record: Exchanged) -> str:
-    """Return the folder of a trajectory's data set, by its screens' size or `MIXED` for several."""
+    """Return the folder of a trajectory's data set, by its screens' size, or `MIXED` for several sizes."""
     sizes = {(step.screen.width, step.screen.height) for step in record.steps}
     return MIXED if len(sizes) > 1 else "{}x{}".format(*sizes.pop())
 
 
 def _folders(source: ImportSource) -> list[Path]:
-    """Return the data set of the folder, or those of the folders in it."""
+    """Return the folder if it is a data set, or the data sets in its subfolders."""
     inner = sorted(file.parent.parent for file in source.folder.glob("*/meta/info.json"))
     return inner if inner and not (source.folder / "meta").exists() else [source.folder]
 
@@ -201,7 +201,7 @@ def _data(source: ImportSource, folder: Path) -> Iterator[tuple[RecordPlace, Any
 def _whole(
     held: list[tuple[RecordPlace, _Frame, ChatRow]], lengths: dict[int, int]
 ) -> Iterator[tuple[RecordPlace, ChatRow | RecordRefused]]:
-    """Yield the frames of one episode, or a refusal where some are missing: the rest would be a trajectory with holes.
+    """Yield the frames of one episode, or a refusal if frames are missing, since the trajectory would have gaps.
 
     A found episode is removed from `lengths`.
     """
@@ -243,7 +243,7 @@ def _vector(action: Action | None) -> list[float]:
 
 
 def _screen_key(folder: Path) -> str:
-    """Return the feature with the screen; raise UsageError where there is none."""
+    """Return the feature with the screen; raise UsageError if there is none."""
     file = folder / "meta" / "info.json"
     try:
         info = json.loads(_content(file))
@@ -266,7 +266,7 @@ def _screen_key(folder: Path) -> str:
 
 
 def _tasks(folder: Path) -> dict[int, str]:
-    """Return the tasks' texts by their numbers; raise UsageError where they cannot be read."""
+    """Return the tasks' texts by their numbers; raise UsageError if they cannot be read."""
     file = folder / "meta" / "tasks.parquet"
     with _refusing(file, "no Parquet of `task` and `task_index`"):
         table = pq.read_table(io.BytesIO(_content(file)))
@@ -277,7 +277,7 @@ def _tasks(folder: Path) -> dict[int, str]:
 
 
 def _lengths(folder: Path) -> dict[int, int]:
-    """Return the number of frames of each episode; raise UsageError where it cannot be read."""
+    """Return the number of frames of each episode; raise UsageError if it cannot be read."""
     episodes = folder / "meta" / "episodes"
     lengths: dict[int, int] = {}
     for file in sorted(episodes.glob("chunk-*/file-*.parquet")):
@@ -298,7 +298,7 @@ def _refusing(file: Path, wanted: str) -> Iterator[None]:
 
 
 def _content(file: Path) -> bytes:
-    """Return the content of a file of `meta`; raise UsageError where it is missing or cannot be read."""
+    """Return the content of a file of `meta`; raise UsageError if it is missing or cannot be read."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -359,7 +359,7 @@ class _DataSet:
 
 
 class _Shards:
-    """Writer of the data's files: each of at most about `MEGABYTES`, a row group per episode."""
+    """Writer of the data's files, which have at most about `MEGABYTES` and a row group per episode."""
 
     def __init__(self, target: Target, schema: pa.Schema, folder: str) -> None:
         self._target, self._schema, self._folder = target, schema, folder

@@ -1,4 +1,4 @@
-"""The numbers of a LeRobot data set's `meta/stats.json`, counted as its frames are written."""
+"""Computes the numbers of a LeRobot data set's `meta/stats.json` while its frames are written."""
 
 import math
 from collections.abc import Mapping
@@ -12,10 +12,10 @@ from curation.converters.files import items_of
 
 
 class Stats:
-    """Minimum, maximum, mean and standard deviation of features, as they come.
+    """Running minimum, maximum, mean and standard deviation of features.
 
     Args:
-        screen: the feature that is a picture: its numbers are by colour, in [0, 1].
+        screen: the feature that is a picture; its numbers are per colour, in [0, 1].
     """
 
     def __init__(self, screen: str) -> None:
@@ -24,7 +24,7 @@ class Stats:
         self._count: dict[str, int] = {}
 
     def add(self, row: Mapping[str, Any], screen: Picture) -> None:
-        """Counts a frame in: its numbers and lists of numbers by feature, and its screen."""
+        """Adds a frame: its numbers and lists of numbers by feature, and its screen."""
         for name, given in row.items():
             values: list[float] = items_of(given) or [float(given)]
             self._add(name, [(one, one, one, one * one) for one in values])
@@ -37,7 +37,7 @@ class Stats:
         self._count[name] = self._count.get(name, 0) + 1
 
     def whole(self) -> dict[str, Any]:
-        """All of them."""
+        """Returns all statistics."""
         return {name: self._of(name, rows) for name, rows in self._sums.items()}
 
     def _of(self, name: str, rows: list[list[float]]) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class Stats:
 
 
 def _colours(screen: Picture) -> list[tuple[float, float, float, float]]:
-    """Of each colour of a picture: least, greatest, mean, mean of squares; in [0, 1]."""
+    """Computes minimum, maximum, mean and mean of squares of each colour of a picture, in [0, 1]."""
     found = ImageStat.Stat(rgb_of(screen.png))
     each = zip(found.extrema, found.mean, found.sum2, found.count, strict=True)
     return [(low / 255, high / 255, mean / 255, square / n / 255**2) for (low, high), mean, square, n in each]

@@ -1,11 +1,12 @@
 """Select the steps of a trajectory that other trainers imitate, and the place of the other steps.
 
-For an accepted trajectory the targets are those of a training in this project: an export runs the same query
-(`storage/queries/training_weights.sql`), and each step has the result (`StepAbout.target`). For others all steps are
-targets, except those that an import's source excludes, replayed ones, those after the step that a proposer corrected,
-and those that a person's correction replaces; the correction is a target, after the steps that led there. A format
-whose rows are targets, without a mask, writes a trajectory with other steps twice: its targets as rows of their own
-(`copied`), and the whole of it, for an import, into the folder `CONTEXT`, which no trainer reads.
+For an accepted trajectory, the targets are those of a training in this project: an export runs the same query
+(`storage/queries/training_weights.sql`), and each step has its result (`StepAbout.target`). For other trajectories, all
+steps are targets, with four exceptions: steps that an import's source excludes, replayed steps, steps after a step that
+a proposer corrected, and steps that a reviewer's correction replaces. The correction is then a target, after the steps
+before it. If a format's rows are all targets, without a mask, a trajectory with other steps is written twice. Its
+targets are separate rows (`copied`), and the whole trajectory is written for imports to the folder `CONTEXT`, which no
+trainer reads.
 """
 
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from schemas.action import from_json
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """One reply to imitate: that of the last step of `record`."""
+    """A target: the reply of the last step of `record`."""
 
     record: Exchanged
 
@@ -43,7 +44,7 @@ def lessons_of(record: Exchanged) -> Iterator[Lesson]:
 
 
 def corrected(record: Exchanged) -> Iterator[Lesson]:
-    """Yield people's corrections that are targets."""
+    """Yield reviewers' corrections that are targets."""
     for number, step in enumerate(record.steps):
         given = step.about.correction
         if given is None or not given.taught:
@@ -62,7 +63,7 @@ class Wholes:
         self._names: set[str] = set()
 
     def add(self, record: Exchanged) -> None:
-        """Record one, or a row of one; only those that a format writes twice are kept."""
+        """Record a trajectory or a row; only trajectories that a format writes twice are kept."""
         about = record.about
         if not whole(record) or any(corrected(record)):
             self._names.add(f"{about.lake}/{about.trajectory_id}")

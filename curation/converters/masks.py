@@ -1,4 +1,4 @@
-"""What rows, messages and their parts say about training: which replies have a loss, and which are desirable."""
+"""Reads from rows, messages and their parts which replies have a loss, and which are desirable."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,32 +13,32 @@ MASKS = (
     *("loss_mask", "step_loss_mask", "loss", "loss_scale", "loss_weight"),
     *("train", "training", "train_detail", "weight"),
 )
-"""Fields by which a message takes itself out of training: `loss_mask` of UI-TARS and verl, `step_loss_mask` of agents'
+"""Fields by which a message excludes itself from training: `loss_mask` of UI-TARS and verl, `step_loss_mask` of agents'
 rollouts, `loss` and `loss_scale` of ms-swift, `train`, `training` and `train_detail` of axolotl, `weight` of OpenAI."""
 LABELS = ("label", "kto_tag")
-"""Fields by which a row marks whether its last reply is a desirable one: `label` of TRL and ms-swift, `kto_tag` of
+"""Fields by which a row marks its last reply as desirable or not: `label` of TRL and ms-swift, `kto_tag` of
 LLaMA-Factory."""
 STRATEGIES = (
     *("default", "all", "last_round", "ignore_empty_think"),
     *("react", "agentflan", "alpha_umi", "hermes", "qwen"),
 )
 """Strategies of ms-swift that a row may name in `loss_scale` (modelscope/ms-swift, pull request 8430), joined by `+`;
-`last_round` trains on the last reply alone, the others weigh parts of replies."""
+`last_round` trains only on the last reply, and the others weigh parts of replies."""
 _NO = ("false", "f", "no", "n", "off")
 _YES = ("true", "t", "yes", "y", "on")
 
 
 def is_masked(fields: Mapping[str, Any], place: RecordPlace, where: str) -> bool:
-    """Return whether a message takes itself or a part of itself out of training, in a field of `MASKS`.
+    """Return whether a message excludes itself or a part of itself from training, in a field of `MASKS`.
 
-    A step is a target as a whole or not at all, so a part takes all of it out.
+    A step is a target only as a whole, so an excluded part excludes the step.
 
     Args:
-        fields: those of the message; its parts are the items of `content` and `tool_calls`.
-        place, where: the place of its record, and the name of its field.
+        fields: fields of the message; its parts are the items of `content` and `tool_calls`. place, where: the place of
+        its record, and the name of its field.
 
     Raises:
-        RecordRefused: a value that is no mask.
+        RecordRefused: a value is no mask.
     """
     held = [(where, fields)]
     for name in ("content", "tool_calls"):
@@ -54,18 +54,18 @@ def masks_of(
     labelled: int = 0,
     order: Sequence[int] = (),
 ) -> list[bool]:
-    """Return for each message of a row whether the row takes it out of training.
+    """Return for each message of a row whether the row excludes it from training.
 
     Args:
         row: the row's fields.
-        replies: for each of its messages whether it is a reply.
+        replies: for each message, whether it is a reply.
         place: the place of the row.
-        called: the name of a message.
-        labelled: the number of last replies that a label of the row (`LABELS`) is about. The others are context.
-        order: places of the messages in the order of their time; empty for a row that has them in this order.
+        called: the field's name of a message.
+        labelled: the number of last replies to which a label of the row (`LABELS`) applies. Other replies are context.
+        order: indices of the messages in order of time; empty if the row has them in this order.
 
     Raises:
-        RecordRefused: a list for more or fewer messages, or a value that is no mask.
+        RecordRefused: a list has more or fewer entries than messages, or a value is no mask.
     """
     off, messages = [False] * len(replies), len(replies)
     order = order or range(messages)
@@ -99,7 +99,7 @@ def _strategies(value: object) -> list[str]:
 
 
 def is_desirable(row: Mapping[str, Any]) -> bool | None:
-    """Return whether the label of a row calls its last reply desirable; None without a label and for a class."""
+    """Return whether the label of a row marks its last reply as desirable; None without a label or for a class."""
     for name in LABELS:
         value = row.get(name)
         number = number_of(value)
@@ -111,7 +111,7 @@ def is_desirable(row: Mapping[str, Any]) -> bool | None:
 
 
 def _unwritten(value: object) -> object:
-    """Return the list or object in a text of JSON; any other value as it is."""
+    """Return the list or object in a text of JSON; any other value unchanged."""
     if not isinstance(value, str) or value.strip()[:1] not in ("[", "{"):
         return value
     inside: object = parsed(value.encode(), RecordPlace(""))
@@ -119,7 +119,7 @@ def _unwritten(value: object) -> object:
 
 
 def _is_off(value: object, place: RecordPlace, where: str) -> bool:
-    """Return whether a mask, or a part of it, takes something out; raise RecordRefused for a value that is no mask."""
+    """Return whether a mask, or a part of it, excludes something; raise RecordRefused for a value that is no mask."""
     left, off = list[tuple[str, object]]([(where, value)]), False
     while left:
         at, one = left.pop()
@@ -145,7 +145,7 @@ def _mask_parts(value: object) -> list[tuple[str, object]]:
 
 
 def _trains(value: object) -> bool | None:
-    """Return whether one value of a mask trains; None for a value that is no mask. NaN is none, as pandas writes it."""
+    """Return whether one value of a mask trains; None for a value that is no mask, such as pandas' NaN."""
     text = value.strip().lower() if isinstance(value, str) else None
     if is_unset(value) or text in _YES:
         return True

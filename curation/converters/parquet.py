@@ -1,8 +1,8 @@
 # pyright: basic
 # pyarrow has no types of its own
-"""Parquet with embedded pictures, in the form of Hugging Face's `datasets`.
+"""Reads and writes Parquet with embedded pictures, in the form of Hugging Face's `datasets`.
 
-A picture is a struct of bytes and a path, and the features are in the file's metadata, so that readers see pictures.
+A picture is a struct of bytes and a path, and the file's metadata has the features, so that readers recognise pictures.
 """
 
 import json
@@ -27,9 +27,9 @@ class RowFile:
 
     Args:
         target: the export's folder.
-        name: the file's; it exists once it has a row.
-        schema: its columns.
-        pictures: the columns with pictures, as features of `datasets`.
+        name: name of the file, which is created with its first row.
+        schema: columns of the file.
+        pictures: columns with pictures, as features of `datasets`.
     """
 
     def __init__(self, target: Target, name: str, schema: Any, pictures: Mapping[str, Any]) -> None:
@@ -47,11 +47,11 @@ class RowFile:
 
     @property
     def there(self) -> bool:
-        """Whether it has a row, or was begun."""
+        """Whether the file exists."""
         return self._writer is not None
 
     def begun(self) -> "RowFile":
-        """Return the file, which exists from now on."""
+        """Create the file if needed, and return it."""
         self._writer = self._writer or pq.ParquetWriter(self._target.path(self._name), self._schema)
         return self
 
@@ -76,7 +76,7 @@ def image_of(picture: Picture) -> dict[str, Any]:
 
 
 def read_rows(source: ImportSource, file: Path) -> Iterator[tuple[RecordPlace, Any]]:
-    """Yield the rows of a file with their places, a few at a time; a `RecordRefused` where it is damaged."""
+    """Yield the rows of a file with their places, a few at a time, or a `RecordRefused` if the file is damaged."""
     number = 0
     try:
         with pq.ParquetFile(file) as opened:
@@ -110,7 +110,7 @@ def rows_of_any(source: ImportSource) -> Iterator[tuple[RecordPlace, Any]]:
 
 
 def name_of(cell: Any) -> str | None:
-    """Return the name of a cell's picture; None where it has none."""
+    """Return the name of a cell's picture; None if it has none."""
     name = cell.get("path") if isinstance(cell, dict) else cell
     return name if isinstance(name, str) else None
 

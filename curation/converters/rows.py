@@ -1,4 +1,4 @@
-"""Convert between a lake's rows and exchanged trajectories; nothing here reads or writes."""
+"""Convert between a lake's rows and exchanged trajectories, without reading or writing."""
 
 import hashlib
 import json
@@ -41,9 +41,9 @@ class Import:
     run_id: str
     iteration: int
     task_id: str
-    """The task of trajectories that name none of the lake's."""
+    """Task of trajectories that name no task of the lake."""
     known: frozenset[str]
-    """The tasks that the lake's policies train on."""
+    """Tasks on which the lake's policies train."""
     source: str
     """`import:FORMAT:DIGEST`."""
     demonstrations: bool
@@ -60,7 +60,7 @@ class ImportedRows:
     screenshots: list[Screenshot]
     reflections: list[Reflection]
     decided: tuple[ImportedReview, ...]
-    """People's decisions on it from another tool."""
+    """Reviewers' decisions on the trajectory from another tool."""
 
 
 def exchanged_of(
@@ -77,18 +77,18 @@ def exchanged_of(
 ) -> Exchanged:
     """Convert a stored trajectory to the exchanged form.
 
-    Texts of lakes of earlier releases may hold a NUL, which no import takes; it is written out.
+    Texts in lakes of earlier releases may have a NUL, which imports refuse; it is replaced by its escape.
 
     Args:
-        lake_id: the lake it comes from.
-        trajectory, steps: the rows; a step's thought is the one to write.
+        lake_id: lake of the trajectory. trajectory, steps: the rows; a step's thought is the one to write.
         pictures: the steps' pictures, by sha256.
-        found: last finding, by step.
-        corrections: people's corrections, by step.
+        found: last finding of each step.
+        corrections: reviewers' corrections, by step.
         withheld: whether none of its steps is a target.
-        targets: the steps that a training here imitates as they were recorded; None where the filter did not accept it.
-        decided: its route by the filter or a person, and the reason; None where none has seen it.
-        better: thoughts that people replaced while the action stayed, by step.
+        targets: the steps that a training in this lake imitates as recorded; None if the filter did not accept the
+            trajectory.
+        decided: the route by the filter or a reviewer, and the reason; None without a decision.
+        better: reviewers' replacements of only the thought, by step.
     """
     trajectory = Trajectory.model_validate(trajectory.model_dump())
     steps = [Step.model_validate(step.model_dump()) for step in steps]
@@ -166,7 +166,7 @@ def _sampled(step: Step) -> Sampled | None:
 def rows_of(record: Exchanged, of: Import) -> ImportedRows:
     """Return the rows of an imported trajectory; its id and seed are derived from its content.
 
-    Its replies are stored like those of demonstrations: in thousandths of the screen, in the first dialect.
+    Replies are stored like those of demonstrations, in thousandths of the screen and in the first dialect.
     """
     name = id_of(of.lake_id, record)
     about = record.about
@@ -210,14 +210,15 @@ def rows_of(record: Exchanged, of: Import) -> ImportedRows:
 
 
 def id_of(lake_id: str, record: Exchanged) -> str:
-    """Return the id of an imported trajectory in a lake: the same record has the same one in every import."""
+    """Return the id of an imported trajectory in a lake; a record has the same id in every import."""
     return hashlib.sha256(f"{lake_id}|{IMPORT}|{record.digest}".encode()).hexdigest()[:24]
 
 
 def seed_of(record: Exchanged) -> int:
     """Return a training seed for an instruction on a screen.
 
-    Trajectories with the same ones share a task and a seed, so that preferences between their actions can be learned.
+    Trajectories with the same instruction and first screen share a task and a seed, so that preferences between their
+    actions can be learned.
     """
     name = f"{record.instruction}|{record.steps[0].screen.sha256}"
     return int(hashlib.sha256(name.encode()).hexdigest()[:12], 16) % MOST_SEED

@@ -1,11 +1,11 @@
-"""ScaleCUA's JSON lines (arXiv 2509.15221): a row per step, code without a module, fractions of the screen.
+"""Reads and writes ScaleCUA's JSON lines (arXiv 2509.15221): a row per step, code without a module, fractions.
 
 `{image, conversations: [{from: human, value}, {from: gpt, value}], width, height}`: the human asks with `Task:` and
 `Previous operations:`, the answer is `<think>`, `<operation>` (the step in words) and `<action>` (code). A data set is
 named in a mix file, `meta.json`: `{NAME: {root, annotation, repeat_time, length, ...}}`. Rows of other projects name no
 trajectory: a row for the same task with one previous operation more than the row before continues that row's
-trajectory. There `response(answer=...)` gives the answer and a following `terminate(...)` ends the trajectory; here
-they are one end, `finished` with the answer, and two rows again in an export.
+trajectory. In ScaleCUA, `response(answer=...)` gives the answer and a following `terminate(...)` ends the trajectory.
+In this project, both are one `finished` with the answer; an export writes two rows again.
 """
 
 import json
@@ -48,7 +48,7 @@ _TASK = "Task:"
 _PREVIOUS = re.compile(r"\n[^\S\n]*+Previous operations:")
 _HEADING = re.compile(r"(\n[^\S\n]*+Previous +)(?=operations:)")
 _BROKEN_HEADING = re.compile(r"(\n[^\S\n]*+Previous +) (?=operations:)")
-"""A line of an instruction that looks like the heading after it, and one that is broken with one more space."""
+"""A line of an instruction that looks like the next heading, perhaps broken by additional spaces."""
 _STEP = re.compile(r"^Step \d+:", re.MULTILINE)
 _THINK_END = re.compile(r"</think>(?=\s*+(?:<(?:operation|action)>|\Z))")
 _OPERATION_END = re.compile(r"</operation>(?=\s*+(?:<action>|\Z))")
@@ -85,7 +85,7 @@ class ScaleCua(Format):
     assumed = "fraction"
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """Write one line per target, and the mix file."""
+        """Write a line for each target, and the mix file."""
         count = 0
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in map(_opened, map(Exchanged.as_taught, records)):
@@ -141,7 +141,7 @@ class ScaleCua(Format):
         if begin < 0 or previous is None:
             raise RecordRefused(place, "conversations.0.value", "no `Task:` and `Previous operations:`")
         instruction = human[begin + len(_TASK) : previous.start()]
-        if known is not None and human.startswith(ASK):  # written by this module
+        if known is not None and human.startswith(ASK):  # this module wrote it
             instruction = _BROKEN_HEADING.sub(r"\1", instruction)
         instruction = instruction.strip()
         screen = source.picture(name, place, "image")
@@ -177,7 +177,7 @@ class ScaleCua(Format):
 def _one_of_each(row: _ScaleCuaRow, place: RecordPlace) -> tuple[str, str, str]:
     """Return the picture's name, the question and the answer of a row.
 
-    Raises RecordRefused where there are more, or a placeholder without a picture: all but the first would be left out.
+    Raises RecordRefused if there are several, which would be left out, or a placeholder without a picture.
     """
     names = [row.image] if isinstance(row.image, str) else row.image
     if len(names) != 1:
@@ -197,7 +197,7 @@ def _is_answer(action: Action | None, code: str) -> bool:
 
 
 def _closed(record: Exchanged) -> Exchanged:
-    """Join an answer and the end after it into one step, which keeps the end's row."""
+    """Join an answer and the following end into one step, which keeps the end's row."""
     if len(record.steps) < 2:
         return record
     answer, end = record.steps[-2:]
@@ -213,7 +213,7 @@ def _closed(record: Exchanged) -> Exchanged:
 
 
 def _opened(record: Exchanged) -> Exchanged:
-    """Split the end of its answer off as a step of its own, where it was one."""
+    """Split an answer's end into a separate step, if the import had one."""
     last = record.steps[-1]
     kept = last.extra.get(ScaleCua.name, {})
     if _END not in kept:
@@ -239,7 +239,7 @@ def _answered(step: ExchangedStep) -> str:
 
 
 def _operation(step: ExchangedStep) -> str:
-    """Return the step in words, where its record had some; else its code; of a step without tokens (`for_trainers`)."""
+    """Return the operation of the record, or else the step's code; tokens must be broken already (`for_trainers`)."""
     for one in step.extra.get("scalecua", {}).get("conversations", ()):
         if one.get("from") == "gpt":
             return plain(_parts(one["value"])[1])
@@ -265,7 +265,7 @@ def _tagged(text: str) -> str:
 def _parts(answer: str) -> tuple[str, str, str]:
     """Return the thought, the step in words and the code of an answer.
 
-    Each ends where the next one begins, so that tags in a text that the code types are text.
+    Each part ends where the next part begins, so that tags in typed texts of the code are text.
     """
     unthought = answer.lstrip().startswith(("<operation>", "<action>"))
     thought = None if unthought else _part(answer, "think", _THINK_END)

@@ -1,10 +1,10 @@
-"""Keeps special tokens out of the texts that trainers of others tokenise.
+"""Keeps special tokens out of texts for other projects' trainers.
 
-A tokenizer reads `<|im_end|>` or `<image>` as a control code anywhere in a row. Formats whose texts are
-tokenised (`ui-tars`, `trl`, `verl`, `scalecua`, `agentnet`, `lerobot`) therefore write every text of a trajectory with
-a space behind the first character of such a token; formats that record or exchange (`atif`, `label-studio`) keep texts
-exactly. A text that holds the broken form already gets one more space, so that an import of an export removes one space
-from each and restores the text exactly.
+A tokenizer reads `<|im_end|>` or `<image>` as a control code anywhere in a row. Formats whose texts are tokenised
+(`ui-tars`, `trl`, `verl`, `scalecua`, `agentnet`, `lerobot`) therefore write every text of a trajectory with a space
+behind the first character of such a token. Formats for records and exchange (`atif`, `label-studio`) keep texts
+exactly. A text that already has the broken form gets one more space. So an import of an export restores the text
+exactly by removing one space from each.
 """
 
 import re
@@ -21,8 +21,8 @@ _NAMES = (
     r"(?:start|end|begin)_of_(?:turn|image|utterance|text|sentence|thought|solution)",
     *("image_soft_token", "/?ref", "/?box", "/?quad"),
 )
-"""Tokens between plain angle brackets: those of InternVL, Gemma, PaliGemma, SmolVLM, GLM, Llama and LLaVA. `<think>`
-and `<tool_call>` are markup of the formats themselves, whose writers keep them out of texts."""
+"""Tokens between plain angle brackets, of InternVL, Gemma, PaliGemma, SmolVLM, GLM, Llama and LLaVA. `<think>` and
+`<tool_call>` are markup of the formats themselves, whose writers keep them out of texts."""
 _INNER = r"[^\s<>\[\]◁▷]{1,60}"
 _ANGLED = rf"(?:(?:{'|'.join(_NAMES)})>|(?!\|box_(?:start|end)\|>)(?:[|｜]{_INNER}|{_INNER}[|｜])>)"
 _SQUARE = (
@@ -32,7 +32,7 @@ _SQUARE = (
 _RESTS = {"<": _ANGLED, r"\[": _SQUARE, "◁": f"{_INNER}▷"}
 """Forms of tokens by their first character; box tokens are UI-TARS's own markup."""
 _TOKENS = re.compile("|".join(f"{first}(?= *{rest})" for first, rest in _RESTS.items()))
-"""The first character of a token such as `<image>`, `<|im_end|>` or `[INST]`, also of one that is broken already."""
+"""The first character of a token such as `<image>`, `<|im_end|>` or `[INST]`, also of a broken token."""
 _BROKEN = re.compile("|".join(f"(?<={first}) (?= *{rest})" for first, rest in _RESTS.items()))
 Change = Callable[[str], str]
 
@@ -66,7 +66,7 @@ def for_trainers(record: Exchanged) -> Exchanged:
 
 
 def from_export(record: Exchanged) -> Exchanged:
-    """Return the trajectory that `for_trainers` broke, `extra` included."""
+    """Restore the trajectory that `for_trainers` broke, including `extra`."""
     steps = tuple(replace(one, extra=_value(one.extra, restored)) for one in record.steps)
     return _record(replace(record, steps=steps, extra=_value(record.extra, restored)), restored)
 

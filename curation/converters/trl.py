@@ -1,11 +1,10 @@
-"""TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
+"""Reads and writes TRL's conversational data with pictures: a row per trajectory, `messages` and `images`.
 
-`messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`. A part that holds its own picture
-keeps it; `images` fills the other placeholders in order (TRL 1.16.0, `data_utils.prepare_multimodal_messages`).
-`<image>` in a text is a placeholder, too, as LLaMA-Factory and ms-swift have it; in the text of a part only where the
-pictures need it.
-Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read too: what is learned is the
-completion or the chosen reply, and the row stays with the trajectory.
+`messages` is a list of `{role, content: [{type: text, text} | {type: image}]}`. A part that holds its own picture keeps
+it; `images` fills the other placeholders in order (TRL 1.16.0, `data_utils.prepare_multimodal_messages`). `<image>` in
+a text is a placeholder, too, as in LLaMA-Factory and ms-swift. In the text of a part, it is one only if the number of
+pictures requires it. Rows of `prompt` and `completion`, or of `prompt`, `chosen` and `rejected`, are read, too. Their
+target is the completion or the chosen reply, and the row is kept with the trajectory.
 """
 
 from collections import deque
@@ -60,7 +59,7 @@ class _TrlMessage(BaseModel):
 
 
 def _object(value: Any) -> Any:
-    """What a text of JSON holds; anything else as it is."""
+    """Returns the value of a JSON text; any other value unchanged."""
     return from_json(value) if isinstance(value, str) else value
 
 
@@ -78,15 +77,15 @@ class _TrlRow(BaseModel):
 
 
 class Trl(Format):
-    """One Parquet file, or lines of JSON."""
+    """TRL's format: a Parquet file, or lines of JSON."""
 
     name = "trl"
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """One row per trajectory whose every reply is a target; of each target of others one of `prompt` and
-        `completion`."""
+        """Writes a row for each trajectory whose replies are all targets, and else a row of `prompt` and `completion`
+        for each target."""
         pictures = {"images": [{"_type": "Image"}]}
         steps = RowFile(target, COMPLETIONS, STEPS, pictures)
         others = RowFile(target, f"{CONTEXT}/{FILE}", SCHEMA, pictures)
@@ -126,7 +125,7 @@ class Trl(Format):
         }
 
     def records(self, source: ImportSource) -> Read:
-        """One trajectory per row."""
+        """Yields one trajectory per row."""
         wholes = Wholes()
         for place, value in rows_of_any(source):
             try:
@@ -168,14 +167,15 @@ class Trl(Format):
         if row.flywheel is None:
             for part in (part for one in _every(row) for part in _dicts(one.content)):
                 for name in OWN_PICTURE:
-                    part.pop(name, None)  # which is a step's now
+                    part.pop(name, None)  # it is stored in a step
             given = row.model_dump(mode="json", exclude_none=True, exclude={"images", "image", "flywheel"})
             kept = {"row": given, "unit": unit}
         return record_of(self.name, instruction, steps, row.flywheel, kept, place)
 
 
 def _check_whole(row: _TrlRow, place: RecordPlace) -> None:
-    """Raise RecordRefused for a row of one step: this project writes them in `ui-tars`, and here only as targets."""
+    """Raise RecordRefused for a row of one step: this project writes such rows as `ui-tars`, and as `trl` only for
+    targets."""
     known = row.flywheel
     if known is not None and known.step is not None and not (known.copied and row.messages is None):
         problem = "the row is one step of a trajectory, as `ui-tars` has it, and a row of `trl` is a whole trajectory"
@@ -183,7 +183,8 @@ def _check_whole(row: _TrlRow, place: RecordPlace) -> None:
 
 
 def _card(completions: bool) -> str:
-    """What `datasets.load_dataset` reads of a folder whose files have different columns: a configuration for each."""
+    """Returns the card with a configuration for each file, which `datasets.load_dataset` needs for files with different
+    columns."""
     files = {"trajectories": FILE} | ({"targets": COMPLETIONS} if completions else {})
     configs = "".join(f"- config_name: {name}\n  data_files: {file}\n" for name, file in files.items())
     return f"---\nconfigs:\n{configs}---\n"
@@ -195,7 +196,7 @@ def _message(turn: ChatTurn) -> dict[str, Any]:
 
 
 def _kept(message: dict[str, Any], tags: "_Tags") -> dict[str, Any]:
-    """A message as it came, its content as parts, its texts without tokens."""
+    """Returns an imported message with its content as parts, and with broken tokens in its texts."""
     content = message.get("content") or ""
     held = [fields_of(one) for one in items_of(content) or [{"type": "text", "text": content}]]
     splits = tags.split_in(message["role"], isinstance(content, str))
@@ -208,13 +209,13 @@ def _kept(message: dict[str, Any], tags: "_Tags") -> dict[str, Any]:
 
 
 def _part(text: str | None) -> dict[str, Any]:
-    """A text, or a placeholder."""
+    """Returns a part for a text, or a placeholder for None."""
     return {"type": "image" if text is None else "text", "text": None if text is None else plain(text)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """What a row holds of a picture."""
+    """A row's data for a picture."""
 
     value: Any
     field: str
@@ -222,47 +223,47 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _ReadMessage:
-    """A message as it was read."""
+    """A parsed message."""
 
     message: ChatMessage
     own: tuple[_Cell | None, ...] = ()
-    """For each placeholder the picture that its part holds; None where it is the next one of the row's."""
+    """For each placeholder, the picture in its own part; None for the row's next picture."""
     plain: bool = False
-    """Whether its content is a text and not parts."""
+    """Whether the content is a text instead of parts."""
 
     def in_prompt(self) -> "_ReadMessage":
-        """The same as a part of a prompt."""
+        """Returns the message as part of a prompt."""
         return replace(self, message=replace(self.message, given=True))
 
     @property
     def replies(self) -> bool:
-        """Whether it is a reply."""
+        """Whether the message is a reply."""
         return self.message.role == "assistant"
 
     def masked(self, off: bool) -> "_ReadMessage":
-        """The same as context, if `off`."""
+        """Returns the message, as context if `off`."""
         return replace(self, message=replace(self.message, masked=self.message.masked or off))
 
 
 @dataclass(frozen=True, slots=True)
 class _Tags:
-    """Where tags in texts are placeholders: in contents that are texts, and in the texts of parts."""
+    """Whether tags are placeholders in contents that are texts, and in texts of parts."""
 
     strings: bool
     texts: bool
 
     def split_in(self, role: str, plain: bool) -> bool:
-        """Whether a message's texts are split at their tags; those of a reply never are."""
+        """Whether a message's texts are split at their tags; a reply's texts never are."""
         return role != "assistant" and (self.strings if plain else self.texts)
 
 
 def _tags(messages: Sequence[_TrlMessage], pictures: int, own: bool = True) -> _Tags:
-    """Find the texts whose tags are placeholders, by the number of pictures that a row has.
+    """Find the texts whose tags are placeholders, by the number of a row's pictures.
 
     Args:
-        messages: those of the row.
-        pictures: how many pictures the row names.
-        own: whether parts that hold their own picture need none of the row's.
+        messages: messages of the row.
+        pictures: number of pictures that the row names.
+        own: whether parts with their own picture need no picture of the row.
     """
     parts = [part for one in messages for part in _dicts(one.content) if part.get("type") in PICTURED]
     held = sum(_own(part, "") is not None for part in parts) if own else 0
@@ -272,7 +273,7 @@ def _tags(messages: Sequence[_TrlMessage], pictures: int, own: bool = True) -> _
     for left in (pictures - len(parts) + held, pictures - len(parts)):
         if left in (strings, strings + texts):
             return _Tags(strings=True, texts=left != strings)
-    # What no picture can fill is a text where parts hold all pictures; elsewhere the counts are refused.
+    # If parts have all pictures, other placeholders are text; otherwise, differing counts are refused.
     literal = bool(held) and not pictures if own else len(parts) == pictures
     return _Tags(strings=not literal, texts=not literal)
 
@@ -282,8 +283,8 @@ def _tagged(text: object) -> int:
 
 
 def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
-    """The messages of a row; of a prompt, and where the row or its label takes them out of training, they are
-    context."""
+    """Lists the messages of a row; messages of a prompt, and messages that the row or its label excludes from training,
+    are context."""
     used = row.messages or [*(row.prompt or ()), *(row.completion or row.chosen or ())]
     tags = _tags(used, len(_pictures(row)))
 
@@ -294,7 +295,7 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
     if not every:
         prompt = read_list("prompt", row.prompt)
         replied = read_list("completion", row.completion) or read_list("chosen", row.chosen)
-        if not prompt:  # an implicit prompt: all before the last reply
+        if not prompt:  # an implicit prompt: all messages before the last reply
             last = max((at for at, one in enumerate(replied) if one.replies), default=0)
             prompt, replied = replied[:last], replied[last:]
         every, labelled = [*(one.in_prompt() for one in prompt), *replied], sum(one.replies for one in replied)
@@ -305,13 +306,14 @@ def _messages(row: _TrlRow, place: RecordPlace) -> list[_ReadMessage]:
 def _placed(
     chat: list[_ReadMessage], pictures: Sequence[_Cell], readable: Callable[[_Cell], bool], place: RecordPlace
 ) -> tuple[list[_ReadMessage], Sequence[_Cell]]:
-    """Give the row's pictures a place where no placeholder waits for one.
+    """Give the row's pictures placeholders if the texts have none for them.
 
-    As in TRL, the first user turn whose content is a text gets a placeholder for each. Where parts hold as many
-    pictures as the row, it may name theirs again: they keep their own, or all take the row's if one is unreadable.
+    As in TRL, the first user turn whose content is a text gets a placeholder for each picture. If parts have as many
+    pictures as the row, the row may repeat them. Parts then keep their own pictures, or all use the row's pictures if
+    one of their own is unreadable.
 
     Returns:
-        The messages, and those of the row's pictures that their placeholders take.
+        The messages, and the row's pictures for their placeholders.
     """
     held = [one for message in chat for one in message.own]
     own = [one for one in held if one is not None]
@@ -339,14 +341,15 @@ def _placed(
 
 
 def _pictures(row: _TrlRow) -> list[_Cell]:
-    """The pictures that a row names."""
+    """Lists the pictures that a row names."""
     if row.images is None and row.image is not None:
         return [_Cell(row.image, "image")]
     return [_Cell(one, f"images.{at}") for at, one in enumerate(row.images or [])]
 
 
 def _cells(chat: list[_ReadMessage], pictures: Sequence[_Cell]) -> list[_Cell]:
-    """The pictures in the order of their placeholders, of which some hold their own; then those that are left."""
+    """Lists the pictures in the order of placeholders, including pictures in parts, then the remaining pictures of the
+    row."""
     left, cells = deque(pictures), list[_Cell]()
     for own in (own for one in chat for own in one.own):
         cells += [own] if own is not None else [left.popleft()] if left else []
@@ -354,25 +357,25 @@ def _cells(chat: list[_ReadMessage], pictures: Sequence[_Cell]) -> list[_Cell]:
 
 
 def _every(row: _TrlRow) -> list[_TrlMessage]:
-    """All messages of a row, of which some are no part of the trajectory."""
+    """Lists all messages of a row, including messages that are not part of the trajectory."""
     lists = (row.messages, row.prompt, row.completion, row.chosen, row.rejected)
     return [message for messages in lists for message in messages or ()]
 
 
 def _dicts(content: str | list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-    """The parts of a message; none of a text."""
+    """Lists the parts of a message; empty for a text."""
     return content if isinstance(content, list) else []
 
 
 def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> _ReadMessage:
-    """A message.
+    """Parses a message.
 
     Args:
-        message, field, place: the message and where it is.
+        message, field, place: the message, its field, and the place of its row.
         tags: which tags in texts are placeholders.
 
     Raises:
-        RecordRefused: a part that is neither text nor a picture, which nothing here could show.
+        RecordRefused: a part is neither text nor a picture.
     """
     given, parts, own = message.model_extra or {}, list[str | None](), list[_Cell | None]()
     listed = isinstance(message.content, list)
@@ -402,7 +405,7 @@ def _read(message: _TrlMessage, field: str, place: RecordPlace, tags: _Tags) -> 
 
 
 def _own(part: dict[str, Any], field: str) -> _Cell | None:
-    """The picture that a part holds: bytes, a file's name, or a data URL; None where the row names it."""
+    """Returns the picture in a part: bytes, a file's name, or a data URL; None if the row names it."""
     name = next((name for name in OWN_PICTURE if part.get(name) is not None), None)
     if name is None:
         return None
@@ -422,10 +425,10 @@ _INSTEAD = {
     **dict.fromkeys(("tool_result", "tool_response", "function_call_output"), _RESULT),
     **dict.fromkeys(("video", "video_url", "audio", "input_audio"), "no picture: save a screen of it as a picture"),
 }
-"""Types of parts that are neither a text nor a picture, and their place in a message."""
+"""Types of parts that are neither a text nor a picture, with the field of a message for each."""
 PICTURED = ("image", "image_url", "input_image")
 """Types of a part that is a picture's placeholder: TRL's, and those of OpenAI's chats."""
 OWN_PICTURE = ("image", "image_url", "url", "path", "base64", "source")
-"""Fields of such a part that hold the picture: TRL's, OpenAI's, those of transformers' templates, and Anthropic's."""
+"""Fields of such a part that hold the picture, in TRL's, OpenAI's, transformers' and Anthropic's forms."""
 WANTED = ("messages", "prompt", "completion", "chosen")
 """Fields of a row that hold a chat."""

@@ -1,9 +1,10 @@
-"""UI-TARS's messages (`data/training_example.json` of bytedance/UI-TARS): a row per step, the loss on its reply.
+"""Reads and writes UI-TARS's messages (`data/training_example.json` of bytedance/UI-TARS): a row per step.
 
 `{messages: [{role, content, loss_mask}], images: [...]}`; a turn of a screen is `<|vision_start|>...<|vision_end|>`,
-and `images` names the pictures of these turns in order. A bare list of messages, as theirs is, has no pictures and is
-refused by that. Coordinates are thousandths of the screen (UI-TARS 1.0, Doubao) or pixels of the screen as
-`smart_resize` returns it (1.5); a record of another project does not have the unit, so the command must give it.
+and `images` names the pictures of these turns in order. The loss is on the row's reply. UI-TARS's example is a bare
+list of messages, which has no pictures and is therefore refused. Coordinates are thousandths of the screen (UI-TARS
+1.0, Doubao) or pixels of the screen after `smart_resize` (1.5). Records of other projects do not state the unit, so the
+command must give it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -62,16 +63,16 @@ class _UiTarsRow(BaseModel):
 
 
 class UiTars(Format):
-    """A file of lines and a folder of pictures."""
+    """UI-TARS's format: a file of lines and a folder of pictures."""
 
     name = "ui-tars"
     units = CHAT_UNITS
     dialects = CHAT_DIALECTS
 
     def write(self, records: Iterable[Exchanged], target: Target) -> None:
-        """Write one line per step, without loss where it is no target, and one per correction.
+        """Write one line per step, without a loss if it is no target, and one line per correction.
 
-        An imported line is exported as that line.
+        An imported line is exported unchanged.
         """
         with target.path(FILE).open("w", encoding="utf-8") as lines:
             for record in map(Exchanged.as_taught, records):
@@ -143,7 +144,7 @@ class UiTars(Format):
 
 
 def _masked(messages: list[dict[str, Any]], record: Exchanged) -> list[dict[str, Any]]:
-    """Return imported messages, without loss on replies that are no targets; the last are the steps'."""
+    """Return imported messages, without a loss on replies that are no targets; the last replies belong to the steps."""
     replies = [place for place, one in enumerate(messages) if one["role"] == "assistant"][-len(record.steps) :]
     steps = range(len(record.steps) - len(replies), len(record.steps))
     others = {place for place, step in zip(replies, steps, strict=True) if not record.is_target(step)}
@@ -173,7 +174,7 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
         place: the place of its row.
 
     Raises:
-        RecordRefused: a mask without a meaning.
+        RecordRefused: a mask has no known meaning.
     """
     reply, given = message.role == "assistant", message.model_extra or {}
     parts = [reply_of(message.content, given)] if reply else split(message.content)
@@ -182,7 +183,7 @@ def _read(message: _UiTarsMessage, field: str, off: bool, place: RecordPlace) ->
 
 
 def _as_it_came(record: Exchanged) -> dict[str, Any] | None:
-    """Return a record's imported row; None where there is none, or its placeholders are not those of the steps."""
+    """Return a record's imported row; None if there is none, or if its placeholders differ from the steps' pictures."""
     kept = record.extra.get(UiTars.name)
     if not kept:
         return None

@@ -1,8 +1,8 @@
-"""Units of coordinates: a number means nothing without its unit, so every format names its own.
+"""Converts units of coordinates; every format names its unit.
 
 `fraction` of the screen in [0, 1], the unit of this project; `thousandths` and `percent` of it; `pixels` of the
-screenshot; and `resized_pixels`, pixels of the screenshot as UI-TARS's public parser resizes it: a data set names no
-image processor, so the parser's own limits are its convention.
+screenshot; and `resized_pixels`, pixels of the screenshot as UI-TARS's public parser resizes it. A data set names no
+image processor, so the parser's limits apply.
 """
 
 from typing import Literal, get_args
@@ -12,7 +12,7 @@ from models.families.screen import smart_resize
 Unit = Literal["fraction", "thousandths", "percent", "pixels", "resized_pixels"]
 UNITS: tuple[str, ...] = get_args(Unit)
 PARSER = (28, 100 * 28**2, 16384 * 28**2)
-"""Factor and minimum and maximum pixels of the public parser (ui-tars 0.5.1); a checkpoint has its own."""
+"""Factor and minimum and maximum pixels of the public parser (ui-tars 0.5.1); a checkpoint has other values."""
 
 
 def scale_of(unit: str, width: int, height: int) -> tuple[float, float]:
@@ -40,7 +40,7 @@ def fraction_of(x: float, y: float, unit: str, width: int, height: int) -> tuple
     """Convert a point to fractions of the screen.
 
     Raises:
-        ValueError: it lies outside of the screen, or is not a number.
+        ValueError: the point is outside of the screen, or no number.
     """
     across, down = scale_of(unit, width, height)
     if not (0 <= x <= across and 0 <= y <= down):

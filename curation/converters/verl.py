@@ -1,7 +1,8 @@
-"""verl's Parquet: a row per step, whose prompt is the chat up to its screen and whose ground truth is the reply.
+"""Reads and writes verl's Parquet: a row per step, with the chat as the prompt and the reply as the ground truth.
 
 `{data_source, prompt: [{role, content}], images, ability, reward_model: {style, ground_truth}, extra_info}`; `<image>`
-in a content is the placeholder of the next picture. This project's texts get a space where they would look like one.
+in a content is the placeholder of the next picture. In this project's texts, a space is added to texts that look like a
+placeholder.
 """
 
 from collections.abc import Iterable, Iterator
@@ -87,7 +88,7 @@ class _VerlRow(_VerlModel):
 
 
 class Verl(Format):
-    """One Parquet file, and one of trajectories that are not all targets."""
+    """verl's format: a Parquet file, and another one for trajectories with steps that are no targets."""
 
     name = "verl"
     units = CHAT_UNITS
@@ -112,7 +113,7 @@ class Verl(Format):
             yield self._row(record, number, next(indices))
 
     def _copies(self, record: Exchanged, indices: Iterator[int]) -> Iterator[dict[str, Any]]:
-        """Yield its targets; of an imported row, that row's is the last step."""
+        """Yield a row for each target; the target of an imported row is its last step."""
         came = _came(record)
         if came and record.is_target(len(record.steps) - 1):
             yield self._as_it_came(record, next(indices), copied=True)
@@ -133,7 +134,7 @@ class Verl(Format):
         }
 
     def _as_it_came(self, record: Exchanged, index: int, copied: bool = False) -> dict[str, Any]:
-        """Return a record's imported row; columns that verl does not have stay in this project's metadata."""
+        """Return a record's imported row; columns that verl does not have are kept in this project's metadata."""
         kept = record.extra[self.name]
         row, metadata = (
             fields_of(kept["row"]),
@@ -189,8 +190,9 @@ def _read(message: _VerlMessage, field: str) -> ChatMessage:
 
 
 def _came(record: Exchanged) -> bool:
-    """Whether a record was imported as a row that verl's columns hold, whose placeholders are those of its steps."""
+    """Whether a record was imported as a row that fits verl's columns, with a placeholder for each picture of its
+    steps."""
     kept = record.extra.get(Verl.name)
-    if not kept or any(map(holds_more, kept["row"]["prompt"])):  # than verl's columns do
+    if not kept or any(map(holds_more, kept["row"]["prompt"])):  # more than verl's columns have
         return False
     return sum(len(SLOT.findall(one["content"])) for one in kept["row"]["prompt"]) == len(record.steps)

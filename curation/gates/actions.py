@@ -32,7 +32,7 @@ class ActionsGate(Gate[Section]):
 
 
 def fault_of(step: Step) -> str:
-    """Return the fault of a step's action, to be read after `step N`; empty where there is none."""
+    """Return the fault of a step's action, to be read after `step N`; empty if there is none."""
     if step.action is None or step.action_error:
         why = f": {step.action_error}" if step.action_error else ""
         return f"holds no action that could be performed{why}"

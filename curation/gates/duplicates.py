@@ -1,6 +1,6 @@
-"""The gate `duplicates`: near-copies of an accepted trajectory are not trained on again.
+"""The gate `duplicates`: keeps near-copies of an accepted trajectory out of training.
 
-A near-copy stays a success: it counts in its group and in the statistics, and is only not imitated.
+A near-copy is still a success: it counts in its group and in statistics, and is only not imitated.
 """
 
 from collections.abc import Sequence

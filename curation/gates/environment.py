@@ -1,4 +1,4 @@
-"""The gate `environment`: separates trajectories that the environment, not the policy, ended."""
+"""The gate `environment`: rejects trajectories that ended because the environment failed."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ class EnvironmentGate(Gate[Section]):
     sends_to = "none"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult:
-        """Pass unless the failure is blamed on a boundary that is not the policy's."""
+        """Pass unless the cause of the failure is a boundary other than the policy's."""
         boundary = trajectory.failure_boundary
         if is_environment_failure(boundary):
             return GateResult(False, f"{boundary} failure: {trajectory.failure_reason}")

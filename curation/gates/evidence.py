@@ -1,6 +1,6 @@
-"""The gates of suspicious successes: a reward that the screens do not explain, or that came too soon.
+"""The gates for suspicious successes: rewards that the screens do not explain, or that came too early.
 
-Neither proves a reward hack: rejected trajectories wait in quarantine until a person has reviewed them.
+No gate proves a reward hack, so rejected trajectories wait in quarantine until a review.
 """
 
 import json

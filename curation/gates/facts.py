@@ -1,4 +1,4 @@
-"""Facts about other trajectories for the gates: successes of the same task, and similar accepted trajectories."""
+"""Collects facts about other trajectories for the gates: successes of the same task, and accepted trajectories."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +14,11 @@ from schemas.tables.trajectory import Trajectory
 Looks = Mapping[str, int]
 """Difference hashes (`curation/pictures.py`) by the screenshots' sha256; pictures without one have no entry."""
 Details = Callable[[str], Detail | None]
-"""Returns a screenshot's finer hash by its sha256; None where the picture is not at hand."""
+"""Returns a screenshot's finer hash by its sha256; None if the picture is not available."""
 
 
 def unseen(name: str) -> None:
-    """Return None: no picture is at hand, so only hashes are compared."""
+    """Return None, since no picture is available, so that only hashes are compared."""
 
 
 _Alike = Callable[[str, int | None, str | None, int | None], bool]
@@ -27,14 +27,14 @@ _Alike = Callable[[str, int | None, str | None, int | None], bool]
 
 @dataclass(frozen=True, slots=True)
 class TaskFacts:
-    """Properties of the known successes of one task; zeros where none is known."""
+    """Properties of the known successes of one task; zeros if none is known."""
 
     successes: int = 0
     """Number of known successes."""
     changed: int = 0
-    """Number of them in which the screen changed."""
+    """Number of known successes in which the screen changed."""
     screens: int = 0
-    """Minimum number of different screens on which nine in ten of them act."""
+    """Minimum number of different screens on which nine of ten known successes act."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class _AcceptedTrajectory:
 
 @dataclass(slots=True)
 class Accepted:
-    """Accepted trajectories of earlier iterations and, so far, of this one."""
+    """Accepted trajectories of earlier iterations, and those of this iteration so far."""
 
     _seen: dict[tuple[str, str], list[_AcceptedTrajectory]] = field(
         default_factory=dict[tuple[str, str], list[_AcceptedTrajectory]]
@@ -80,19 +80,20 @@ class Accepted:
         distance: float,
         details: Details = unseen,
     ) -> str | None:
-        """Return the accepted trajectory that this one is a near-duplicate of; None for none.
+        """Return the accepted trajectory of which this trajectory is a near-duplicate; None if there is none.
 
-        A near-duplicate has the same task and instruction (`asked`) and does the same on the same screens. Both may
-        also have detours and idle steps, which lead back to a screen, wait or change no pixel; one of the two may have
-        steps that change no more than a cursor does, except the last. Trajectories of its own group are left out:
-        repeats are intended there, and a repeated step has no weight (`storage/queries/training_weights.sql`).
+        A near-duplicate has the same task and instruction (`asked`) and the same actions on the same screens. Both may
+        also have detours and idle steps, which lead back to a screen, wait or change no pixel. One of them may have
+        steps, except the last, that change no more than a cursor. Trajectories of the same group are not compared,
+        since repetitions are intended in a group, and a repeated step has no weight
+        (`storage/queries/training_weights.sql`).
 
         Args:
             trajectory, steps: the trajectory to compare with the accepted ones.
             stills: hashes of its screens.
             most_bits: maximum number of differing bits of equal screens' hashes.
             distance: maximum distance of equal points, as a share of the screen.
-            details: confirms that two screens with near hashes are equal, where it has both.
+            details: confirms that two screens with similar hashes are equal, if it has both pictures.
         """
         others = self._seen.get(asked(trajectory.task_id, trajectory.instruction))
         if not others or any(step.action is None for step in steps):
@@ -141,9 +142,9 @@ def _seen(trajectory: Trajectory, steps: Sequence[Step], stills: Looks) -> _Acce
 
 
 def _is_copy(one: Sequence[_ComparedStep], other: Sequence[_ComparedStep], alike: _Alike, distance: float) -> bool:
-    """Whether the longer of two does everything that the shorter does, in order, and is otherwise idle.
+    """Whether the longer trajectory has all actions of the shorter in order, and is otherwise idle.
 
-    The last step of each is never idle: it was rewarded, whatever it showed.
+    The last step of each is never idle, since it was rewarded.
     """
     short, long = sorted((one, other), key=len)
 
@@ -176,5 +177,5 @@ def _does_the_same(one: Mapping[str, Any], two: Mapping[str, Any], distance: flo
 
 
 def _is_place(*values: object) -> bool:
-    """Whether these are coordinates, the only numbers in actions; JSON may write 1.0 as 1."""
+    """Whether both values are coordinates, which are the only numbers in actions; JSON may write 1.0 as 1."""
     return all(isinstance(value, int | float) for value in values)

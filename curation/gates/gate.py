@@ -1,6 +1,6 @@
-"""The interface of the filter: a gate is one check of a stored trajectory, a pure function with its own version.
+"""Defines gates, the filter's checks of stored trajectories, which are pure functions with versions.
 
-A user's gate derives from `Gate` and is named by its dotted path in `filter.gates`; the built-in gates are found the
+A custom gate derives from `Gate` and is named by its dotted path in `filter.gates`; built-in gates are found in the
 same way.
 """
 
@@ -27,9 +27,9 @@ class GateResult:
     reason: str
     score: float | None = None
     error_step: int | None = None
-    """The first wrong step, where the gate finds it."""
+    """The first wrong step, if the gate finds it."""
     route: Route | None = None
-    """Route of a rejected trajectory's data, if not the gate's own."""
+    """Route of a rejected trajectory's data, if it differs from the gate's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +37,21 @@ class GateContext:
     """Facts for a gate in addition to the trajectory and its steps."""
 
     judged: Verdict | None = None
-    """The judge's verdict, where the trajectory's task has no verifier and the filter asks the judge."""
+    """The judge's verdict, if the task has no verifier and the filter uses the judge."""
     looks: Looks = field(default_factory=dict[str, int])
-    """Difference hashes of its screens."""
+    """Difference hashes of the trajectory's screens."""
     details: Details = unseen
-    """Returns a screen's finer hash by its sha256; None where the picture is not at hand."""
+    """Returns a screen's finer hash by its sha256; None if the picture is not available."""
     task: TaskFacts = field(default_factory=TaskFacts)
-    """Properties of its task's successes."""
+    """Properties of the task's successes."""
     accepted: Accepted = field(default_factory=Accepted)
-    """Accepted trajectories to compare it with."""
+    """Accepted trajectories for comparison."""
     probation: str = ""
-    """Reason why that verdict's judge is on probation; empty if it is not."""
+    """Reason why the judge of `judged` is on probation; empty if it is not."""
     by_judge: bool = False
-    """Whether the trajectory's task is one of the suite without a verifier."""
+    """Whether the task is in the suite and has no verifier."""
     words: int = 0
-    """Number of its steps without an action that are context by their import's record; gates do not see them."""
+    """Number of the trajectory's steps that are only words (`acting_steps`), which gates do not see."""
 
 
 class Gate(ABC, Generic[Options]):
@@ -63,28 +63,28 @@ class Gate(ABC, Generic[Options]):
 
     name: ClassVar[str]
     rule: ClassVar[str] = "1"
-    """Version of the rule; raise it whenever the same trajectory may get another result."""
+    """Version of the rule; increase it whenever a trajectory may get another result."""
     section: ClassVar[type[Section]] = Section
-    """Class of the options; a gate with options of its own overrides it."""
+    """Class of the options; a gate with own options overrides it."""
     sends_to: ClassVar[Route] = "ct"
     """Route of a rejected trajectory's data."""
     given: ClassVar[bool] = False
-    """Whether its verdicts are in the lake before the filter runs, which then uses them."""
+    """Whether the filter uses verdicts that are in the lake before it runs."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
 
     @property
     def version(self) -> str:
-        """The rule's version, with a hash of the changed options where they are not the defaults."""
+        """Return the rule's version, with a hash of options that differ from the defaults."""
         changed = self.options.model_dump_json(exclude_defaults=True)
         return self.rule if changed == "{}" else f"{self.rule}-{hashlib.sha256(changed.encode()).hexdigest()[:8]}"
 
     @abstractmethod
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Check one trajectory, given its stored steps in order; return None where the gate does not apply."""
+        """Check one trajectory, given its stored steps in order; return None if the gate does not apply."""
 
 
 def succeeded(trajectory: Trajectory, context: GateContext) -> bool:
-    """Whether the judge, or the verifier where no judge was asked, decided that a trajectory is a success."""
+    """Whether a trajectory is a success by the judge or, if no judge was asked, by the verifier."""
     return context.judged.passed if context.judged is not None else bool(trajectory.success)

@@ -1,4 +1,4 @@
-"""The gate `loops`: repetitions of the same actions on the same screens."""
+"""The gate `loops`: rejects repetitions of the same actions on the same screens."""
 
 from collections.abc import Sequence
 
@@ -39,9 +39,10 @@ class LoopsGate(Gate[LoopOptions]):
 
 
 def loop_of(steps: Sequence[Step], max_repeats: int, max_cycles: int) -> tuple[int, int] | None:
-    """Return the first step and the number of steps of the shortest cycle that repeats too often; None for none.
+    """Return the first step and the number of steps of the shortest cycle that repeats too often; None if there is
+    none.
 
-    A cycle of p steps is repeated n times where n p steps in succession equal those p before them. Repeated terminal
+    A cycle of p steps is repeated n times if n p consecutive steps each equal the step p before. Repeated terminal
     actions are no cycle: if the environment accepted the end, the trajectory is a suspicious success.
     """
     keys = [(step.screenshot, step.step if step.action_type in TERMINAL else step.action) for step in steps]

@@ -1,4 +1,4 @@
-"""The gates that check whether the task was done: by its verifier, or by a judge where it has none."""
+"""The gates for success: by the task's verifier, or by a judge if the task has no verifier."""
 
 import json
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ class VerifierGate(Gate[Section]):
     """Passes successes of the verifier, whose reward reaches the task's threshold; leaves judged ones to the judge.
 
     An imported trajectory has no verdict of this lake, so its own data decides. A trajectory that its original lake
-    held back stays held back, and no judge here overrides that.
+    held back stays held back, and no judge of this lake overrides this.
     """
 
     name = "verifier"
     rule = "3"
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Pass a trajectory that reached its threshold; one that ended without that went wrong at its last step.
+        """Pass a trajectory that reached its threshold; any other trajectory went wrong at its last step.
 
         An imported trajectory has no verdict of this lake: its own data decides, except for tasks of the suite that
         only a judge can score.
@@ -48,7 +48,7 @@ class VerifierGate(Gate[Section]):
 
 
 def _held_back(trajectory: Trajectory) -> GateResult | None:
-    """Return the result of an imported trajectory that its original lake held back; None where it did not."""
+    """Return the result of an imported trajectory that its original lake held back; None if it did not."""
     about = json.loads(trajectory.extra or "{}").get(OWN, {})
     route: Route | None = about.get("route")
     if not holds_back(route, trajectory.success):
@@ -61,8 +61,8 @@ class JudgeGate(Gate[Section]):
     """Uses the stored verdict of the judge; does not apply where the judge was not asked.
 
     A judge on probation may only veto: a trajectory that it accepts waits in quarantine until the judge has earned
-    trust and the filter runs again, or a person has reviewed it. It is not imitated, since no trusted source saw a
-    success, and it is not used as a failure either.
+    trust and the filter runs again, or until a review. It is not imitated, since no trusted source confirms the
+    success, and it is not used as a failure.
     """
 
     name = "judge"

@@ -1,7 +1,7 @@
 """The gate `people`: samples a share of the passed trajectories for review by people.
 
-The sample depends on the trajectory's id alone, so a larger share contains every smaller one, and a repeated filter run
-takes the same sample.
+The sample depends only on the trajectory's id. So a larger share contains every smaller one, and repeated filter runs
+take the same sample.
 """
 
 import hashlib
@@ -30,7 +30,7 @@ class PeopleGate(Gate[PeopleOptions]):
     section = PeopleOptions
 
     def check(self, trajectory: Trajectory, steps: Sequence[Step], context: GateContext) -> GateResult | None:
-        """Pass a sampled trajectory, unless it has to wait."""
+        """Pass a sampled trajectory, unless it must wait for the review."""
         if not drawn(trajectory.trajectory_id, self.options.share):
             return None
         if self.options.wait:

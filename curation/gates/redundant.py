@@ -1,7 +1,7 @@
 """The gate `redundant`: rejects trajectories that mostly change nothing or take detours.
 
-A few such steps are no reason to reject a trajectory: each is a finding of its own (`curation/reflections.py`), and
-training imitates only the shortest way through the screens.
+A few such steps are no reason to reject a trajectory. Each step has its own finding (`curation/reflections.py`), and
+training imitates only the shortest path through the screens.
 """
 
 from collections.abc import Sequence

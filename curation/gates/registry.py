@@ -1,7 +1,7 @@
 """Select a config's gates in order, and make their verdicts and the decision on the use of a trajectory's data.
 
 UI-TARS-2's rule (arXiv 2509.02544): V(s)=1 goes to the next SFT set, V(s)=0 to the next CT set; an environment failure
-is neither. V(s)=1 here means that every gate passed. Each rejection has the gate's name and its reason.
+goes to neither. In this project, V(s)=1 means that every gate passed. Each rejection has the gate's name and a reason.
 """
 
 import json
@@ -39,15 +39,15 @@ GATES: Registry[Gate[Any]] = Registry(
 RULES = ("actions", "thoughts", "loops")
 """Gates that replace the gate `rules` of schema version 2."""
 FIRST = "environment"
-"""The gate before all others: any other gate would take an environment's failure for the policy's."""
+"""The first gate, since any other gate would treat an environment failure as the policy's failure."""
 
 
 def gates_of(config: FilterConfig) -> list[Gate[Any]]:
     """Return the configured gates, in order.
 
     Raises:
-        UsageError: an unknown gate, two of one name, another first one than `environment`, an unknown option or one of
-            a gate that is not in the list.
+        UsageError: a gate is unknown or repeated, the first gate is not `environment`, or an option is unknown or
+            belongs to a gate that is not in the list.
     """
     if "rules" in config.gates:
         raise UsageError("`filter.gates`: rules are gates of their own.", f"Write {', '.join(RULES)} in its place.")
@@ -71,11 +71,11 @@ def verdicts_of(
 ) -> list[Verdict]:
     """Return the verdicts of the gates up to the first rejection, then the decision.
 
-    A person's decision replaces this one in all queries (`storage/queries/views/decisions.sql`).
+    A reviewer's decision replaces this decision in all queries (`storage/queries/views/decisions.sql`).
 
     Args:
-        gates: in order; verdicts of a gate with `given` are not written again.
-        trajectory, steps: their rows, steps in order.
+        gates: the gates in order; verdicts of a gate with `given` are not written again. trajectory, steps: their rows,
+        steps in order.
         context: additional facts for the gates.
         now: time of the filter run.
     """
@@ -99,9 +99,10 @@ def verdicts_of(
 
 
 def acting_steps(steps: Sequence[Step]) -> list[Step]:
-    """Return the steps without those that are words: without an action, and context by their import's record.
+    """Return the steps that are not only words; words are steps without an action that are context by their import's
+    record.
 
-    Such are a plan before the reply that acts, and a reply without a loss (`storage/queries/views/acting_steps.sql`).
+    Examples are a plan before the acting reply, and a reply without a loss (`storage/queries/views/acting_steps.sql`).
     """
     return [step for step in steps if step.action is not None or not _is_context(step)]
 
@@ -112,7 +113,7 @@ def _is_context(step: Step) -> bool:
 
 
 def _valid_steps(decided: GateResult, steps: Sequence[Step]) -> int | None:
-    """Return the number of steps before the error; None where the error step is not known."""
+    """Return the number of steps before the error; None if the error step is unknown."""
     error = None if decided.passed else decided.error_step
     return None if error is None else sum(step.step < error for step in steps)
 

@@ -13,11 +13,11 @@ from schemas.tables.step import Step
 from schemas.tables.trajectory import Trajectory
 
 LEAST = 24
-"""Minimum number of characters of a repetition: a quoted `very very very very` is none."""
+"""Minimum number of characters of a repetition, so that a quoted `very very very very` does not count."""
 LONGEST = 1000
 """Maximum length of a detected phrase, in characters."""
 _WINDOW = 6
-"""Characters whose return suggests a repetition; a quarter of `LEAST`, so that none is missed."""
+"""Number of characters whose repetition suggests a repeated phrase: a quarter of `LEAST`, so that none is missed."""
 _ACTION = re.compile(r"(?:^|\n)[^\S\n]*Action:|\b(?:start_box|end_box|start_point|end_point)\s*=|<point>")
 
 
@@ -53,15 +53,15 @@ def holds_action(thought: str) -> bool:
 
 
 def holds_call(thought: str) -> bool:
-    """Whether a whole action parses from a thought; a mere mention of an action does not count."""
+    """Whether a thought contains a whole parsable action; a mere mention of an action does not count."""
     return holds_action(thought) and parse_reply(thought).action is not None
 
 
 def repeats_itself(text: str, most: int) -> bool:
-    """Whether a phrase with a letter in it follows itself more than `most` times in a row, in any script.
+    """Whether a phrase with a letter, in any script, occurs more than `most` times in a row.
 
-    Characters are compared, with white space as one blank: a phrase of p characters occurs n times in a row where (n -
-    1) p characters in succession equal those p before them. Only those p are tried at which a few characters return
+    Characters are compared, with white space as one blank. A phrase of p characters occurs n times in a row if (n - 1)
+    p consecutive characters each equal the character p before. Only those p are tried at which a few characters recur
     often enough.
     """
     text = " ".join(text.split()) + " "
@@ -70,7 +70,7 @@ def repeats_itself(text: str, most: int) -> bool:
 
 
 def _distances(text: str, most: int) -> list[int]:
-    """Return distances between a few characters and their last occurrence that occur as often as in a repetition."""
+    """Return the distances between equal groups of characters that are as frequent as in a repetition."""
     last: dict[str, int] = {}
     found = Counter[int]()
     for at in range(len(text) - _WINDOW + 1):

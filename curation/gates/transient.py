@@ -1,4 +1,4 @@
-"""The gate `transient`: screens captured while they changed, or before they had any content.
+"""The gate `transient`: rejects screens that were captured while they changed, or before they had content.
 
 An action on an unreadable screen does not teach a policy to read screens, and the change of a screen that was still
 changing is not the action's effect.
@@ -54,7 +54,7 @@ class TransientGate(Gate[TransientOptions]):
         return near is None or not near.finer or near.spread <= self.options.blank_cells
 
     def _went_on(self, before: Step, after: Step, context: GateContext) -> bool:
-        """Whether the screen after a step differs from the one that the next step saw."""
+        """Whether the screen after a step differs from the screen of the next step."""
         if before.next_screenshot is None or before.next_screenshot == after.screenshot:
             return False
         looks = context.looks.get(before.next_screenshot), context.looks.get(after.screenshot)

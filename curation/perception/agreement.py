@@ -11,7 +11,7 @@ from schemas.observation import Element
 NEAR = 0.03
 """Maximum distance of a word from the box of its element, as a share of the screen."""
 CUT = 80
-"""Characters at which pages cut the text of an element, so that the end of a longer one is unknown."""
+"""Number of characters at which pages cut an element's text, so that the end of a longer text is unknown."""
 _WORD = re.compile(r"\w+")
 
 
@@ -22,11 +22,11 @@ class WordRecall:
     there: int = 0
     """Number of words of names that the page lists as visible."""
     found: int = 0
-    """Number of those that were read in a box at their place."""
+    """Number of these words that were read in a box at their place."""
     read: int = 0
-    """Number of words that were read where the page lists texts."""
+    """Number of words that were read at places where the page lists texts."""
     right: int = 0
-    """Number of those that belong to a name at their place."""
+    """Number of these words that belong to a name at their place."""
 
     def __add__(self, other: "WordRecall") -> "WordRecall":
         """Add two counts."""
@@ -40,12 +40,12 @@ class WordRecall:
 
     @property
     def precision(self) -> float:
-        """Share of the read words that the page has there."""
+        """Share of the read words that the page has at their place."""
         return self.right / max(1, self.read)
 
 
 def agreement(screen: RecognisedScreen, lines: Sequence[Element]) -> WordRecall:
-    """Count one screen's words: those of legible names, and lines within an element whose whole text is known."""
+    """Count one screen's words: words of legible names, and lines within an element whose whole text is known."""
     known = [one for one in screen.elements if screen.legible(one)]
     there = [(word, one) for one in known for word in words(one.name)]
     held = [Element(one.value, one.kind, one.box, True) for one in screen.elements if one.value]

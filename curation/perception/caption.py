@@ -6,10 +6,10 @@ from schemas.tables.step import Step
 
 WORDINGS = ("Describe this screen.", "What is on this screen?", "What does the screen show?")
 MOST = 6
-"""Maximum number of listed elements; further ones are only counted."""
+"""Maximum number of listed elements; additional elements are only counted."""
 KNOWN_AT_SIGHT = ("text field", "password field", "textarea", "checkbox", "radio")
 ROW = 0.03
-"""Height of a row as a share of the screen's; elements that begin within it are in one row."""
+"""Height of a row as a share of the screen's height; elements that begin within it are in one row."""
 
 
 def captions(screen: RecognisedScreen, most: int) -> list[Perceived]:
@@ -24,7 +24,7 @@ def captions(screen: RecognisedScreen, most: int) -> list[Perceived]:
 
 
 def tellable(screen: RecognisedScreen, element: Element) -> bool:
-    """Whether words can describe an element: its name is legible, or people know its kind at sight."""
+    """Whether words can describe an element, because its name is legible or its kind is obvious."""
     return screen.legible(element) or element.kind in KNOWN_AT_SIGHT
 
 

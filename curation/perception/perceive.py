@@ -2,13 +2,13 @@
 
 The screens of an iteration are sampled by their content, so the same iteration always gives the same data.
 
-Element description: kind, appearance, place and use of the element at a place.
+An element description has the kind, appearance, place and use of the element at a place.
 
-Find the colour that fills an element's box, from its pixels.
+The colour that fills an element's box is found from its pixels.
 
-Set-of-mark: draw numbered boxes around elements of a screen, and ask about the numbers (arXiv 2310.11441).
+For set-of-mark (arXiv 2310.11441), numbered boxes are drawn around elements, and questions ask for the numbers.
 
-Ask questions about a screen: presence and number of elements, values, checked boxes, order and visible text.
+Questions about a screen ask for presence and number of elements, values, checked boxes, order and visible text.
 """
 
 import hashlib
@@ -32,14 +32,15 @@ from schemas.tables.annotation import Annotation, Kind
 from schemas.tables.step import Step
 
 COUNTED = {"button": "buttons", "text field": "text fields", "checkbox": "checkboxes", "radio": "radio buttons"}
-"""Kinds that look the same everywhere and that a page lists completely, with their plural."""
+"""Kinds with a uniform appearance that pages list completely, with their plural."""
 MOST_COUNTED = 9
 ABSENT = ("Delete", "Archive", "Print", "Refresh", "Sign out", "Upload")
 """Names for questions about elements that do not exist."""
 
 
 def questions(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """Ask at most `most` questions: the first of each sort, then the second; the screen decides which sort begins."""
+    """Ask at most `most` questions: the first of each sort, then the second of each; the screen decides which sort
+    begins."""
     if screen.author == "page":
         sorts: tuple[Callable[[RecognisedScreen], Iterator[Perceived]], ...] = (
             counts,
@@ -49,7 +50,7 @@ def questions(screen: RecognisedScreen, most: int) -> list[Perceived]:
             order,
             written,
         )
-    else:  # a reader of pixels has words, but no kinds, and may overlook elements
+    else:  # a reader of pixels finds words, but no kinds, and may miss elements
         sorts = (order, written)
     in_turn = zip_longest(*(sort(screen) for sort in screen.turned(sorts, "sorts")))
     return list(islice((one for several in in_turn for one in several if one), most))
@@ -75,7 +76,7 @@ def presence(screen: RecognisedScreen) -> Iterator[Perceived]:
 
 
 def values(screen: RecognisedScreen) -> Iterator[Perceived]:
-    """Ask for a field's value, where all of it is visible."""
+    """Ask for a field's value, if the whole value is visible."""
     for element in screen.drawn([one for one in screen.known if one.kind in ("text field", "select")], 2, "value"):
         wide = (element.box[2] - element.box[0]) * screen.width
         if len(element.value) * (LEAST_WIDTH + 2) <= wide:
@@ -121,14 +122,14 @@ MOST = 8
 LABEL = (9, 11)
 """Width and height of a number's label in pixels, for a screen of MiniWoB++'s size."""
 SIZE = 210
-"""Height of a screen with labels of that size; higher ones have larger labels."""
+"""Height of a screen with labels of this size; higher screens have larger labels."""
 PEN, PAPER = (200, 0, 160), (255, 255, 255)
 
 Box = tuple[int, int, int, int]
 
 
 def marks(screen: RecognisedScreen, most: int) -> list[Perceived]:
-    """Ask at most `most` questions about one picture; none where fewer than two elements can be marked."""
+    """Ask at most `most` questions about one picture; no question if fewer than two elements can be marked."""
     marked = placed(screen, screen.drawn(screen.known, MOST, "marks")) if screen.png else []
     if len(marked) < 2:
         return []
@@ -146,7 +147,7 @@ def marks(screen: RecognisedScreen, most: int) -> list[Perceived]:
 def placed(screen: RecognisedScreen, elements: Sequence[Element]) -> list[tuple[Element, Box]]:
     """Return the elements with room for a label, each with its label's box in pixels.
 
-    A label lies on a plain piece of the picture next to its element, so that it hides nothing, and off the other
+    A label lies on a plain piece of the picture next to its element, so that it hides nothing, and apart from other
     labels.
     """
     picture = rgb_of(screen.png)
@@ -212,7 +213,7 @@ COLOURS = {
     "yellow": (250, 230, 50),
     "black": (20, 20, 20),
 }
-"""Unambiguous colours; whites and greys are left out, as they are everywhere."""
+"""Unambiguous colours, without whites and greys, which are everywhere."""
 NEAR = 60.0
 """Maximum distance in RGB of a named colour."""
 FILLED = 0.5
@@ -220,7 +221,7 @@ FILLED = 0.5
 
 
 def colour(png: bytes, element: Element) -> str:
-    """Return the name of the colour that fills an element's box; empty where none does, or without a picture."""
+    """Return the name of the colour that fills an element's box; empty if none does, or without a picture."""
     if not png:
         return ""
     picture = _opened(png)
@@ -299,16 +300,17 @@ MAKERS: Mapping[Kind, Maker] = {
 
 @dataclass
 class Chosen:
-    """Sample of `most` screens, of all that pass by, for perception data.
+    """Sample of `most` of all passing screens, for perception data.
 
-    A screen is identified by its first step. The sample has the least sha256 values, so sampling needs no state.
+    A screen is identified by its first step. The sample has the screens with the smallest sha256, so sampling needs no
+    state.
     """
 
     decisions: Mapping[str, TrajectoryRoute]
-    """Decisions by trajectory; quarantined ones and environment failures give no perception data."""
+    """Decisions by trajectory; quarantined trajectories and environment failures give no perception data."""
     most: int
     steps: dict[str, tuple[Step, Step | None]] = field(default_factory=dict[str, tuple[Step, Step | None]])
-    """The step and its following one, by screenshot."""
+    """Each screenshot's step and the following step."""
 
     def passing(self, trajectories: Iterable[Sequence[Step]]) -> Iterator[Sequence[Step]]:
         """Pass the steps of trajectories on, and add their screens to the sample."""

@@ -1,8 +1,8 @@
-"""A screen for perception data: elements and their places, in words that its picture supports.
+"""Describes a screen for perception data: elements and their places, in words that the picture supports.
 
 Elements come from a page or from a reader of pixels. A description must stay true when the trainer of the small policy
-moves the picture by a few pixels. So a place near the edge of two regions has no name, and a name that cannot fit into
-its box (the hidden text of an icon) does not count.
+moves the picture by a few pixels. So a place near the border of two regions has no name. A name that does not fit into
+its box, such as the hidden text of an icon, does not count.
 """
 
 import hashlib
@@ -18,14 +18,14 @@ T = TypeVar("T")
 MAX_NAME = 40
 """Maximum length of a name, in characters; longer texts are paragraphs."""
 LEAST_WIDTH, LINE = 5.0, 12.0
-"""Minimum width of a letter and height of a line in pixels, where the name is written inside its element."""
+"""Minimum width of a letter and height of a line in pixels for a name that is written inside its element."""
 INSIDE = {"button": 1.0, "link": 1.0, "tab": 1.0, "option": 1.0, "text": 0.8}
-"""Kinds with their name written inside, with the share of `LEAST_WIDTH` that a letter takes: a text's box has no edge
-around it."""
+"""Kinds whose name is written inside, with the minimum width of a letter as a share of `LEAST_WIDTH`; a text's box has
+no border."""
 FIELDS = ("text field", "password field", "textarea", "select")
-"""Kinds whose name may be written in them only while they are empty."""
+"""Kinds in which the name is visible at most while they are empty."""
 MARGIN = 0.055
-"""Share of the screen, larger than the trainer moves a picture."""
+"""Margin as a share of the screen, larger than the trainer's shifts of a picture."""
 _SIDES = {"x": ("left", "middle", "right"), "y": ("upper", "middle", "lower")}
 
 
@@ -52,7 +52,8 @@ class RecognisedScreen:
 
     @cached_property
     def known(self) -> tuple[Element, ...]:
-        """Elements that words can identify: those of `named`, and those that are the only ones of their kind."""
+        """Elements that words can identify: the elements of `named`, and elements that are the only ones of their
+        kind."""
         kinds = Counter(element.kind for element in self.elements)
         named = {id(one) for one in self.named}
         return tuple(
@@ -60,7 +61,7 @@ class RecognisedScreen:
         )
 
     def legible(self, element: Element) -> bool:
-        """Whether its name can be read on the screen."""
+        """Whether an element's name can be read on the screen."""
         name = element.name
         if not 0 < len(name) <= MAX_NAME or element.kind in VAGUE:
             return False
@@ -83,7 +84,7 @@ class RecognisedScreen:
         return ranked[:most]
 
     def pick(self, wordings: Sequence[str], topic: str) -> str:
-        """Choose a wording: always the same for the same screen and topic."""
+        """Choose a wording, always the same for equal screens and topics."""
         return wordings[int(self._digest(topic)[:8], 16) % len(wordings)]
 
     def turned(self, ways: Sequence[T], topic: str) -> list[T]:
@@ -96,7 +97,7 @@ class RecognisedScreen:
 
 
 VAGUE = ("shape", "other")
-"""Kinds of variable appearance whose name is a title or an alternative text, which no picture shows."""
+"""Kinds of variable appearance whose name is a title or alternative text, which is not visible."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +105,16 @@ class Perceived:
     """One question about a screen, with its answer."""
 
     question: str
-    """Question; `{place}` in it is replaced by `place`, and kept where there is none."""
+    """Question; `{place}` in it is replaced by `place`, and kept if `place` is None."""
     answer: str
     place: tuple[float, float] | None = None
     """Point in [0, 1] of the screen."""
     picture: bytes | None = None
-    """PNG of the picture in question, where it is not the screen itself."""
+    """PNG of the picture in question, if it is not the screen itself."""
 
 
 def holds(outer: Element, inner: Element) -> bool:
-    """Whether the outer element only contains the inner one: its text is that of the inner, or includes it."""
+    """Whether the outer element only contains the inner element, so that its text equals or includes the inner text."""
     if not inner.name or inner.name not in outer.name:
         return False
     edges = zip(outer.box, inner.box, (1, 1, -1, -1), strict=True)
@@ -122,7 +123,7 @@ def holds(outer: Element, inner: Element) -> bool:
 
 
 def at(element: Element) -> str:
-    """Return an element's place in words, such as ` in the upper left`; empty where no words are certain."""
+    """Return an element's place in words, such as ` in the upper left`; empty if no words are certain."""
     across, down = (_side(place, axis) for place, axis in zip(element.centre, "xy", strict=True))
     if not across or not down:
         return ""

@@ -1,14 +1,14 @@
 """Accept a proposal as a task if its checks score its states as intended.
 
-The golden state must score 1, the initial state and every near miss 0: those that its maker named, and those that
-follow from the two states (CUA-Gym's rule, arXiv 2605.25624). The decision on a proposal is always kept. Rollouts show
-afterwards whether a policy can solve the task.
+The golden state must score 1, and the initial state and every near miss 0. Near misses come from the maker and from the
+two states (CUA-Gym's rule, arXiv 2605.25624). The decision on a proposal is always stored. Later rollouts show whether
+a policy can solve the task.
 
-Check a reward independently of its maker: every requested change counts, and nothing else may change.
+A reward is checked independently of its maker: every requested change must matter, and nothing else may change.
 
-A maker names the near misses that it thinks of, and a reward maker reads the words alone. Both can forget the same part
-of the request, or the same side effect. The initial and the golden state define the change. They give further near
-misses that need no imagination, and checks that hold the other fields to their values.
+A maker may overlook near misses, and a reward maker only reads the words, so both can forget the same part of the
+request or the same side effect. The initial and the golden state define the change. They give additional near misses,
+and checks that all other fields keep their values.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ def left_out(initial: State, golden: State, world: World) -> list[State]:
 def side_effects(golden: State, world: World) -> list[State]:
     """Return the golden state with one further change: one for each field that the environment does not leave free.
 
-    Of counts there are three: one more, one less, and one gone.
+    For counts, there are three: one more, one less, and one removed.
     """
     found: list[State] = []
     for one in world.fields:
@@ -100,7 +100,7 @@ class AcceptanceDecision:
     """Decision on a proposal."""
 
     reason: str = ""
-    """One of `REASONS`; empty where it is accepted."""
+    """One of `REASONS`; empty if the proposal is accepted."""
     detail: str = ""
     checks: tuple[FieldCheck, ...] = ()
     """Checks of the reward maker, and of this project."""
@@ -109,7 +109,7 @@ class AcceptanceDecision:
     golden: float | None = None
     initial: float | None = None
     near_misses: tuple[float, ...] = ()
-    """Scores of the near misses that its maker named."""
+    """Scores of the maker's near misses."""
     left_out: tuple[float, ...] = ()
     side_effects: tuple[float, ...] = ()
     max_steps: int = 0
@@ -117,7 +117,7 @@ class AcceptanceDecision:
 
     @property
     def accepted(self) -> bool:
-        """Whether it becomes a task."""
+        """Whether the proposal becomes a task."""
         return not self.reason
 
 
@@ -131,16 +131,16 @@ def decide(
     layout: Layout | None = None,
     max_steps: int = MAX_STEPS,
 ) -> AcceptanceDecision:
-    """Decide on a proposal as far as that needs no rollout.
+    """Decide on a proposal as far as possible without rollouts.
 
     Args:
         proposal: the proposal.
         world: the world of its environment.
-        reward: writes the reward, from the words alone.
+        reward: writes the reward from the words only.
         held: the held-out tasks.
         known: `identity` of the existing tasks.
         least: minimum number of near misses.
-        layout: layout of the site's pages; without one no search is measured.
+        layout: layout of the site's pages; without a layout, no search is measured.
         max_steps: maximum step limit of a task.
     """
     if wrong := _malformed(proposal, world):
@@ -173,10 +173,9 @@ def solvable(
     """Add the result of rollouts to the decision.
 
     Args:
-        decision: an accepting one.
-        solved, tries: successes among the trajectories that count.
-        failed: number of environment failures, which do not count.
-        least, most: shares of successes at or below which, and at or above which, the task is rejected.
+        decision: an accepting decision. solved, tries: successes among the trajectories that count.
+        failed: number of environment failures, which do not count. least, most: the task is rejected if its share of
+        successes is at most `least` or at least `most`.
     """
     if tries == 0:
         return replace(
@@ -193,7 +192,7 @@ def solvable(
 def _limited(
     proposal: ProposedTask, decision: AcceptanceDecision, world: World, layout: Layout | None, max_steps: int
 ) -> AcceptanceDecision:
-    """Add the task's step limit to an accepting decision; reject the task where the search fails or is longer."""
+    """Add the task's step limit to an accepting decision; reject the task if the search fails or is longer."""
     found = None
     if world.site is not None and layout is not None:
         found = searched(world.site, layout, proposal.instruction, proposal.initial, decision.checks, max_steps)

@@ -1,4 +1,4 @@
-"""Multi-hop chains (UI-TARS-2, arXiv 2509.02544): links followed, each hop's answer embedded in the next question.
+"""Multi-hop chains (UI-TARS-2, arXiv 2509.02544): each hop's answer is embedded in the next question.
 
 Forwards, a question asks for the target of links: `the city of the maker of the product that ...`. Backwards, each
 linked entity is described instead of named: `the product whose maker is the maker whose city is the city that ...`.

@@ -1,4 +1,4 @@
-"""Compositions: two tasks in one. On a site their goals are joined; other tasks are rolled out one after the other."""
+"""Compose two tasks to one: on a site, their goals are joined; other tasks are performed in turn."""
 
 import random
 from collections import Counter
@@ -47,7 +47,7 @@ class Compose(TaskMaker[Section]):
         return goals
 
     def _in_turn(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Yield pairs of the environment's own tasks with unique words, those that fail most first."""
+        """Yield pairs of the environment's own tasks with unique words, with the most frequently failing ones first."""
         words = Counter(material.world.parts.values())
         own = {name: text for name, text in material.world.parts.items() if words[text] == 1}
         usable = [one for one in material.parents if one.instruction == own.get(one.task_id.partition("/")[2])]

@@ -1,4 +1,4 @@
-"""Makers behind any OpenAI-compatible server: one invents tasks, another one rewards; neither sees the other's work.
+"""Make tasks and rewards with models behind any OpenAI-compatible server; neither maker sees the other's work.
 
 Answers are JSON and parsed strictly: any other answer is a rejected proposal, with the parse error.
 """

@@ -1,6 +1,6 @@
-"""Goals of a made task: the words, and the changes of the state that they ask for.
+"""Define the goals of a made task: the words, and the requested changes of the state.
 
-Only state makers know goals. A reward maker sees the words alone (`curation.synthesis.reward`).
+Only state makers use goals. A reward maker only sees the words (`curation.synthesis.reward`).
 """
 
 import random
@@ -90,7 +90,8 @@ def golden(site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal]) -
 def near_misses(
     site: Site, initial: Mapping[str, Any], goals: Sequence[MakerGoal], chance: random.Random
 ) -> list[State]:
-    """Return states near the golden one: each change left out alone, and for each goal values that nearly fit."""
+    """Return states near the golden one: one without each change, and for each goal, states with similar wrong
+    values."""
     whole, found = golden(site, initial, goals), list[State]()
     for goal in goals:
         found += [{**whole, field: initial[field]} for field in changes(site, goal)]
@@ -117,7 +118,7 @@ def _wrong(site: Site, goal: MakerGoal, chance: random.Random) -> list[State]:
 
 
 def _alike(site: Site, goal: MakerGoal, right: Entity, chance: random.Random) -> list[Entity]:
-    """Return other entities of its kind, those first that meet most of its conditions."""
+    """Return other entities of the kind, sorted by the number of conditions that they meet."""
     conditions = goal.ref.conditions if goal.ref and goal.ref.kind == right.kind else ()
     others = [one for one in site.of_kind(right.kind) if one.key != right.key]
     chance.shuffle(others)

@@ -1,9 +1,9 @@
 """Refuse made tasks that descend from a held-out task, or that ask for the same in nearly its words.
 
-Held-out tasks measure behaviour that was not trained. A made task is refused if any of its ancestors is held out, or if
-some part of its words, without values, is nearly a held-out task's. Words that a task of the suite has as well
-distinguish nothing, so those are not compared. Independently of its stated parents and words, a task whose reward reads
-the fields of one of the environment's own tasks descends from that task (`schemas.world.World.asked`).
+Held-out tasks measure behaviour that was not trained. A made task is refused if an ancestor is held out, or if some
+part of its words, without values, is similar to a held-out task's words. A held-out wording that a task of the suite
+also has is not compared. Independently of its stated parents and words, a task also descends from each of the
+environment's own tasks whose fields its reward reads (`schemas.world.World.asked`).
 """
 
 import re

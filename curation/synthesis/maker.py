@@ -1,7 +1,7 @@
-"""The interface of state makers, which propose words, an initial state, a golden state and near misses.
+"""Defines state makers, which propose words, an initial state, a golden state and near misses.
 
-A state maker never sees a reward. As in CUA-Gym (arXiv 2605.25624) another maker writes that from the words alone, and
-a proposal counts only where the two agree (`curation.synthesis.acceptance`).
+A state maker never sees a reward. As in CUA-Gym (arXiv 2605.25624), another maker writes the reward only from the
+words, and a proposal counts only if both makers agree (`curation.synthesis.acceptance`).
 """
 
 import hashlib
@@ -22,7 +22,7 @@ Options = TypeVar("Options", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """A task that others can be made from."""
+    """A task from which other tasks can be made."""
 
     task_id: str
     instruction: str
@@ -31,7 +31,7 @@ class Parent:
     """Goals of a made task."""
     initial: Mapping[str, Any] | None = None
     failures: int = 0
-    """Number of its failed trajectories in the lake; a task that fails often is used more often."""
+    """Number of its failed trajectories in the lake; frequently failing tasks are used more often."""
     successes: int = 0
 
 
@@ -44,7 +44,7 @@ class MakerInputs:
     parents: Sequence[Parent]
     """Tasks that are rolled out for data, without held-out ones."""
     layout: Layout | None = None
-    """Layout of the site's pages; None where the environment has none."""
+    """Layout of the site's pages; None if the environment has none."""
 
     def root(self, verb: str) -> str:
         """Return the id of the environment's own task that goals of a verb descend from."""
@@ -61,17 +61,17 @@ class ProposedTask:
     instruction: str
     initial: State
     golden: State
-    """Golden state; fields without a request are as in `initial`, and so is the open page."""
+    """Golden state; fields without a request and the open page are as in `initial`."""
     near_misses: tuple[State, ...]
     parents: tuple[str, ...]
-    """Ids of the tasks that it was made from."""
+    """Ids of the tasks from which the proposal was made."""
     max_steps: int = 0
-    """Step limit known to its maker; 0 where the cost of the search decides (`curation.synthesis.player`)."""
+    """Step limit, if the maker knows it; 0 if the cost of the search decides (`curation.synthesis.player`)."""
     tags: tuple[str, ...] = ()
     goals: tuple[MakerGoal, ...] = ()
-    """Goals, where its maker has them; tasks made from this one use them."""
+    """Goals, if the maker has them; tasks that are made from this task use them."""
     problem: str = ""
-    """Parse error of a model's answer; a proposal with one is rejected."""
+    """Parse error of a model's answer; a proposal with an error is rejected."""
 
     @property
     def key(self) -> str:
@@ -94,23 +94,23 @@ class TaskMaker(ABC, Generic[Options]):
     """Proposes tasks.
 
     Args:
-        name: as the config names it.
-        options: its own section, `synthesis.options.<name>`.
+        name: name in the config.
+        options: the maker's own section, `synthesis.options.<name>`.
     """
 
     version: ClassVar[str] = "1"
-    """Version of its rule."""
+    """Version of the maker's rule."""
     section: ClassVar[type[Section]] = Section
     """Class of the options."""
     needs_site: ClassVar[bool] = True
-    """Whether it makes tasks of linked pages only."""
+    """Whether the maker only makes tasks of linked pages."""
 
     def __init__(self, name: str, options: Options) -> None:
         self.name, self.options = name, options
 
     @abstractmethod
     def propose(self, material: MakerInputs, chance: random.Random) -> Iterator[ProposedTask]:
-        """Yield proposals until the caller stops or there are no more; the same `chance` gives the same ones."""
+        """Yield proposals until the caller stops or there are no more; equal `chance` gives equal proposals."""
 
     def require(self) -> None:
         """Raise FlywheelError if a requirement is missing."""
@@ -138,6 +138,6 @@ def maker_of(name: str, given: Mapping[str, Any]) -> TaskMaker[Any]:
 
 
 def drawn(parents: Sequence[Parent], chance: random.Random) -> Parent:
-    """Sample a parent; tasks that fail and sometimes succeed are the likeliest (successes are a basis to build on)."""
+    """Sample a parent; tasks that fail often but sometimes succeed are the most likely."""
     weights = [1.0 + 4.0 * one.failures / max(1, one.failures + one.successes) for one in parents]
     return chance.choices(list(parents), weights)[0]

@@ -15,7 +15,7 @@ def makers_of(config: SynthesisConfig) -> tuple[list[TaskMaker[Any]], RewardMake
     """Return the makers, in the config's order, and the reward maker.
 
     Raises:
-        UsageError: an unknown maker, one that is named twice, an unknown option, or options of one that is not named.
+        UsageError: a maker is unknown or repeated, or an option is unknown or belongs to a maker that is not named.
     """
     for name in config.options.keys() - {*config.makers, REWARD}:
         raise UsageError(

@@ -38,7 +38,7 @@ def proposal(
 
 
 def site_in(material: MakerInputs) -> Site:
-    """Return the world's site; only worlds with one are given to makers that need it."""
+    """Return the world's site; makers that need a site only get worlds with one."""
     assert material.world.site is not None
     return material.world.site
 
@@ -71,8 +71,8 @@ def asked(entity: Entity, ref: Ref) -> list[str]:
 def near(site: Site, goals: Sequence[MakerGoal], chance: random.Random) -> str:
     """Return a page a click or two away from the first goal.
 
-    It is the cart where only a note is requested, else a page linked to the goal's page, or that page itself unless it
-    is to be opened.
+    It is the cart if only a note is requested. Otherwise, it is a page with a link to the goal's page, or the goal's
+    page itself unless the goal is to open it.
     """
     meant = [goal for goal in in_order(goals) if goal.entity]
     if not meant:

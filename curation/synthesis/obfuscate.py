@@ -1,8 +1,8 @@
 """Multi-condition obfuscation (UI-TARS-2, arXiv 2509.02544): ask for an entity by its properties, not by its name.
 
-Each attribute is scored for its distinctiveness in bits: log2 of the number of entities of its kind over the number
-that share the value. Attributes that reveal too much are dropped, and the rest are made vaguer. Of these the maker
-keeps as few conditions as identify the entity on the whole site.
+Each attribute is scored for its distinctiveness in bits: log2 of the number of entities of the kind, divided by the
+number with the same value. Attributes that reveal too much are dropped, and the others are made vaguer. The maker keeps
+the fewest conditions that identify the entity on the whole site.
 """
 
 import math
@@ -53,9 +53,10 @@ class Obfuscate(TaskMaker[ObfuscateOptions]):
 def described(
     site: Site, entity: Entity, options: ObfuscateOptions, chance: random.Random, linked: Linked | None = None
 ) -> Ref | None:
-    """Return the shortest description that only this entity fits; None if no few conditions identify it.
+    """Return the shortest description that only this entity fits; None if a few conditions cannot identify it.
 
-    Among equally short descriptions, one with a condition that a page lists comes first: the search for it is shorter.
+    Among equally short descriptions, descriptions with a condition that a page lists are preferred, since their search
+    is shorter.
 
     Args:
         site: the site with all entities.
@@ -90,7 +91,7 @@ def distinctiveness(site: Site, entity: Entity, name: str) -> float:
 
 
 def _narrows(site: Site, entity: Entity, chosen: Sequence[Condition]) -> bool:
-    """Whether a page lists the matches of a condition, so that a search need not open every other page."""
+    """Whether a page lists the matches of a condition, so that a search need not open all pages."""
     return any(attribute_of(site, entity.kind, one.attribute).listed for one in chosen)
 
 

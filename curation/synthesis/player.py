@@ -1,10 +1,10 @@
-"""A player that knows the layout of linked pages and the grammar of the words, but not the pages' contents.
+"""Plays tasks with knowledge of the pages' layout and the words' grammar, but not of the pages' contents.
 
-It plays an instruction sentence by sentence in the written order, searches page by page for the described entity, and
-remembers the pages that it saw. So it measures the number of steps of a search, and checks whether the words, played in
-their order, end in the rewarded state. It never scrolls: a layout's pages fit their screens.
+The player follows an instruction sentence by sentence, searches page by page for the described entity, and remembers
+the pages that it has seen. So it measures the number of steps of a search, and checks whether following the words leads
+to the rewarded state. It never scrolls, since a layout's pages fit the screen.
 
-Measure the search cost of a made task for its step limit, and check that its words lead to its reward.
+`searched` measures the search cost of a made task for its step limit, and checks that its words lead to its reward.
 """
 
 import math
@@ -26,7 +26,7 @@ _COUNTED = re.compile(r"(.+) \(\d+\)")
 
 
 class PlayerLost(Exception):
-    """The player has searched everywhere, or the screen lacks an item that it needs."""
+    """Raised if the player has searched everywhere, or if the screen lacks a required item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,14 @@ class _SeenPage:
     links: dict[str, str] = field(default_factory=dict[str, str])
     """Titles by relation."""
     back: tuple[str, ...] = ()
-    """Titles of other pages that it links to."""
+    """Titles of other linked pages."""
 
 
 class Player:
     """The player's memory in one trajectory.
 
     Args:
-        site: its attributes, relations and goods are read, its entities are not.
+        site: the site, of which only attributes, relations and goods are read, not entities.
         layout: the contents of each listing.
     """
 
@@ -56,11 +56,12 @@ class Player:
         self._items: Sequence[PageItem] = ()
         self._at = ""
         self._links: dict[str, list[str]] = {}
-        """Names of links by the name of a page that was open."""
+        """Names of links on each opened page, by the page's name."""
         self._seen: dict[str, _SeenPage] = {}
 
     def play(self, sentences: Iterable[Ask]) -> Generator[Move, Sequence[PageItem], None]:
-        """Yield steps, and receive the screen's items after each; the first received items are the initial screen's.
+        """Yield steps, and receive the screen's items after each step; the first items received are the initial
+        screen's.
 
         Raises:
             PlayerLost: the target of a sentence is not found.
@@ -78,7 +79,7 @@ class Player:
                     yield from self._note(ask)
 
     def _open(self, ask: Ask) -> Generator[Move, Sequence[PageItem], str]:
-        """Open the page that a sentence is about; return its title."""
+        """Open the page of a sentence; return its title."""
         assert ask.meant is not None
         kinds = {
             "cart": [self._goods],
@@ -107,7 +108,8 @@ class Player:
             yield from self._act(("click", wrong))
 
     def _wrong(self, title: str, wanted: int) -> int | None:
-        """Return the place of a button towards a cart with `wanted` of one item alone; None where it is right."""
+        """Return the index of the next button towards a cart with only `wanted` of one item; None if the cart is
+        correct."""
         for at, one in enumerate(self._items):
             if one.kind == "text" and (found := re.fullmatch(r"(\d+) x", one.name)):
                 excess = int(found[1]) - (wanted if self._items[at + 1].name == title else 0)
@@ -128,7 +130,7 @@ class Player:
     def _find(
         self, meant: Meant, kinds: Collection[str], but: Collection[str]
     ) -> Generator[Move, Sequence[PageItem], str | None]:
-        """Return the title of a page that fits `meant` and is not in `but`; None where there is none.
+        """Return the title of a page that fits `meant` and is not in `but`; None if there is none.
 
         The page may not have been opened yet.
 
@@ -168,7 +170,7 @@ class Player:
         return title
 
     def _listings(self) -> list[str]:
-        """Return the names of the listings, in the order of the home page where that was open."""
+        """Return the names of the listings, in the order of the home page if it was opened."""
         seen = [name for name in self._links.get(self._layout.home, ()) if name in self._layout.listings]
         return seen or list(self._layout.listings)
 
@@ -187,7 +189,7 @@ class Player:
     def _first(
         self, titles: Iterable[str], meant: Meant, but: Collection[str]
     ) -> Generator[Move, Sequence[PageItem], str | None]:
-        """Return the first of some titles that fits `meant`; titles of pages opened before take no step."""
+        """Return the first of some titles that fits `meant`; titles of opened pages take no step."""
         left = [title for title in dict.fromkeys(titles) if title not in but]
         while left:
             title = next((one for one in left if one in self._seen), None) or self._nearest(left)
@@ -240,7 +242,7 @@ class Player:
         return ways
 
     def _unopened(self, name: str) -> Sequence[str]:
-        """Return the links of an unopened page by the layout alone."""
+        """Return the links of an unopened page by only the layout."""
         return (CART, *self._layout.listings) if name == self._layout.home else (self._layout.home, CART)
 
     def _act(self, move: Move) -> Generator[Move, Sequence[PageItem], None]:
@@ -303,11 +305,11 @@ def _plain(name: str) -> str:
 
 
 TRIES = 12
-"""Number of trajectories, each of another seed, in which the player searches."""
+"""Number of trajectories, with different seeds, in which the player searches."""
 MARGIN = 1.5
-"""A task's step limit over the steps of the longest of them."""
+"""Factor of a task's step limit over the steps of the longest of these trajectories."""
 SLACK = 4
-"""Additional steps, so that a short task leaves room for a mistake."""
+"""Additional steps, so that a short task allows a mistake."""
 MAX_STEPS = 100
 """Maximum step limit of a task, unless `synthesis.max_steps` is set."""
 
@@ -317,10 +319,10 @@ class PlaySearch:
     """Result of playing a task."""
 
     limit: int = 0
-    """Step limit, with the margin; 0 where the player did not solve the task."""
+    """Step limit, with the margin; 0 if the player did not solve the task."""
     reason: str = ""
-    """Reason without a solution: `search` where the target was not found within the maximum limit, `contradiction`
-    where the played words were not rewarded."""
+    """Reason without a solution: `search` if the target was not found within the maximum limit, `contradiction` if
+    following the words was not rewarded."""
     problem: str = ""
     """The reason in words."""
 
@@ -328,10 +330,10 @@ class PlaySearch:
 def searched(
     site: Site, layout: Layout, instruction: str, initial: State, checks: Sequence[FieldCheck], max_steps: int
 ) -> PlaySearch | None:
-    """Play a task in trajectories of several seeds; return None where the player cannot parse its words.
+    """Play a task in trajectories of several seeds; return None if the player cannot parse its words.
 
     Args:
-        site: its vocabulary is used, its entities are not.
+        site: the site, of which only the vocabulary is used, not entities.
         layout: layout of its pages.
         instruction: the words.
         initial: initial state of the task.
@@ -369,17 +371,17 @@ def vocabulary(site: Site) -> Site:
 def steps_of(
     player: Player, walk: PageWalk, sentences: Iterable[Ask], done: Callable[[State], bool], max_steps: int
 ) -> int | None:
-    """Return the number of steps after which a player is done; None where it ends before.
+    """Return the number of steps until a state is rewarded; None if the player ends before.
 
     Args:
-        player: with an empty memory.
-        walk: at its start.
+        player: a player with an empty memory.
+        walk: the site's walk at its start.
         sentences: the parsed instruction.
         done: whether a state is rewarded.
         max_steps: maximum number of steps.
 
     Raises:
-        PlayerLost: it finds no way on, or takes more steps.
+        PlayerLost: the player finds no next step, or takes more steps.
     """
     moves = player.play(sentences)
     next(moves)

@@ -1,6 +1,6 @@
-"""A reward maker that parses the words by their grammar, and resolves references on every page of the site.
+"""Makes rewards by parsing the words by their grammar, and resolving references on every page of the site.
 
-It shares only the site's own vocabulary with the state makers, and no code, so that their errors show.
+It shares only the site's vocabulary with the state makers, and no code, so that errors of either are detected.
 """
 
 import re
@@ -22,7 +22,8 @@ class SentenceReader(RewardMaker[Section]):
     version = "4"
 
     def checks(self, instruction: str, world: World) -> tuple[FieldCheck, ...]:
-        """Return one or two checks for each sentence; for tasks in turn, one of their names and one of all rewards."""
+        """Return one or two checks for each sentence; for tasks in turn, one check of their names and one of all
+        rewards."""
         turns = _TURNS.match(instruction)
         if turns and world.parts:
             names = _parts(instruction[turns.end() :], int(turns[1]), world)

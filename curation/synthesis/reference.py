@@ -1,6 +1,6 @@
-"""References to an entity of a site: by its name, by its properties, or by a link to it.
+"""Define references to an entity of a site: by name, by properties, or by a link to it.
 
-A description is a kind and conditions, each exact or vague; it is resolved by a check of every entity.
+A description is a kind and conditions, each exact or vague. It is resolved by checking every entity.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def exactly(site: Site, entity: Entity, name: str) -> Condition:
 
 
 def vaguely(site: Site, entity: Entity, name: str) -> Condition | None:
-    """Return the vaguer form of that condition: a number's range, a word's family; None where there is none."""
+    """Return the vaguer form of the exact condition, a number's range or a word's family; None if there is none."""
     value, attribute = entity.values[name], attribute_of(site, entity.kind, name)
     if not attribute.vague:
         return None
@@ -118,5 +118,5 @@ def unique(site: Site, ref: Ref) -> bool:
 
 
 def fits(site: Site, entity: Entity, conditions: Sequence[Condition]) -> int:
-    """Return how many of these conditions hold for an entity: with many it is hard to distinguish from the target."""
+    """Return how many of these conditions hold for an entity; an entity that meets many is similar to the target."""
     return sum(holds(site, entity, one) for one in conditions)

@@ -1,7 +1,7 @@
-"""The interface of reward makers: checks on the final state, from a task's words and the world's schema alone.
+"""Defines reward makers, which write checks of the final state from only a task's words and the world's schema.
 
-A reward maker never sees the initial or the golden state (CUA-Gym's information barrier, arXiv 2605.25624). Where it
-understands the words differently from the state maker, the scores show it, and the task is rejected.
+A reward maker never sees the initial or the golden state (CUA-Gym's information barrier, arXiv 2605.25624). If it
+understands the words differently from the state maker, the scores differ, and the task is rejected.
 """
 
 from abc import ABC, abstractmethod
@@ -16,15 +16,15 @@ Options = TypeVar("Options", bound=Section)
 
 
 class Unreadable(Exception):
-    """The words contain nothing that can be checked, or fit several entities; the text has the reason."""
+    """Raised if the words contain nothing to check, or fit several entities; the message has the reason."""
 
 
 class RewardMaker(ABC, Generic[Options]):
     """Writes rewards.
 
     Args:
-        name: as the config names it.
-        options: its own section, `synthesis.options.reward`.
+        name: name in the config.
+        options: the maker's own section, `synthesis.options.reward`.
     """
 
     version: ClassVar[str] = "1"

@@ -1,4 +1,4 @@
-"""Variations of a task: the same request for another entity, in other words, from another page."""
+"""Makes variations of a task: the same request for another entity, in other words, from another page."""
 
 import random
 from collections.abc import Iterator

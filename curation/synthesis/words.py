@@ -1,7 +1,7 @@
-"""The grammar of the built-in makers' sentences, parsed without the contents of any page.
+"""Parses sentences by the grammar of the built-in makers, without the contents of any page.
 
-The reader resolves the parsed sentences on every page, the player searches for their targets page by page. Neither
-shares this code with the state makers, so that their errors show.
+The reader resolves the parsed sentences on every page, and the player searches for their targets page by page. The
+state makers do not use this code, so that errors of either are detected.
 """
 
 import re
@@ -27,13 +27,14 @@ class Criterion:
     holds: Callable[[int | str], bool]
 
     def met(self, values: Mapping[str, int | str]) -> bool:
-        """Whether these values of an entity meet it."""
+        """Whether an entity with these values meets the condition."""
         return self.attribute in values and self.holds(values[self.attribute])
 
 
 @dataclass(frozen=True, slots=True)
 class Meant:
-    """A reference in a sentence: a title; a kind with tests and a link; or the target of a relation of another one."""
+    """A reference in a sentence: a title; a kind with tests and a link; or the target of another reference's
+    relation."""
 
     text: str
     """The words."""
@@ -41,7 +42,7 @@ class Meant:
     kind: str = ""
     tests: tuple[Criterion, ...] = ()
     relation: str = ""
-    """Relation of the last condition, with the target `end`; or the relation that leads on from `of`."""
+    """Relation of the last condition, with the target `end`; or the relation that starts from `of`."""
     end: "Meant | None" = None
     of: "Meant | None" = None
 
@@ -65,11 +66,11 @@ def asks(site: Site, instruction: str) -> tuple[Ask, ...]:
     """Parse the sentences of an instruction in their order.
 
     Args:
-        site: its attributes are read, its entities are not.
+        site: the site, of which only attributes are read, not entities.
         instruction: the words.
 
     Raises:
-        Unreadable: a sentence that the grammar does not have.
+        Unreadable: the grammar does not have a sentence.
     """
     return _Reading(site, instruction).asks()
 
@@ -129,7 +130,7 @@ class _Reading:
         return Meant(self._text[begun : self._at], kind=match[1], tests=tuple(tests), relation=relation, end=end)
 
     def _continues(self, kind: str) -> bool:
-        """Whether another condition follows; an `and` that begins something else is left in place."""
+        """Whether another condition follows; an `and` that begins something else is not consumed."""
         back = self._at
         if self._took(r" and "):
             begun = self._at
@@ -143,7 +144,7 @@ class _Reading:
         return False
 
     def _condition(self, kind: str) -> Criterion:
-        """Parse the longest condition on entities of a kind that begins here."""
+        """Parse the longest condition on entities of a kind that begins at the current position."""
         best: tuple[int, Criterion] | None = None
         for attribute in self._attributes:
             for end, test in self._readings(attribute) if attribute.of == kind else ():
@@ -178,7 +179,7 @@ class _Reading:
 
 
 def _test(attribute: Attribute, vague: bool, groups: tuple[str, ...]) -> Callable[[int | str], bool] | None:
-    """Return a test of a value for a condition with these words; None where the words do not fit this attribute."""
+    """Return a test of a value for a condition with these words; None if the words do not fit this attribute."""
     numeric = attribute.width > 0
     if numeric and all(one.isdigit() for one in groups):
         low, high = int(groups[0]), int(groups[-1])

@@ -2,9 +2,9 @@
 
 Frames on demand (`--enable-begin-frame-control`) make a screenshot cost about 2 ms instead of two periods of the
 display's clock; only the headless shell has them. The browser has no network, no telemetry and a temporary profile. The
-process and the profile are removed when we end, even if we are killed outright (`common.supervisor`).
+process and the profile are removed when this process ends, even if it is killed (`common.supervisor`).
 
-A browser draws one frame at a time: a second request in flight ends the whole browser, so a lock guards it.
+A browser draws one frame at a time: a second concurrent request ends the whole browser, so a lock prevents this.
 """
 
 import asyncio
@@ -79,14 +79,14 @@ def resolver_rules(reachable: Mapping[str, str]) -> str:
 
 
 def find_browser(path: str | None = None, key: str = "environments.miniwob.browser") -> Path:
-    """Finds the headless shell: `path`, else `FLYWHEEL_BROWSER`, else an installed one, else Playwright's own.
+    """Finds the headless shell: `path`, else `FLYWHEEL_BROWSER`, else an installed browser, else Playwright's.
 
     Args:
         path: path of the program, if known.
         key: the config key of that path, for the error.
 
     Raises:
-        FlywheelError: there is none, or `path` is not a program; the hint explains how to install one.
+        FlywheelError: there is no browser, or `path` is no program; the hint explains how to install a browser.
     """
     asked = path or os.environ.get(VARIABLE)
     if asked:
@@ -106,7 +106,7 @@ _INSTALL = (
 
 
 def browser_version(path: Path) -> str:
-    """The browser's own version string, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not
+    """Returns the browser's version string, for example `Chromium 156.0.8078.79`; raises FlywheelError if it does not
     run."""
     try:
         return asked((str(path), "--version"), VERSION_TIMEOUT_S).strip()
@@ -125,14 +125,14 @@ def _candidates() -> Iterator[Path]:
 
 
 class Browser:
-    """One running browser. Made by `launch`, ended by `close`."""
+    """A running browser, which `launch` starts and `close` ends."""
 
     def __init__(self, process: asyncio.subprocess.Process, connection: Connection, profile: str) -> None:
         self._process = process
         self._profile = profile
         self.connection = connection
         self.frames = asyncio.Lock()
-        """Held while a frame is drawn: one at a time in the whole browser."""
+        """Lock that is held while a frame is drawn, since the whole browser draws one frame at a time."""
         self.idle: list[Page] = []
         """Pages without a trajectory."""
 
@@ -145,7 +145,7 @@ class Browser:
             reachable: the hosts that its pages can reach (`resolver_rules`); none by default.
 
         Raises:
-            SandboxFailure: it did not start within a minute.
+            SandboxFailure: the browser did not start within a minute.
         """
         profile = own_folder(PROFILE)
         connection = Connection()
@@ -155,7 +155,7 @@ class Browser:
             async with asyncio.timeout(LAUNCH_TIMEOUT_S):
                 await connection.send("Browser.getVersion")
         except BaseException as error:
-            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
+            await asyncio.wait((spawning,))  # a process cannot be ended during its start
             if spawning.exception() is None:
                 await cls(spawning.result(), connection, profile).close()
             shutil.rmtree(profile, ignore_errors=True)
@@ -166,21 +166,21 @@ class Browser:
 
     @property
     def alive(self) -> bool:
-        """Whether it can be used."""
+        """Whether the browser can be used."""
         return not self.connection.gone and self._process.returncode is None
 
     @property
     def pid(self) -> int:
-        """The process that supervises it, and whose descendants are all that it started."""
+        """Id of the supervising process; the browser's processes are its descendants."""
         return self._process.pid
 
     def kill(self, why: str = "the browser is closed") -> None:
-        """Kills it at once; each pending request fails with the reason `why`."""
+        """Kills the browser at once; each pending request fails with the reason `why`."""
         self.connection.close(why)
         terminate(self._process)
 
     async def close(self) -> None:
-        """Ends it, waits for it, and deletes its profile."""
+        """Ends the browser, waits for its end, and deletes its profile."""
         self.kill()
         try:
             await self._process.wait()

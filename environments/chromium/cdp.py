@@ -64,7 +64,7 @@ class Connection(asyncio.Protocol):
         return reply
 
     def _flush(self) -> None:
-        """Writes queued commands together, since each write wakes the browser's reader."""
+        """Writes all queued commands at once, since each write wakes the browser's reader."""
         unsent, self._unsent = bytes(self._unsent), bytearray()
         if self._writer is not None:
             self._writer.write(unsent)
@@ -80,7 +80,7 @@ class Connection(asyncio.Protocol):
             self._take(json.loads(message))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The browser closed its end."""
+        """Handles that the browser closed its end."""
         self._lose("the browser has died")
 
     def _take(self, message: Reply) -> None:
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Outlet(asyncio.BaseProtocol):
-    """Hears that the writing end has broken."""
+    """Handles that the writing end has broken."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -129,4 +129,4 @@ def _settle(reply: "asyncio.Future[Reply] | None", message: Reply) -> None:
 def _fail(future: "asyncio.Future[Reply]", why: str) -> None:
     if not future.done():
         future.set_exception(SandboxFailure(why))
-        future.exception()  # marks the exception as retrieved: its waiter gets it, but may have gone
+        future.exception()  # marks the exception as retrieved, since its waiter may have gone

@@ -1,4 +1,4 @@
-"""Run documents written by others as tasks: a sandbox that reads a verdict from one, and the checks of `doctor`."""
+"""Run external documents as tasks: the sandbox reads a document's verdict, and `doctor` checks the documents."""
 
 import asyncio
 from abc import abstractmethod
@@ -21,8 +21,8 @@ from schemas.observation import Observation
 T = TypeVar("T")
 Options = TypeVar("Options", bound=ChromiumConfig)
 SCRIPT = IN_PAGE + Path(__file__).with_name("document.js").read_text()
-"""Script that runs before the document's own scripts; an environment's own, which defines `__page.verdict`, follows
-it."""
+"""Script that runs before the document's own scripts; the environment's own script, which defines `__page.verdict`,
+follows."""
 SEEDS = (1, 2, 3, 4)
 """Seeds with which `doctor` starts a page; a page with two variants may repeat one a few times."""
 _ADVANCE = """(async () => {
@@ -38,7 +38,7 @@ time, so that queued events of the browser, such as `hashchange`, are delivered.
 
 
 class DocumentSandbox(InPageSandbox):
-    """One document that is a task.
+    """A sandbox for a document that is a task.
 
     Args:
         browser: the browser that opens it.
@@ -66,8 +66,8 @@ class DocumentSandbox(InPageSandbox):
         self.verdict = self._judged(answer)
 
     async def _read_reward(self, answer: Awaitable[T]) -> T:
-        """Awaits an answer of the page. An exception in it is a failure of the task, its own verifier, not of the
-        box."""
+        """Awaits an answer of the page. An exception in the answer is a failure of the task, which is its own verifier,
+        and not of the sandbox."""
         try:
             return await answer
         except ScriptFailure as failure:
@@ -79,21 +79,21 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
     """Documents that the config or a catalog names as tasks."""
 
     reward: Verifier = InPageReward()
-    """The verifier that reads their rewards."""
+    """Verifier that reads the documents' rewards."""
 
     @property
     @abstractmethod
     def pages(self) -> Mapping[str, Path]:
-        """The file of each template, absolute."""
+        """Returns the absolute path of each template's file."""
 
     @property
     def page_key(self) -> str:
-        """The config key of the pages' folder."""
+        """Returns the config key of the pages' folder."""
         return f"environments.{self.name}.folder"
 
     def probes(self) -> Sequence[Probe]:
-        """Checks that every task has a page that starts, looks the same twice and has a reward; reports the pages that
-        are the same for every seed."""
+        """Checks that every task has a page that starts, looks the same twice and has a reward; reports pages that do
+        not depend on the seed."""
         return (
             Probe("pages", self._files),
             *super().probes(),
@@ -112,7 +112,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return f"{len(self.pages)} there"
 
     async def _starts(self) -> str:
-        """Starts every page; raises FlywheelError that lists the problem of each."""
+        """Starts every page; raises FlywheelError with a list of problems."""
         still: list[str] = []
         wrong: list[FlywheelError] = []
         browser = await Browser.launch(self._path())
@@ -122,7 +122,7 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
                     still += [template] if await self._starts_alike(browser, template) else []
                 except FlywheelError as error:
                     wrong.append(error)
-                    await browser.close()  # one page must not damage the next one
+                    await browser.close()  # so that no page affects the next one
                     browser = await Browser.launch(self._path())
         finally:
             await browser.close()
@@ -132,7 +132,8 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return f"each page starts, and the same seed shows the same screen{note}"
 
     async def _starts_alike(self, browser: Browser, template: str) -> bool:
-        """Whether it is the same for several seeds; raises FlywheelError if two starts with one seed differ."""
+        """Checks whether a page is the same for several seeds; raises FlywheelError if two starts with one seed
+        differ."""
         first = await self._seen(browser, template, SEEDS[0])
         if first != await self._seen(browser, template, SEEDS[0]):
             raise FlywheelError(
@@ -145,8 +146,8 @@ class DocumentEnvironment(ChromiumEnvironment[Options]):
         return True
 
     async def _seen(self, browser: Browser, template: str, seed: int) -> Observation:
-        """The first screen and instruction of a page, after its reward was read once before an action and once after
-        one."""
+        """Returns a page's first screen and instruction, after its reward was read once before and once after an
+        action."""
         sandbox, file = self.sandbox(browser), self.pages[template]
         try:
             await sandbox.start(self.task(template), seed)

@@ -40,16 +40,16 @@ class ChromiumEnvironment(Environment[Options]):
 
     @abstractmethod
     def sandbox(self, browser: Browser) -> Sandbox:
-        """A sandbox in a running browser."""
+        """Makes a sandbox in a running browser."""
 
     @property
     def hosts(self) -> int:
-        """Browsers."""
+        """Number of browsers."""
         return self.config.browsers
 
     @property
     def sandboxes(self) -> int:
-        """Pages per browser."""
+        """Number of pages per browser."""
         return self.config.pages
 
     @property
@@ -59,11 +59,11 @@ class ChromiumEnvironment(Environment[Options]):
 
     @property
     def host_idle_s(self) -> float:
-        """Seconds from the config."""
+        """Returns `browser_idle_s`."""
         return self.config.browser_idle_s
 
     def host(self) -> Host:
-        """A browser; raises FlywheelError if none is installed."""
+        """Makes the host of a browser; raises FlywheelError if none is installed."""
         return BrowserHost(self._path(), self.sandbox)
 
     def probes(self) -> Sequence[Probe]:

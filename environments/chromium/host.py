@@ -11,7 +11,7 @@ from environments.sandbox import Sandbox
 from schemas.failure import SandboxFailure
 
 ANSWERS_S = 10.0
-"""Seconds for the version request, which a healthy browser answers within milliseconds even while it is busy."""
+"""Time limit of the version request in seconds; a healthy browser answers within milliseconds, even if it is busy."""
 
 
 class BrowserHost(Host):
@@ -29,7 +29,7 @@ class BrowserHost(Host):
 
     @property
     def reachable(self) -> Mapping[str, str]:
-        """The hosts that its pages can reach, as `environments.chromium.browser.resolver_rules` takes them: none."""
+        """Returns the hosts that pages can reach, in the form for `resolver_rules`: none."""
         return NO_HOSTS
 
     @property
@@ -39,11 +39,11 @@ class BrowserHost(Host):
 
     @property
     def memory_mb(self) -> float | None:
-        """Memory of all its processes."""
+        """Returns the memory of all of the browser's processes."""
         return memory_mb(self._browser.pid) if self._browser is not None else None
 
     async def healthy(self) -> bool:
-        """Whether it reports its version; a stopped or hanging browser is alive and does not."""
+        """Checks whether the browser reports its version; a stopped or hanging browser is alive but does not."""
         if self._browser is None:
             return False
         try:
@@ -54,7 +54,7 @@ class BrowserHost(Host):
         return True
 
     async def revive(self) -> bool:
-        """Launches a browser if none runs."""
+        """Starts a browser if none runs."""
         async with self._reviving:
             if self.alive:
                 return False
@@ -65,7 +65,7 @@ class BrowserHost(Host):
             return dead is not None
 
     def sandbox(self) -> Sandbox:
-        """A page of the browser."""
+        """Makes a sandbox with a page of the browser."""
         assert self._browser is not None
         return self._make(self._browser)
 

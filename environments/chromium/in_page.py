@@ -1,8 +1,8 @@
-"""Run tasks that are a page by themselves: the page gives the instruction and computes the reward.
+"""Run tasks that consist of a single page, which gives the instruction and computes the reward.
 
 The page's time, timers and randomness are replaced before its own scripts run (`in_page.js`): each action takes a
-quarter of a second of the page's time however long the policy takes, so a reward depends on the seed and the actions
-alone. Drop-down lists open inside the page, because a headless screenshot shows no native ones.
+quarter of a second of the page's time, however long the policy takes. So a reward depends only on the seed and the
+actions. Drop-down lists open within the page, because headless screenshots do not show native lists.
 """
 
 from abc import abstractmethod
@@ -19,7 +19,7 @@ from schemas.observation import Element, Observation, Outcome
 
 ACTION_MS, WAIT_MS = 250, 1000
 SCRIPT = Path(__file__).with_name("in_page.js").read_text()
-"""Script that runs before the page's own scripts; an environment's own follows it."""
+"""Script that runs before the page's own scripts; the environment's own script follows."""
 
 
 class InPageSandbox(BrowserSandbox):
@@ -48,7 +48,7 @@ class InPageSandbox(BrowserSandbox):
         return Observation(png, self.width, self.height, self._instruction, tuple(_element(*one) for one in found))
 
     async def _pass_time(self, ms: int) -> None:
-        """Lets time pass during a drag, and counts it: a drag takes no longer than another action."""
+        """Lets time pass during a drag, and counts it, since a drag takes no longer than another action."""
         await super()._pass_time(ms)
         self._passed_ms += ms
 
@@ -58,13 +58,14 @@ class InPageSandbox(BrowserSandbox):
 
 
 class InPageReward(Verifier):
-    """The page's own reward, raw and not discounted by time; the page alone knows when its task is over."""
+    """Returns the page's own reward, without a discount by time; only the page knows when its task is over."""
 
     each_step = True
     reads: ClassVar[type] = InPageSandbox
 
     async def outcome(self, sandbox: InPageSandbox) -> Outcome:
-        """The raw reward once the task is done, 0 before; raises TrajectoryFailure for an invalid one."""
+        """Returns the raw reward after the task is done, and 0 before; raises TrajectoryFailure for an invalid
+        reward."""
         done, reward = sandbox.verdict
         if not isinstance(reward, int | float) or not -1.0 <= reward <= 1.0:
             raise TrajectoryFailure("verifier", f"the page's reward is {reward!r}, not a number in [-1, 1]")

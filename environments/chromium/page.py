@@ -1,8 +1,8 @@
-"""Drive one page of a browser: its own target and session, evaluated, given input, and drawn on demand.
+"""Control one page of a browser, with its own target and session: evaluate scripts, send input, and draw on demand.
 
-Every trajectory gets a freshly written document, with a JavaScript world of its own: a document that is only seeded
-again keeps enough of its past to change rewards. The target around it is reused, and the document is opened in a frame
-(`stage.js`): a navigation of the whole target would cost twice as much, most of it in the browser's own process.
+Every trajectory gets a freshly written document, with its own JavaScript world, since a document that is only seeded
+again keeps enough state to change rewards. The target is reused, and the document is opened in a frame (`stage.js`),
+since a navigation of the whole target would cost twice as much.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ OPENINGS = 120
 """Documents opened in one target before it is closed, so that their leftover memory stays under about 300 MB."""
 AGAIN_S = 0.001
 END_S = 2.0
-"""Seconds that a hanging page may take to close before its browser is ended; most take a few milliseconds."""
+"""Time limit in seconds for closing a hanging page, after which its browser is ended; most pages take milliseconds."""
 STAGE = Path(__file__).with_name("stage.js").read_text()
 _LOADED = (
     "new Promise((done) => (document.readyState === 'complete' ? done() : addEventListener('load', () => done())))"
@@ -33,19 +33,19 @@ SCREENSHOT: Reply = {"screenshot": {"format": "png", "optimizeForSpeed": True}}
 
 @dataclass(frozen=True, slots=True)
 class PageKind:
-    """The settings of a page; it is reused only for trajectories that ask for the same."""
+    """The settings of a page, which is reused only for trajectories with equal settings."""
 
     width: int
     """Pixels."""
     height: int
     ground: str
-    """Base address for relative ones in the documents; a page without scripts."""
+    """Base address for relative addresses in documents; the address of a page without scripts."""
     script: str
-    """The script that runs before a document's own."""
+    """Script that runs before a document's own scripts."""
 
 
 class ScriptFailure(SandboxFailure):
-    """A script in the page threw an exception; the box itself works.
+    """Raised if a script in the page threw an exception; the page itself works.
 
     Args:
         text: the exception and its location.
@@ -57,7 +57,7 @@ class ScriptFailure(SandboxFailure):
 
 
 class Page:
-    """A page, held by one trajectory at a time; every method raises SandboxFailure once it is gone."""
+    """A page for one trajectory at a time; every method raises SandboxFailure after the page has ended."""
 
     def __init__(self, browser: Browser, kind: PageKind, target: str, session: str) -> None:
         self._browser = browser
@@ -69,7 +69,7 @@ class Page:
 
     @classmethod
     async def acquire(cls, browser: Browser, kind: PageKind) -> "Page":
-        """An idle page of this kind, else a new one; idle pages of another kind are closed."""
+        """Returns an idle page of this kind, or a new one; closes idle pages of another kind."""
         for page in reversed(list(browser.idle)):
             if page in browser.idle:
                 browser.idle.remove(page)
@@ -93,7 +93,8 @@ class Page:
         return page
 
     async def release(self) -> None:
-        """Keeps the page for the next trajectory of its kind, its pointer at rest; closes it when it is worn out."""
+        """Keeps the page for the next trajectory of its kind, with its pointer at rest; closes a page after `OPENINGS`
+        documents."""
         if self._openings >= OPENINGS:
             await self.close()
         elif self._browser.alive:
@@ -105,12 +106,12 @@ class Page:
         return self._browser.connection.send(method, params, self._session)
 
     async def open(self, url: str, start: str, before: str = "null") -> Any:
-        """Opens the document at `url` in place of the last one.
+        """Opens the document at `url` in place of the previous document.
 
         Args:
-            url: its address; it is read once and cached.
-            start: a JavaScript expression of its `world` (the window) and of the `notes` kept about it.
-            before: an expression of its `world` that is evaluated before the document's own scripts.
+            url: address of the document, which is read once and cached.
+            start: a JavaScript expression of the document's `world` (its window) and of the `notes` about it.
+            before: an expression of `world` that is evaluated before the document's own scripts.
 
         Returns:
             The value of `start`, or of its promise.
@@ -120,9 +121,9 @@ class Page:
         return await self.evaluate(f"stage({json.dumps(url)}, (world) => {before}).then(([world, notes]) => {start})")
 
     async def evaluate(self, expression: str) -> Any:
-        """The JSON value of a JavaScript expression, or of its promise; an exception in it is a ScriptFailure.
+        """Returns the JSON value of a JavaScript expression or its promise; an exception becomes a ScriptFailure.
 
-        In it, `world` is the window of the open document.
+        In the expression, `world` is the window of the open document.
         """
         answer = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         if "exceptionDetails" in answer:
@@ -131,7 +132,7 @@ class Page:
         return answer["result"].get("value")
 
     async def ready(self) -> None:
-        """Draws the document's first frame if it has none yet: before it, input is acknowledged and lost."""
+        """Draws the document's first frame if there is none yet, since input before it is acknowledged but lost."""
         if not self._drawn:
             await self.frame()
 
@@ -174,7 +175,7 @@ class Page:
         return drawn
 
     async def close(self) -> None:
-        """Closes the page, not while a frame is in flight."""
+        """Closes the page, but not while a frame is drawn."""
         with contextlib.suppress(SandboxFailure):
             async with self._browser.frames:
                 await self._browser.connection.send("Target.closeTarget", {"targetId": self._target})
@@ -194,11 +195,11 @@ class Page:
                     await asyncio.wait((closing,), timeout=AGAIN_S)
         except TimeoutError:
             return False
-        except SandboxFailure:  # the page has ended, or the whole browser
+        except SandboxFailure:  # the page or the whole browser has ended
             pass
         return self._browser.alive
 
 
 def _retrieve(work: "asyncio.Future[Any]") -> None:
-    """Marks a failure as retrieved: its waiter gets it, but may have gone."""
+    """Marks a failure as retrieved, since its waiter may have gone."""
     work.add_done_callback(lambda done: done.cancelled() or done.exception())

@@ -1,6 +1,6 @@
 """Implement a sandbox in a page of a browser, with actions performed as real input.
 
-Translate keys to Chromium's key events.
+The module also translates keys to Chromium's key events.
 """
 
 import asyncio
@@ -23,13 +23,13 @@ _TEXTS = {"Enter": "\r"}
 
 
 def event_of(key: Key, kind: str, modifiers: int) -> dict[str, Any]:
-    """The parameters of `Input.dispatchKeyEvent` for a key that goes down or up.
+    """Returns the parameters of `Input.dispatchKeyEvent` for a key that goes down or up.
 
     Args:
         key: the key.
         kind: `keyDown` or `keyUp`.
-        modifiers: the bits of the held modifiers. With shift a key writes its other character; with any other modifier
-            it writes nothing.
+        modifiers: the bits of the held modifiers. With shift, a key writes its other character; with any other
+            modifier, it writes nothing.
     """
     shown = key.shifted if key.shifted and modifiers & MODIFIERS["Shift"] else key.key
     fields: dict[str, Any] = {"type": kind, "key": shown, "code": key.code, "modifiers": modifiers}
@@ -43,26 +43,27 @@ def event_of(key: Key, kind: str, modifiers: int) -> dict[str, Any]:
 
 
 def key_writing(character: str) -> Key:
-    """The key that writes this character."""
+    """Returns the key that writes this character."""
     return KEYS.get(BLANKS.get(character, character)) or Key(character, "", character, "", 0, 0)
 
 
 def modifier_of(key: Key) -> int:
-    """The modifier bit of a key; 0 for a key that is no modifier."""
+    """Returns the modifier bit of a key; 0 for a key that is no modifier."""
     return MODIFIERS.get(key.key, 0)
 
 
 DRAG_MOVES = 4
-"""Moves of a drag to its end. One more follows there: without it a native drag enters its target but is not dropped."""
+"""Number of moves of a drag to its end. One more move at the end follows, without which a native drag is not
+dropped."""
 HELD_MS, MOMENT_MS = 120, 20
-"""Milliseconds of the page's time before a drag's first move, and for each move. Lists with touch scrolling take a
-shorter press for a scroll."""
+"""Milliseconds of the page's time before a drag's first move, and for each move. Lists with touch scrolling treat a
+shorter press as a scroll."""
 _PASSED = """((ms) => {
   try { if (world.__page?.advance) return world.__page.advance(ms); } catch { return null; }
   return new Promise((resolve) => setTimeout(resolve, ms));
 })(%d)"""
 TYPED_AT_ONCE = 400
-"""Key events sent before they are awaited, so that the browser's other pages run in between."""
+"""Number of key events that are sent before they are awaited, so that the browser's other pages run in between."""
 SCROLL_PIXELS = 5 * 53
 """One scroll is five notches of the wheel, as UI-TARS's own parser performs it; a notch is 53 pixels on Linux."""
 _WHEEL = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
@@ -82,12 +83,12 @@ class BrowserSandbox(Sandbox):
         self._opened: Page | None = None
         self._held: dict[str, int] = {}
         self._acting = False
-        """Whether an action was started and is not finished."""
+        """Whether an action is in progress."""
 
     @property
     @abstractmethod
     def kind(self) -> PageKind:
-        """The settings of its page."""
+        """Settings of the sandbox's page."""
 
     @abstractmethod
     async def _react(self, action: act.Action) -> None:
@@ -131,7 +132,7 @@ class BrowserSandbox(Sandbox):
     async def _abandon(self) -> None:
         page, ended = self._opened, False
         try:
-            ended = page is not None and await page.end()  # a neighbour's trajectory is not the price of this one's
+            ended = page is not None and await page.end()  # so that other pages of the browser are not ended
         finally:
             self._opened = None
             if not ended:
@@ -182,9 +183,9 @@ class BrowserSandbox(Sandbox):
         await self._page.input([self._mouse("mouseReleased", action.to_x, action.to_y, **left)])
 
     async def _pass_time(self, ms: int) -> None:
-        """Let the page's time pass during a drag, for lists that set timers when one begins.
+        """Lets the page's time pass during a drag, for lists that start a timer at the drag's begin.
 
-        If the page's time is real, wait.
+        If the page's time is real, it waits.
         """
         await self._page.evaluate(_PASSED % ms)
 

@@ -1,4 +1,4 @@
-"""Start, query and end a desktop from outside. `environments.desktop.box` runs inside."""
+"""Start, query and end a desktop from outside; `environments.desktop.box` runs in the desktop."""
 
 import asyncio
 import base64
@@ -25,16 +25,16 @@ MOST_BYTES = 64 << 20
 """Maximum bytes of one line of an answer."""
 HOME_MB = 64
 END_S = 2.0
-"""Seconds that a desktop may take to end by itself."""
+"""Time that a desktop has to end by itself, in seconds."""
 _MODULE = "environments.desktop.box"
 
 
 class AskFailed(Exception):
-    """The desktop could not fulfil a request; it continues."""
+    """Raised if the desktop could not fulfil a request; the desktop continues."""
 
 
 class RunningDesktop:
-    """One running desktop. Made by `start`, ended by `close`."""
+    """A running desktop, which `start` starts and `close` ends."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: str | None) -> None:
         self._process, self._folder = process, folder
@@ -48,7 +48,7 @@ class RunningDesktop:
         """Starts a desktop with an X server and a window manager, and only settings in its home.
 
         Raises:
-            SandboxFailure: it does not start; with its output.
+            SandboxFailure: the desktop does not start; the message has its output.
             FlywheelError: bubblewrap is missing.
         """
         sweep()
@@ -58,7 +58,7 @@ class RunningDesktop:
             box = cls(await asyncio.shield(spawning), folder)
             await box._begin(settings)
         except BaseException:
-            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
+            await asyncio.wait((spawning,))  # a process cannot be ended during its start
             if spawning.exception() is None:
                 await cls(spawning.result(), folder).close()
             elif folder:
@@ -76,7 +76,7 @@ class RunningDesktop:
             raise SandboxFailure(f"the desktop does not start: {output['error']}")
         assert self._process.stderr is not None
         self._reader = asyncio.create_task(self._read())
-        self._drain = asyncio.create_task(self._process.stderr.read())  # so that it never waits for its complaints
+        self._drain = asyncio.create_task(self._process.stderr.read())  # so that it never blocks on its error output
 
     async def _complaint(self) -> str:
         assert self._process.stderr is not None
@@ -84,25 +84,25 @@ class RunningDesktop:
 
     @property
     def home(self) -> str:
-        """Path of its home, inside of the desktop."""
+        """Path of the home within the desktop."""
         return isolation.HOME if self._folder is None else f"{self._folder}/home"
 
     @property
     def pid(self) -> int:
-        """Id of its outermost process."""
+        """Id of the desktop's outermost process."""
         return self._process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether it accepts requests."""
+        """Whether the desktop accepts requests."""
         return self._process.returncode is None and self._reader is not None and not self._reader.done()
 
     async def ask(self, what: str, **fields: Any) -> dict[str, Any]:
         """Sends a request to `environments.desktop.box` and returns the answer's JSON fields.
 
         Raises:
-            AskFailed: it could not fulfil the request.
-            SandboxFailure: it has ended.
+            AskFailed: the desktop could not fulfil the request.
+            SandboxFailure: the desktop has ended.
         """
         return (await self._asked(what, fields))[0]
 
@@ -111,7 +111,7 @@ class RunningDesktop:
         return await self._asked(what, fields)
 
     async def set_out(self, files: Mapping[str, bytes]) -> None:
-        """Writes files below its home; a name that ends with a slash is a folder."""
+        """Writes files below the home; a name that ends with a slash is a folder."""
         await self.ask("set_out", files=_listed(files))
 
     async def _asked(self, what: str, fields: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -141,21 +141,21 @@ class RunningDesktop:
                 if (waiting := self._waiting.get(output["id"])) is not None and not waiting.done():
                     waiting.set_result((output, content))
         except (asyncio.IncompleteReadError, ValueError, KeyError, TypeError):
-            self.kill()  # the rest of its output cannot be parsed any more
+            self.kill()  # the rest of its output cannot be parsed
         finally:
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(SandboxFailure("the desktop died"))
 
     def kill(self) -> None:
-        """Kills it at once; each pending request fails."""
+        """Kills the desktop at once; each pending request fails."""
         if self._folder is None:
             end(self._process.pid)
         else:
             terminate(self._process)
 
     async def close(self) -> None:
-        """Ends it, and waits until no process is left: it ends its processes at the end of its input, or is killed."""
+        """Ends the desktop and waits until no process is left; kills it if it does not end at the end of its input."""
         try:
             if self._process.stdin is not None:
                 self._process.stdin.close()

@@ -13,7 +13,7 @@ TASKS: Mapping[str, DesktopTask] = {
     **pictures.TASKS,
     **windows.TASKS,
 }
-"""The tasks by template."""
+"""Tasks by template."""
 PACKAGES: Mapping[str, str] = {
     "Xvfb": "xvfb",
     "openbox": "openbox",
@@ -23,7 +23,7 @@ PACKAGES: Mapping[str, str] = {
     "galculator": "galculator",
     "gpicview": "gpicview",
 }
-"""Debian's packages by the program that each is installed for."""
+"""Debian's package for each program."""
 FONT = ("/usr/share/fonts/truetype/dejavu/DejaVuSansMono.ttf", "fonts-dejavu-core")
 """The programs' font, so that desktops look alike everywhere, and its package."""
 EXTRA = "pip install 'flywheel[desktop]'"

@@ -50,26 +50,27 @@ class DesktopEnvironment(Environment[DesktopConfig]):
 
     @property
     def templates(self) -> Mapping[str, DesktopTask]:
-        """Ours, see `environments.desktop.catalog`; a subclass may have its own."""
+        """Returns the templates of `environments.desktop.catalog`; a subclass may have others."""
         return TASKS
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The entries of the templates."""
+        """Returns the entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
 
     @property
     def lineage(self) -> str:
-        """Our own."""
+        """Returns this project's lineage."""
         return "flywheel desktop 1"
 
     @property
     def sandboxes(self) -> int:
-        """Desktops."""
+        """Number of desktops."""
         return self.config.desktops
 
     def host(self) -> Host:
-        """No shared host, since each lease starts its own desktop; raises FlywheelError if a program is missing."""
+        """Returns a host without a process, since each lease starts its own desktop; raises FlywheelError if a program
+        is missing."""
         require_programs()
         if self.config.isolation == "namespaces":
             require_walls()
@@ -97,7 +98,7 @@ class DesktopEnvironment(Environment[DesktopConfig]):
 
 
 def missing_packages() -> list[str]:
-    """Debian's packages that the desktop and its tasks need and that are not installed."""
+    """Lists Debian's packages that the desktop and its tasks need but that are not installed."""
     found = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
     return found if Path(FONT[0]).exists() else [*found, FONT[1]]
 

@@ -1,7 +1,7 @@
-"""Compare a desktop's final state with its task's goal: a comparison of states, not of pictures.
+"""Compare the state of a desktop, not its pictures, with its task's goal.
 
-A goal names the changes. Files that it does not name must be as they were at the start, so a policy that destroys a
-file on the way gets no reward. Hidden files (names that begin with a dot) belong to the programs and are ignored.
+A goal names the changes. All other files must be unchanged, so a policy that destroys a file gets no reward. Hidden
+files (names that begin with a dot) belong to the programs and are ignored.
 """
 
 import io
@@ -57,12 +57,12 @@ class DesktopGoal:
     """The goal state of a desktop."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict)
-    """The goal content of each file: empty for a folder, whose path ends with a slash; None for a path that must not
+    """Goal content by path: empty for a folder, whose path ends with a slash, and None for a path that must not
     exist."""
     executable: tuple[str, ...] = ()
-    """Files that can be run; no other may be."""
+    """Files that must be executable; no other file may be."""
     windows: Mapping[str, Want] = field(default_factory=dict)
-    """The goal of the window whose title begins so."""
+    """Goal of the window whose title begins with this text."""
     clipboard: str | None = None
 
 
@@ -147,7 +147,7 @@ def _is(window: Window, want: Want, state: State) -> bool:
 
 
 def _in_half(window: Window, right: bool, state: State) -> bool:
-    """Whether it is shown, and within half of the screen up to `SLACK`."""
+    """Whether the window is shown, and within half of the screen up to `SLACK`."""
     middle, slack = state.width / 2, SLACK * state.width
     left_edge, right_edge = (middle, state.width) if right else (0, middle)
     inside = window.x >= left_edge - slack and window.x + window.width <= right_edge + slack

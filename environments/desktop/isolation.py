@@ -2,8 +2,8 @@
 users.
 
 A desktop has a terminal, so a policy can run every installed program. `bubblewrap` gives it its own namespaces: its
-home and its temporary files are in memory and disappear with it, and so do all of its processes, even after everything
-here was killed.
+home and its temporary files are in memory. They disappear with the desktop, together with all of its processes, even
+after this process was killed.
 """
 
 import os
@@ -36,7 +36,7 @@ _OPEN = "Set environments.NAME.isolation=none to let desktops see this machine, 
 
 
 def environment(home: str, temporary: str) -> dict[str, str]:
-    """The environment variables of a desktop's programs; they keep programs from starting further services."""
+    """Returns the environment variables of a desktop's programs, which keep programs from starting other services."""
     return {
         "HOME": home,
         "TMPDIR": temporary,
@@ -59,10 +59,10 @@ def environment(home: str, temporary: str) -> dict[str, str]:
 
 
 def walls(megabytes: int, files: dict[str, int]) -> list[str]:
-    """The command prefix that runs a desktop's command in its namespaces.
+    """Returns the command prefix that runs a desktop's command in its namespaces.
 
     Args:
-        megabytes: size of its home, and of its temporary files.
+        megabytes: size of the home, and of the temporary files.
         files: open files of `memory_files`, by name.
     """
     size = ["--size", str(megabytes << 20), "--tmpfs"]
@@ -94,7 +94,7 @@ def memory_files() -> dict[str, int]:
 
 
 def _seen() -> Iterator[tuple[str, str]]:
-    """The readable files and folders, each with its path in the desktop."""
+    """Yields the readable files and folders, each with its path in the desktop."""
     wanted = [Path("/usr"), *(Path("/etc", name) for name in _ETC), Path("/var/cache/fontconfig")]
     wanted += [Path(sys.prefix), Path(sys.base_prefix), ROOT / "environments"]
     wanted += [Path(place) for place in sys.path if Path(place).name in ("site-packages", "dist-packages")]
@@ -105,7 +105,7 @@ def _seen() -> Iterator[tuple[str, str]]:
 
 @cache
 def require_walls() -> str:
-    """Checks that namespaces can be made here; raises FlywheelError if they cannot."""
+    """Raises FlywheelError if this machine cannot make namespaces."""
     files = memory_files()
     try:
         command = [*walls(1, files), "/bin/true"]

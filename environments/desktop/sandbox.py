@@ -30,32 +30,33 @@ Event = list[Any]
 LEFT, RIGHT = 1, 3
 WHEEL = {"up": 4, "down": 5, "left": 6, "right": 7}
 NOTCHES = 5
-"""Wheel notches of one scroll, as UI-TARS's own parser performs it."""
+"""Wheel notches of one scroll, as in UI-TARS's parser."""
 DRAG_MOVES = 8
 DRAG_PAUSE_S = 0.012
-"""Seconds between two moves of a drag: programs start a drag only after several."""
+"""Seconds between two moves of a drag, since programs start a drag only after several moves."""
 HELD_S = 0.03
-"""Seconds for which keys are held together: a window manager that grabs the keyboard for `alt tab` must see alt go
-up."""
+"""Seconds for which keys are held together, so that a window manager that grabs the keyboard for `alt tab` sees the
+release of alt."""
 LONG_S = 1.0
 """Seconds of a long press."""
 WAIT_S = 1.0
 
 
 def keysym_of(key: Key) -> int:
-    """The keysym of a key; raises ActionFailure for one that a display lacks."""
+    """Returns the keysym of a key; raises ActionFailure for a key that displays lack."""
     if not key.keysym:
         raise ActionFailure(f"a desktop has no key {key.name!r}")
     return key.keysym
 
 
 def pixel(x: float, y: float, width: int, height: int) -> tuple[int, int]:
-    """The pixel at fractions of the screen."""
+    """Returns the pixel at fractions of the screen."""
     return min(int(x * width), width - 1), min(int(y * height), height - 1)
 
 
 def events_of(action: act.Action, width: int, height: int) -> list[Event]:
-    """An action on a screen of so many pixels; raises ActionFailure for one that a desktop does not have."""
+    """Translates an action on a screen of this size to events; raises ActionFailure for an action that desktops
+    lack."""
     if (made := _MADE.get(action.type)) is None:
         raise ActionFailure(f"a desktop cannot perform {action.type}")
     return made(action, width, height)
@@ -153,14 +154,14 @@ class DesktopSandbox(Sandbox):
 
     @property
     def box(self) -> RunningDesktop:
-        """The desktop; raises SandboxFailure before the start."""
+        """Returns the desktop; raises SandboxFailure before the start."""
         if self._opened is None:
             raise SandboxFailure("the sandbox is not started")
         return self._opened
 
     @property
     def memory_mb(self) -> float | None:
-        """Memory of all of the desktop's processes."""
+        """Returns the memory of all of the desktop's processes."""
         return None if self._opened is None else memory_mb(self._opened.pid)
 
     async def _start(self, task: GuiTask, seed: int) -> None:
@@ -179,7 +180,7 @@ class DesktopSandbox(Sandbox):
         await self.box.ask("input", events=events, rest_s=REST_S)
 
     async def state(self) -> State:
-        """The state that verifiers read; raises SandboxFailure."""
+        """Returns the state that verifiers read; raises SandboxFailure."""
         goal = self.instance.goal
         listed = (await self.box.ask("windows"))["windows"] if goal.windows else []
         clipboard = (await self.box.ask("clipboard"))["text"] if goal.clipboard is not None else ""
@@ -213,12 +214,12 @@ class DesktopReward(Verifier):
 
 
 async def begin(config: "DesktopConfig") -> RunningDesktop:
-    """A desktop with its settings and no program; raises SandboxFailure, or FlywheelError without bubblewrap."""
+    """Starts a desktop with its settings and no program; raises SandboxFailure, or FlywheelError without bubblewrap."""
     return await RunningDesktop.start(config.width, config.height, config.isolation, _settings())
 
 
 async def open_programs(box: RunningDesktop, programs: tuple[Command, ...]) -> None:
-    """Opens programs, one after another, and waits until all is quiet; raises SandboxFailure."""
+    """Opens programs in turn, and waits until the desktop has settled; raises SandboxFailure."""
     for command in programs:
         try:
             answer = await box.ask("open", command=[in_home(one, box.home) for one in command], window_s=WINDOW_S)

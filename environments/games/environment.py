@@ -1,6 +1,6 @@
 """Run games as an environment: pages with a score, the built-in ones and the user's own.
 
-Run a game in a page: a seed and a level start it; its own JavaScript gives its score, level and end.
+A game runs in a page: a seed and a level start it, and its JavaScript gives score, level and end.
 """
 
 import json
@@ -40,12 +40,12 @@ class GameState:
 
 
 class GameSandbox(DocumentSandbox):
-    """One game.
+    """A sandbox for one game.
 
     Args:
         browser: the browser that opens it.
         config: time limits.
-        games: by template.
+        games: games by template.
     """
 
     def __init__(self, browser: Browser, config: EnvironmentConfig, games: Mapping[str, GameTask]) -> None:
@@ -56,7 +56,7 @@ class GameSandbox(DocumentSandbox):
 
     @property
     def game(self) -> GameTask:
-        """The game that was started in it."""
+        """Returns the started game."""
         if self._game is None:
             raise SandboxFailure("the sandbox is not started")
         return self._game
@@ -69,11 +69,12 @@ class GameSandbox(DocumentSandbox):
 
     @property
     def reward(self) -> float:
-        """The score so far in parts of the reference, in [0, 1]."""
+        """Returns the score so far as a share of the reference, in [0, 1]."""
         return min(1.0, max(0.0, self.reading.score / self.game.reference))
 
     async def hint(self) -> Action | None:
-        """A scripted player's next action; None if the game has no such player or nothing is to be done."""
+        """Returns a scripted player's next action; None if the game has no such player, or the player has nothing to
+        do."""
         answer = await self._read_reward(self._page.evaluate("world.__page.hint()"))
         return None if answer is None else _ACTIONS.validate_python(answer)
 
@@ -101,7 +102,7 @@ class GameScore(Verifier):
     reads = GameSandbox
 
     async def outcome(self, sandbox: GameSandbox) -> Outcome:
-        """The outcome from the game's report after the last action."""
+        """Returns the outcome from the game's report after the last action."""
         return Outcome(done=sandbox.reading.over, reward=sandbox.reward, counts=True)
 
 
@@ -127,17 +128,17 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
 
     @property
     def entries(self) -> Mapping[str, GameTask]:
-        """Tasks by template; a built-in game's template ends with its level."""
+        """Returns tasks by template; a built-in game's template ends with its level."""
         return {**built_in(), **self.config.tasks}
 
     @property
     def pages(self) -> Mapping[str, Path]:
-        """Pages of the user's own games, which `doctor` opens."""
+        """Returns the pages of the user's own games, which `doctor` opens."""
         return {template: entry.file for template, entry in self.config.tasks.items()}
 
     @property
     def page_key(self) -> str:
-        """Each game's own."""
+        """Returns the config key of each game's page."""
         return f"environments.{self.name}.tasks.NAME.page"
 
     def probes(self) -> Sequence[Probe]:
@@ -145,5 +146,5 @@ class GamesEnvironment(DocumentEnvironment[GamesConfig]):
         return super().probes() if self.config.tasks else ChromiumEnvironment.probes(self)
 
     def sandbox(self, browser: Browser) -> GameSandbox:
-        """A page that a game is opened in."""
+        """Makes a sandbox for a game."""
         return GameSandbox(browser, self.config, self.entries)

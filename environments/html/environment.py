@@ -1,6 +1,6 @@
 """Run the user's own HTML pages as an environment: a file is a task, which sets itself up and verifies itself.
 
-Run a user's page in a sandbox: the page sets itself up from a seed and reports its reward.
+A page runs in a sandbox, sets itself up from a seed, and reports its reward.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from schemas.tables.task import GuiTask, TaskEntry
 
 
 class HtmlSandbox(DocumentSandbox):
-    """One page of a folder.
+    """A sandbox for one page of a folder.
 
     Args:
         browser: the browser that opens it.
         config: time limits.
-        folder: absolute folder of the pages; a task is the file of its template's name.
+        folder: absolute folder of the pages; a template's page is the file of the same name.
         size: width and height of the screen in pixels.
     """
 
@@ -71,16 +71,16 @@ class HtmlEnvironment(DocumentEnvironment[HtmlConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The tasks of the config."""
+        """Returns the tasks of the config."""
         return self.config.tasks
 
     @property
     def pages(self) -> Mapping[str, Path]:
-        """The file of each template's name."""
+        """Returns the file of each template."""
         return {template: self._folder / f"{template}.html" for template in self.entries}
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """A page that a task is opened in."""
+        """Makes a sandbox for a page."""
         return HtmlSandbox(browser, self.config, self._folder, (self.config.width, self.config.height))
 
     @property

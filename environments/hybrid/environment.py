@@ -23,7 +23,7 @@ from schemas.failure import FlywheelError, TrajectoryFailure
 from schemas.tables.task import TaskEntry
 
 STOPS_S = 10.0
-"""Seconds added to a command's own limit before a step is given up, to stop the command or to try a program."""
+"""Seconds that a step has in addition to its command's limit, to stop the command or to try a program."""
 
 
 class HybridConfig(ChromiumConfig):
@@ -62,25 +62,25 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
 
     @property
     def templates(self) -> Mapping[str, Template]:
-        """Ours, see `environments.hybrid.tasks`; a subclass may have its own."""
+        """Returns the templates of `environments.hybrid.tasks`; a subclass may have others."""
         return TEMPLATES
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The entries of the templates."""
+        """Returns the entries of the templates."""
         return {name: template.entry for name, template in self.templates.items()}
 
     @property
     def lineage(self) -> str:
-        """Our own."""
+        """Returns this project's lineage."""
         return "flywheel hybrid 1"
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """A page and a sandboxed shell."""
+        """Makes a sandbox with a page and a sandboxed shell."""
         return HybridSandbox(browser, self.config, self.templates, self.config.limits, self.config.command_s)
 
     def probes(self) -> Sequence[Probe]:
-        """Checks the browser, and that a shell can be isolated; otherwise nothing is started."""
+        """Checks the browser, and that a shell can be isolated, before anything is started."""
         return (Probe("shell isolation", self._isolates), *super().probes())
 
     def _isolates(self) -> str:
@@ -89,7 +89,7 @@ class HybridEnvironment(ChromiumEnvironment[HybridConfig]):
             version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
         except OSError as error:
             raise FlywheelError(f"bubblewrap cannot be run: {error}.", INSTALL) from error
-        with ThreadPoolExecutor(1) as thread:  # the caller may have a loop of its own
+        with ThreadPoolExecutor(1) as thread:  # the caller may have its own loop
             try:
                 thread.submit(asyncio.run, self._tried()).result()
             except TrajectoryFailure as error:

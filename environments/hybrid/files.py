@@ -1,9 +1,9 @@
 """Read and write the files of a sandbox from the host, below one descriptor, without following links.
 
 A policy made these files. So each name is opened from its folder, links are not followed, and only plain files are
-read, up to the requested size. Reads for a reward (`seen`) work whatever the rights of a file, so that an unreadable
-file does not count as missing. If we are root, all operations run as the sandbox's user, so that they reach no file
-that the sandbox itself could not.
+read, up to the requested size. Reads for a reward (`seen`) work with any rights of a file, so that an unreadable file
+does not count as missing. If this process is root, all operations run as the sandbox's user, so that they cannot access
+files that the sandbox cannot.
 """
 
 import ctypes
@@ -52,8 +52,8 @@ class Files:
     """The files below an open folder.
 
     Args:
-        root: its descriptor, which stays open for as long as this is used.
-        owner: user and group to act as, for root; None acts as we are.
+        root: the folder's descriptor, which must stay open while the object is used.
+        owner: user and group to act as, for root; None for the process's own.
     """
 
     def __init__(self, root: int, owner: tuple[int, int] | None) -> None:
@@ -67,11 +67,11 @@ class Files:
         return sorted((one for one in found if one), key=lambda one: (not one.folder, one.name))
 
     def read(self, path: str, most: int = MOST_BYTES) -> bytes:
-        """A plain file's content.
+        """Reads a plain file's content.
 
         Raises:
-            OSError: there is none, it is a link or a device, or it may not be read.
-            ValueError: it is larger than `most` bytes.
+            OSError: the file does not exist, is a link or a device, or may not be read.
+            ValueError: the file is larger than `most` bytes.
         """
         with self._acting(), self._opened(path, _READ) as file:
             about = os.fstat(file)
@@ -83,7 +83,7 @@ class Files:
         return content
 
     def seen(self, path: str, most: int = MOST_BYTES) -> Seen | None:
-        """Reads the file, folder or link at a path, whatever its rights.
+        """Reads the file, folder or link at a path, with any rights.
 
         Rights that the sandbox's user lacks are added for the read and then removed.
 
@@ -113,7 +113,7 @@ class Files:
             return Seen(content, executable=bool(about.st_mode & stat.S_IXUSR))
 
     def paths(self) -> list[str] | None:
-        """Lists all paths at any depth, including folders, whatever the rights to them.
+        """Lists all paths at any depth, including folders, with any rights.
 
         Returns:
             None if the list is unknown: there are more than `MOST_ENTRIES`, a path is too deep, or files change
@@ -135,7 +135,7 @@ class Files:
             self._within(above, True, lambda folder: _written(folder, name, content, mode))
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder, with those above it; raises OSError."""
+        """Makes a folder and its missing parents; raises OSError."""
         with self._acting():
             self._within(_parts(path), True, lambda folder: None)
 
@@ -199,10 +199,10 @@ class Files:
 
 
 def relative(path: str, folder: str = "") -> str:
-    """Converts a policy's path below `/work` to one relative to it; a relative path starts at `folder`.
+    """Converts a policy's path to a path relative to `/work`; a relative path starts at `folder`.
 
     Raises:
-        ValueError: it leads elsewhere.
+        ValueError: the path is not below `/work`.
     """
     whole = PurePosixPath("/work", folder, path)
     parts: list[str] = []
@@ -237,7 +237,7 @@ def _below(folder: int, above: str = "") -> Generator[str]:
 
 @contextmanager
 def _handle(name: str, folder: int, rights: int) -> Iterator[int]:
-    """Opens a handle of a folder's entry, which needs no right to it, and adds these rights meanwhile."""
+    """Opens a handle of a folder's entry, which needs no rights, and adds these rights while the context lasts."""
     handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     try:
         with _lent(handle, rights):

@@ -1,12 +1,11 @@
 """Lease a hybrid sandbox: a page that shows the workspace, and a bubblewrap sandbox with its files and its shell.
 
-A policy acts in both ways: by the screen (clicks and keys on the page, also in its terminal and editor), and by tools
-(`terminal`, `read_file`, `write_file`, `navigate`), whose effects the next screenshot shows. The page holds no state
-but the text of its fields and reports each click, which is then carried out here. A download and an upload are such
-clicks, too: the browser itself takes no part in them, so they do not depend on its download support.
+A policy acts in two ways. On the screen, it uses clicks and keys on the page, including its terminal and editor. With
+tools (`terminal`, `read_file`, `write_file`, `navigate`), the next screenshot shows the effects. The page holds no
+state except the text of its fields. It reports each click, and this module performs it. Downloads and uploads are such
+clicks, too, so they do not depend on the browser's download support.
 
-Run the test of a program that a policy wrote, and further cases, in a fresh sandbox without other processes of the
-policy.
+The test of a policy's program, and additional cases, run in a fresh sandbox without other processes of the policy.
 """
 
 import asyncio
@@ -37,7 +36,7 @@ from schemas.observation import Element, Observation
 from schemas.tables.task import GuiTask
 
 TRIAL_S = 5.0
-"""Seconds for the test and all cases together."""
+"""Time limit in seconds for the test and all cases together."""
 _ASK = """
 import importlib.util, json, sys
 cases = json.load(open("/tmp/cases.json"))
@@ -54,7 +53,7 @@ def plain(answer):
 answers = [plain(getattr(program, sys.argv[2])(*case)) for case in cases]
 json.dump(answers, open("/tmp/answers.json", "w"))
 """
-"""JSON writes a tuple as a list, which is not equal to it, so the type is checked before."""
+"""Script that runs the cases. JSON writes a tuple as a list, so the script checks the type first."""
 
 
 async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: SandboxLimits) -> tuple[Any, ...]:
@@ -62,11 +61,11 @@ async def answers_of(trial: Trial, sources: Mapping[str, bytes], limits: Sandbox
 
     Args:
         trial: the program and its cases.
-        sources: by path, the program, the original test, and the other Python files of the folder.
+        sources: the program, the original test, and the other Python files of the folder, by path.
         limits: limits of the sandbox.
 
     Returns:
-        The answers; empty if its test fails, or a case has no answer.
+        The answers; empty if the test fails or a case has no answer.
 
     Raises:
         SandboxFailure: no sandbox starts, or it is killed.
@@ -95,7 +94,7 @@ HERE = Path(__file__).parent
 
 
 class HybridSandbox(BrowserSandbox):
-    """One task in one page and one sandboxed shell.
+    """A sandbox for one task, with a page and a sandboxed shell.
 
     Args:
         browser: the browser that opens the page.
@@ -121,7 +120,7 @@ class HybridSandbox(BrowserSandbox):
         self._terminal: TerminalSession | None = None
         self._workspace: Workspace | None = None
         self._disks: dict[str, Files] = {}
-        """By their path in the sandbox."""
+        """Disks by their path in the sandbox."""
         self._instruction = ""
         self._instance: HybridInstance | None = None
         self._tried: dict[str, tuple[dict[str, bytes], tuple[Any, ...]]] = {}
@@ -131,8 +130,8 @@ class HybridSandbox(BrowserSandbox):
 
     @property
     def memory_mb(self) -> float | None:
-        """Memory of the sandboxed shell's processes."""
-        terminal = self._terminal  # another thread asks, while the sandbox may end
+        """Returns the memory of the sandboxed shell's processes."""
+        terminal = self._terminal  # another thread calls this, while the sandbox may end
         return None if terminal is None else memory_mb(terminal.bubblewrap.pid)
 
     @property
@@ -142,20 +141,20 @@ class HybridSandbox(BrowserSandbox):
 
     @property
     def instance(self) -> HybridInstance:
-        """The task that was started; raises SandboxFailure if none was."""
+        """Returns the started task; raises SandboxFailure if there is none."""
         if self._instance is None:
             raise SandboxFailure("the sandbox is not started")
         return self._instance
 
     @property
     def workspace(self) -> Workspace:
-        """Its workspace; raises SandboxFailure if it is not started."""
+        """Returns the workspace; raises SandboxFailure before the start."""
         if self._workspace is None:
             raise SandboxFailure("the sandbox is not started")
         return self._workspace
 
     async def snapshot(self) -> Snapshot:
-        """Captures the current state, as far as the task needs it; runs each version of a program once."""
+        """Captures the parts of the current state that the task needs; runs each version of a program once."""
         workspace, goal, begun = self.workspace, self.instance.goal, self.instance.contents
         files, programs = workspace.files, [trial.path for trial in goal.trials]
         named = {*goal.files, *begun, *programs, *goal.folders, *goal.executable}
@@ -198,12 +197,13 @@ class HybridSandbox(BrowserSandbox):
         return None
 
     def _sources(self, trial: Trial) -> dict[str, bytes]:
-        """The sources of a trial: the program, the current Python files in its folder, and the original test."""
+        """Returns the sources of a trial: the program, the current Python files in its folder, and the original
+        test."""
         files, found, names = self.workspace.files, dict[str, bytes](), {trial.path}
         with suppress(OSError):
             names |= {one.name for one in files.listed() if one.name.endswith(".py")}
         for name in names:
-            with suppress(OSError, ValueError):  # the program cannot import an unreadable file either
+            with suppress(OSError, ValueError):  # the program cannot import unreadable files either
                 found[name] = files.read(name)
         return found | {path: content for path, content in self.instance.contents.items() if path == trial.test}
 
@@ -214,7 +214,7 @@ class HybridSandbox(BrowserSandbox):
         try:
             await opening
         finally:
-            self._terminal = await shell  # a shell that is still being started cannot be ended
+            self._terminal = await shell  # a shell cannot be ended during its start
         disks = self._terminal.bubblewrap.disks
         self._disks = {name: Files(disk, owner()) for name, disk in zip(DISKS, disks, strict=True)}
         files = self._disks[WORK]
@@ -237,7 +237,7 @@ class HybridSandbox(BrowserSandbox):
         return error
 
     async def _react(self, action: act.Action) -> None:
-        """Carries out the clicks and entries on the page, and shows the result."""
+        """Performs the clicks and entries on the page, and shows the result."""
         for event in await self._page.evaluate("world.__workspace.events()"):
             await self.workspace.do([str(part) for part in event])
         await self._show()

@@ -1,6 +1,6 @@
 """Play the script of a hybrid task's instance, which shows that the task can be solved.
 
-Reward a hybrid task: 1 as soon as its whole goal holds, 0 once the policy has ended before that.
+The reward of a hybrid task is 1 as soon as its whole goal holds, and 0 if the policy ends before.
 """
 
 from typing import ClassVar
@@ -15,7 +15,7 @@ from schemas.observation import Outcome
 
 
 class HybridReward(Verifier):
-    """Scores the files, the uploads and the answer; never a claim of the policy or a page about a reward."""
+    """Scores the files, the uploads and the answer, and never a claim of the policy or a page."""
 
     each_step = True
     reads: ClassVar[type] = HybridSandbox

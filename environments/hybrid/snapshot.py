@@ -1,5 +1,5 @@
-"""Compare the state of a sandbox with a task's goal. No program runs here: its answers come from a sandbox of its own
-(`environments.hybrid.sandbox`)."""
+"""Compare the state of a sandbox with a task's goal. This module runs no program; a program's answers come from its own
+sandbox (`environments.hybrid.sandbox`)."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ class Snapshot:
     """The state of a sandbox at one time."""
 
     files: Mapping[str, bytes | None] = field(default_factory=dict[str, bytes | None])
-    """Contents by path, of each file that a goal or the initial state names, and of all files if the goal wants one
-    removed. None for a path that is no plain file, or too large. A path that is not listed does not exist."""
+    """Contents by path of each file that the goal or the initial state names, and of all files if the goal removes a
+    file. None for a path that is no plain file or too large. A path that is not listed does not exist."""
     whole: bool = True
     """Whether all files could be listed."""
     folders: frozenset[str] = frozenset()
     executable: frozenset[str] = frozenset()
-    """Files of the goal or of the beginning that may be run."""
+    """Executable files among those of the goal and of the initial state."""
     uploads: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     page: str = ""
     opened: str | None = None

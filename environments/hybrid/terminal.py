@@ -1,17 +1,17 @@
-"""Run commands in a sandbox's terminal: one bash that keeps its folder and variables from command to command.
+"""Run commands in a sandbox's terminal: a bash that keeps its folder and variables between commands.
 
-Each command is sent as one line that ends with our own print of a mark. The mark contains a word made up for this line,
-which no process gets; the output before the mark is the command's. A command has no keyboard (its input is empty), a
-time limit and an output limit. A command that exceeds one is interrupted as by ctrl-c, then killed with the shell,
-which is started again with the same files. If even that does not help, the sandbox and the trajectory end.
+Each command is sent as one line that ends by printing a mark. The mark contains a random word, which no process gets;
+the output before the mark is the command's. A command has no keyboard (its input is empty), a time limit and an output
+limit. If it exceeds a limit, it is interrupted as by ctrl-c. If this fails, it is killed together with the shell, and
+the shell is started again with the same files. If even this fails, the sandbox and the trajectory end.
 
-The shell belongs to the policy, so a command that takes it apart may learn the word of its mark and print it first.
-That fakes the status, folder or end of its own command and nothing else: no reward reads them, a mark is short and
-alphanumeric whichever process prints it, and new shells are counted.
+The shell belongs to the policy, so a command that inspects the shell may find the word of its mark and print it first.
+This only fakes the status, folder or end of its own command. No reward reads these, a mark is short and alphanumeric
+whichever process prints it, and new shells are counted.
 
-Hold the processes of each sandbox to their limits together, since the kernel limits each only by itself.
+A supervisor enforces the limits of all processes of a sandbox together, since the kernel only limits each process.
 
-It runs in a thread of its own, since a policy's computation may block the event loop while a sandbox exceeds its
+The supervisor runs in its own thread, since a policy's computation may block the event loop while a sandbox exceeds its
 limits.
 """
 
@@ -34,7 +34,7 @@ CHECK_S = 0.1
 
 
 def breach(bubblewrap: Bubblewrap) -> str:
-    """Describes a limit that its processes exceed together; empty if none."""
+    """Describes a limit that the sandbox's processes exceed together; empty if there is none."""
     used, limits = bubblewrap.usage(), bubblewrap.limits
     if used.memory > limits.memory_mib << 20:
         return f"its processes held {used.memory >> 20} MiB, and {limits.memory_mib} are allowed"
@@ -47,7 +47,7 @@ def breach(bubblewrap: Bubblewrap) -> str:
 
 @final
 class Supervisor:
-    """All sandboxes of this process; the thread ends with the last one."""
+    """Supervises all sandboxes of this process; the thread ends with the last sandbox."""
 
     def __init__(self) -> None:
         self._sandboxes: set[Bubblewrap] = set()
@@ -63,7 +63,7 @@ class Supervisor:
                 self._thread.start()
 
     def leave(self, bubblewrap: Bubblewrap) -> None:
-        """Removes a sandbox before it is closed; it is not read any more once this returns."""
+        """Removes a sandbox before it is closed; afterwards, it is not read any more."""
         with self._changed:
             self._sandboxes.discard(bubblewrap)
             self._changed.notify()
@@ -82,17 +82,17 @@ SUPERVISOR = Supervisor()
 
 
 LONGEST = 32_768
-"""Characters of a command."""
+"""Maximum characters of a command."""
 MOST_OUTPUT = 65_536
 """Maximum bytes of a command's output; a command that writes more is stopped."""
 GRACE_S = 1.0
 """Seconds for an interrupted command to end, and for a killed shell to start again."""
 QUIET_S = 0.05
-"""Seconds without output that a shell needs after a stopped command; else all of its processes are killed."""
+"""Required seconds without output after a stopped command; otherwise, all processes of the shell are killed."""
 KILLS = 5
-"""Rounds of killing all processes before the sandbox is ended."""
+"""Number of attempts to kill all processes before the sandbox is ended."""
 RESTARTS = 20
-"""Shells in a row that accept no line before the sandbox is ended."""
+"""Number of consecutive shells that accept no line before the sandbox is ended."""
 _SCRIPT = r"""
 IFS= read -r word
 exec 9>&1
@@ -112,21 +112,21 @@ class Ran:
 
     output: str
     status: int | None
-    """Its exit status; None if it was stopped."""
+    """Exit status; None if the command was stopped."""
     note: str = ""
-    """The reason that it was stopped."""
+    """Reason why the command was stopped."""
 
 
 class _Gone(Exception):
-    """The sandbox's end of the pipe is closed."""
+    """Raised if the sandbox's end of the pipe is closed."""
 
 
 class _TooMuch(Exception):
-    """The command writes without end."""
+    """Raised if a command exceeds the output limit."""
 
 
 class TerminalSession:
-    """Made by `open`, ended by `close`."""
+    """A shell's session, which `open` starts and `close` ends."""
 
     def __init__(self, bubblewrap: Bubblewrap, command_s: float) -> None:
         self.bubblewrap = bubblewrap
@@ -139,11 +139,11 @@ class TerminalSession:
 
     @classmethod
     async def open(cls, limits: SandboxLimits, command_s: float) -> "TerminalSession":
-        """Starts a shell in a sandbox of its own, whose commands have `command_s` seconds each.
+        """Starts a shell in its own sandbox, with a limit of `command_s` seconds per command.
 
         Raises:
             FlywheelError: bubblewrap is not installed.
-            SandboxFailure: it did not start.
+            SandboxFailure: the sandbox did not start.
         """
         terminal = cls(await Bubblewrap.start(limits, _SCRIPT), command_s)
         try:
@@ -194,8 +194,7 @@ class TerminalSession:
         await self.bubblewrap.close()
 
     async def _asked(self, line: str) -> int | None:
-        """Sends a line and reads to the mark behind it; returns the status, or None if the shell had to be
-        restarted."""
+        """Sends a line and reads up to its mark; returns the status, or None if the shell had to be restarted."""
         found = await self._marked(line)
         if found is not None:
             self.folder = harmless(found[3].decode(errors="replace")) or WORK
@@ -214,7 +213,7 @@ class TerminalSession:
         raise _Gone
 
     async def _marked(self, line: str, discard: bool = False) -> re.Match[bytes] | None:
-        """The mark behind a line; None if the shell was restarted instead."""
+        """Reads the mark of a line; None if the shell was restarted instead."""
         word = _word()
         folder = "${PWD//[[:cntrl:]]/?}"
         mark = f"builtin printf '\\036%s %d %.1000s\\037' {word} $? \"{folder}\" >&9\n"
@@ -287,13 +286,14 @@ class TerminalSession:
             await asyncio.sleep(0)  # a process that writes without end must not block the timeout
 
     def _text(self) -> str:
-        """The output, as text that a page can show."""
+        """Returns the output as text that a page can show."""
         text = self._output[:MOST_OUTPUT].decode(errors="replace").replace("\r\n", "\n")
         self._output = bytearray()
         return harmless(text)
 
     async def _death(self) -> TrajectoryFailure:
-        """The failure for a sandbox that has ended: the policy's, unless it was killed from outside."""
+        """Makes the failure for a sandbox that has ended; it is the policy's, unless the sandbox was killed from
+        outside."""
         await self.bubblewrap.gone()
         if self.bubblewrap.killed:
             return SandboxFailure("the shell's bubblewrap was killed")

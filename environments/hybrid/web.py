@@ -1,6 +1,6 @@
 """Define the local pages of a hybrid task: their texts, links, downloads and upload forms.
 
-They are data and no HTML: the workspace's page draws them, so no text of a task or a policy becomes markup.
+Pages are data instead of HTML, and the workspace's page draws them, so no text of a task or a policy becomes markup.
 """
 
 from collections.abc import Mapping
@@ -51,10 +51,10 @@ NOTHING: Web = {HOME: HybridPage("Home", ("There are no pages here. The files ar
 
 
 def address(page: str) -> str:
-    """A page's address as the browser shows it."""
+    """Returns a page's address as the browser shows it."""
     return f"local://{page}"
 
 
 def page_of(text: str) -> str:
-    """The page of a typed address."""
+    """Returns the page of a typed address."""
     return text.strip().removeprefix("local://").strip("/") or HOME

@@ -10,13 +10,13 @@ from environments.hybrid.web import HOME, Download, Link, Upload, Web, address, 
 SHOWN_LINES = 200
 LONGEST_LINE = 400
 MOST_TEXT = 65_536
-"""Bytes of a file that the editor opens."""
+"""Maximum bytes of a file that the editor opens."""
 DOWNLOADS = "downloads"
 View = dict[str, Any]
 
 
 class Workspace:
-    """The state of a workspace and its operations; each operation returns the reason that it had no effect, or None."""
+    """The state of a workspace and its operations, which return the reason why they had no effect, or None."""
 
     def __init__(self, files: Files, terminal: TerminalSession, web: Web) -> None:
         self.files, self.terminal, self.web = files, terminal, web
@@ -35,7 +35,7 @@ class Workspace:
         self._status = ""
 
     async def do(self, event: list[str]) -> None:
-        """Handles an event of the page; the status line shows the reason of one that had no effect."""
+        """Handles an event of the page; the status line shows why an event had no effect."""
         match event:
             case ["go", page]:
                 error = self.go(page)
@@ -81,7 +81,7 @@ class Workspace:
         return None
 
     def back(self) -> str | None:
-        """Opens the page before."""
+        """Opens the previous page."""
         self._tab = "browser"
         if not self._visited:
             return "there is no page before this one"
@@ -111,7 +111,7 @@ class Workspace:
         return self.read(path)
 
     def view(self) -> View:
-        """The content of the page."""
+        """Returns the content of the page."""
         rows: list[View] = []
         try:
             for one in self.files.listed(self._folder):

@@ -1,4 +1,4 @@
-"""Run MiniWoB++ as an environment: its 130 tasks that need no server, and our practice page."""
+"""Run MiniWoB++ as an environment: its 130 tasks without a server, and this project's practice page."""
 
 import tomllib
 from collections.abc import Mapping
@@ -32,25 +32,25 @@ class MiniwobEnvironment(ChromiumEnvironment[MiniwobConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The tasks of `tasks.toml`."""
+        """Returns the tasks of `tasks.toml`."""
         return _entries()
 
     @property
     def world(self) -> World:
-        """Its tasks as a sequence; a seed decides the content of their pages, so no other state can be set."""
+        """Returns a world of sequences of tasks; a seed decides the content of pages, so no other state can be set."""
         parts = {name: entry.instruction for name, entry in self.entries.items()}
         return World(fields=FIELDS, start={"parts": "", "rewards": []}, parts=parts)
 
     @property
     def lineage(self) -> str:
-        """The installed MiniWoB++."""
+        """Returns the version of the installed MiniWoB++."""
         try:
             return f"MiniWoB++ {version('miniwob')}"
         except PackageNotFoundError:
             return "MiniWoB++"
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """A page that a task is opened in."""
+        """Makes a sandbox for a page."""
         return MiniwobSandbox(browser, self.config)
 
 

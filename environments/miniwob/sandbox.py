@@ -1,6 +1,6 @@
-"""Run MiniWoB++ (Liu et al., ICLR 2018) in a browser page of its own, on a clock that only actions move.
+"""Run MiniWoB++ (Liu et al., ICLR 2018) in a browser page, with a clock that only actions advance.
 
-Drop-down lists open inside the page, so tasks that have some look a little different from the published MiniWoB++.
+Drop-down lists open inside the page, so tasks with such lists look slightly different from the published MiniWoB++.
 """
 
 from functools import cache
@@ -18,7 +18,7 @@ from schemas.world import Setup, State, in_turn
 
 WIDTH, HEIGHT = 160, 210
 PRACTICE = "practice"
-"""The one page that is ours (`practice.html`), drawn with MiniWoB++'s own style and scripts."""
+"""This project's own page (`practice.html`), with MiniWoB++'s style and scripts."""
 
 
 @cache
@@ -31,7 +31,7 @@ def html_folder() -> Path:
 
 
 def page_of(template: str) -> str:
-    """The address of a task's page."""
+    """Returns the address of a task's page."""
     if template == PRACTICE:
         return Path(__file__).with_name("practice.html").as_uri()
     return (html_folder() / f"{template}.html").as_uri()
@@ -44,7 +44,7 @@ def _page_kind() -> PageKind:
 
 
 class MiniwobSandbox(InPageSandbox, StatefulSandbox):
-    """One MiniWoB++ task in one page, or several one after the other; the screen is a task's own 160x210 pixels."""
+    """A sandbox for one MiniWoB++ task or a sequence of tasks in a page; the screen is a task's 160x210 pixels."""
 
     width, height = WIDTH, HEIGHT
 
@@ -56,17 +56,17 @@ class MiniwobSandbox(InPageSandbox, StatefulSandbox):
 
     @property
     def kind(self) -> PageKind:
-        """Pages of MiniWoB++'s size, with its style and our script."""
+        """Pages of MiniWoB++'s size, with its style and this project's script."""
         return _page_kind()
 
     @property
     def state(self) -> State:
-        """The names of a task sequence, and the rewards of its finished tasks."""
+        """Returns the names of a task sequence, and the rewards of its finished tasks."""
         return {"parts": " ".join(self._parts), "rewards": list(self._rewards)}
 
     @property
     def over(self) -> bool:
-        """Whether all tasks of the sequence are done, or one failed."""
+        """Whether all tasks of the sequence are done, or a task failed."""
         return len(self._rewards) == len(self._parts) or any(reward < 1.0 for reward in self._rewards)
 
     async def _start(self, task: GuiTask, seed: int) -> None:

@@ -1,6 +1,6 @@
 """Wrap the wire's client for blocking code: gymnasium's loops, TRL's tools, a notebook.
 
-Its event loop runs in a thread of its own, so that the server's pings are answered while a model generates.
+The event loop runs in its own thread, so that the server's pings are answered while a model generates.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ WAIT_S = 60.0
 
 
 class BlockingClient:
-    """Runs episodes one after the other. Only the next `reset` reopens a lost connection.
+    """Runs episodes in turn; only the next `reset` reopens a lost connection.
 
     Args:
         url: the server's base URL.
         token: token that the server requires, if any.
-        wait_s: limit of one answer, in seconds; a later answer is never taken for another one.
+        wait_s: time limit of an answer, in seconds; a late answer is never taken for the answer to another message.
     """
 
     def __init__(self, url: str, token: str | None = None, wait_s: float = WAIT_S) -> None:

@@ -1,8 +1,8 @@
 """Hold one session on an OpenEnv server: JSON messages over its WebSocket `/ws`, each answered before the next.
 
-A session is a sequence of episodes in one connection, which is never reopened: a server gives each new connection
-another environment, in which nothing was reset. An error or a late answer ends the session for good. Frames are not
-compressed: a screenshot already is, so compression would cost ten times the time that it saves (docs/sandboxes.md).
+A session is a sequence of episodes in one connection. It is never reopened, since a server gives each new connection a
+new environment, which was not reset. An error or a late answer ends the session. Frames are not compressed, since
+screenshots already are: compression would cost ten times the time that it saves (docs/sandboxes.md).
 """
 
 import asyncio
@@ -23,19 +23,19 @@ SCHEMES = {"http": "ws", "https": "wss", "ws": "ws", "wss": "wss"}
 MOST_BYTES = 64 << 20
 """Maximum bytes of one answer."""
 PING_S, PONG_S = 20.0, 60.0
-"""Seconds between pings of a quiet server, and seconds that a busy server may take to answer one."""
+"""Seconds between pings of a quiet server, and time limit in seconds for a busy server's answer to a ping."""
 CAPACITY = "CAPACITY_REACHED"
 INVALID = "VALIDATION_ERROR"
 ENDS = (CAPACITY, "FACTORY_ERROR", "SESSION_ERROR")
-"""Errors after which the server hangs up."""
+"""Errors after which the server closes the connection."""
 Fields = Mapping[str, Any]
 
 
 class ServerRefused(Exception):
-    """The server answered with an error.
+    """Raised if the server answered with an error.
 
     Args:
-        code: one of OpenEnv's, such as `VALIDATION_ERROR`.
+        code: a code of OpenEnv, such as `VALIDATION_ERROR`.
         message: its message.
     """
 
@@ -45,7 +45,7 @@ class ServerRefused(Exception):
 
 
 class ServerLost(Exception):
-    """There is no such server, it is gone, or its messages are not OpenEnv's."""
+    """Raised if the server does not exist, is gone, or sends messages that are not OpenEnv's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class StepResponse:
 
 
 def as_written(action: Any) -> Any:
-    """Restores the texts of an action of a model that was shown broken tokens (`common.text`)."""
+    """Restores the texts of an action, for a model whose prompt had broken tokens (`common.text`)."""
     if not isinstance(action, dict):
         return action
     return {name: restored(value) if isinstance(value, str) else value for name, value in cast(Fields, action).items()}
 
 
 def address_of(url: str) -> str:
-    """The WebSocket address for a server's base URL; raises ValueError for an invalid one."""
+    """Returns the WebSocket address for a server's base URL; raises ValueError for an invalid one."""
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not parts.hostname:
         raise ValueError(f"{url!r} is no address: write, for example, http://127.0.0.1:8000")
@@ -74,7 +74,7 @@ def address_of(url: str) -> str:
 
 
 class OpenEnvSession(ABC):
-    """Episodes one after the other, over any transport. Its methods are called one after the other, in one event loop.
+    """Runs episodes in turn, over any transport; its methods are called in turn, in one event loop.
 
     Args:
         place: name of the server, for messages.
@@ -87,11 +87,11 @@ class OpenEnvSession(ABC):
     @property
     @abstractmethod
     def is_open(self) -> bool:
-        """Whether it accepts further requests."""
+        """Whether the session accepts further requests."""
 
     @abstractmethod
     async def open(self) -> None:
-        """Begins it; raises Lost."""
+        """Begins the session; raises Lost."""
 
     async def reset(self, fields: Fields) -> StepResponse:
         """Begins an episode; raises Refused or Lost."""
@@ -107,11 +107,11 @@ class OpenEnvSession(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends it; raises nothing."""
+        """Ends the session; raises nothing."""
 
     @abstractmethod
     def drop(self) -> None:
-        """Ends it at once, even during a request."""
+        """Ends the session at once, even during a request."""
 
     @abstractmethod
     async def _exchange(self, kind: str, message: str) -> tuple[str | bytes, bool]:
@@ -159,7 +159,7 @@ class WireClient(OpenEnvSession):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is connected."""
+        """Whether the session is connected."""
         return self._connection is not None
 
     async def open(self) -> None:
@@ -221,8 +221,8 @@ def _message(kind: str, data: Fields | None) -> dict[str, Any]:
 
 
 async def _early(connection: ClientConnection) -> str | bytes | None:
-    """Reads a message that was not requested; None if there is none. Messages carry no number, so a second answer to
-    one message would be taken for the answer to the next."""
+    """Reads a message that was not requested; None if there is none. Messages have no number, so a second answer to a
+    message would be taken for the answer to the next message."""
     try:
         async with asyncio.timeout(0):
             return await connection.recv()
@@ -245,11 +245,11 @@ def _cause(error: Exception) -> str:
 
 
 def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
-    """The content of a frame; raises Refused for an error, and Lost for a message of another type than the expected
-    one."""
+    """Returns the content of a frame; raises Refused for an error, and Lost for a message of another type than the
+    expected one."""
     try:
         message = json.loads(text)
-    except (ValueError, RecursionError) as error:  # RecursionError: JSON that is nested deeper than Python can read
+    except (ValueError, RecursionError) as error:  # RecursionError: JSON is nested too deep
         raise ServerLost(f"the answer to {kind} is not JSON") from error
     data = message.get("data") if isinstance(message, dict) else None
     if not isinstance(data, dict):
@@ -262,7 +262,7 @@ def _data(kind: str, wanted: str, text: str | bytes) -> dict[str, Any]:
 
 
 def _unasked(kind: str, text: str | bytes) -> NoReturn:
-    """Raises Refused for a server's reason to close the connection, sent without a request; Lost for any other
+    """Raises Refused if the server sent its reason to close the connection without a request, and Lost for any other
     message."""
     try:
         _data(kind, "error", text)
@@ -275,7 +275,7 @@ def _unasked(kind: str, text: str | bytes) -> NoReturn:
 
 
 def _reason(data: dict[str, Any]) -> str:
-    """The message of an error, with the fields that it concerns."""
+    """Returns the message of an error, with the fields concerned."""
     message = _text(data.get("message", "no reason given"), 400)
     errors = data.get("errors")
     if not isinstance(errors, list):
@@ -285,19 +285,19 @@ def _reason(data: dict[str, Any]) -> str:
 
 
 def _place(given: Any) -> str:
-    """Location of an error, as pydantic writes it: the keys on its path."""
+    """Returns the location of an error in pydantic's form: the keys on its path."""
     return ".".join(map(_text, given)) if isinstance(given, list) else _text(given or "")
 
 
 def _text(given: Any, most: int = 40) -> str:
-    """Shortens a value from the server for a message; only its type is named unless it is plain, since it may be of any
-    size and depth."""
+    """Shortens a value from the server for a message; names only the type of other than plain values, since these may
+    have any size and depth."""
     plain = given is None or isinstance(given, str | bool | int | float)
     return str(given)[:most] if plain else f"a {type(given).__name__}"
 
 
 def _answer(kind: str, data: dict[str, Any]) -> StepResponse:
-    """The fields of an observation, of the kinds that the wire has for them; raises Lost."""
+    """Reads the fields of an observation in the types of the protocol; raises Lost."""
     observation, reward, done = data.get("observation"), data.get("reward"), data.get("done", False)
     metadata = data.get("metadata")
     if not isinstance(observation, dict):

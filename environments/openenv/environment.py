@@ -1,4 +1,4 @@
-"""Run any OpenEnv server as an environment, and check that its tasks can be played here."""
+"""Run any OpenEnv server as an environment, and check that its tasks can be played."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from schemas.observation import Observation
 ASK_S = 5.0
 """Seconds that a server may take to answer the check that it is reachable."""
 TOOLS = ("CallToolAction", "ListToolsAction")
-"""Titles of the actions of environments that are played by calling tools, and show no screen."""
+"""Titles of the actions of environments that are played with tool calls and have no screen."""
 
 
 class OpenEnvConfig(ForeignConfig):
@@ -47,29 +47,29 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
 
     @property
     def lineage(self) -> str:
-        """The server."""
+        """Returns the server's address."""
         return f"OpenEnv {self.config.url}"
 
     @property
     def sandboxes(self) -> int:
-        """Sessions."""
+        """Number of sessions."""
         return self.config.sessions
 
     def host(self) -> Host:
-        """No host of ours; raises FlywheelError if the token is not in the environment."""
+        """Returns a host without a process; raises FlywheelError if the token is not in the environment."""
         token = self._token()
         return NoHost(lambda: self._sandbox(token))
 
     def probes(self) -> Sequence[Probe]:
-        """Checks that the server answers and its observations have the fields of the config. For `doctor`: that its
-        tasks start, and look the same twice if they are deterministic."""
+        """Checks that the server answers and its observations have the fields of the config. For `doctor`, it also
+        checks that tasks start, and look the same twice if they are deterministic."""
         return (
             Probe("openenv server", self._answers),
             Probe("openenv starts", lambda: asyncio.run(self.starts()), required=False),
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """The first observation of a task, in a session of its own."""
+        """Returns the first observation of a task in a new session."""
         return await first_of(self._sandbox(self._token()), self.task(template), seed)
 
     def _sandbox(self, token: str | None) -> OpenEnvSandbox:
@@ -97,7 +97,7 @@ class OpenEnvEnvironment(ForeignEnvironment[OpenEnvConfig]):
         return f"{self.config.url} is healthy"
 
     def _asked(self, page: str, token: str | None) -> dict[str, Any]:
-        """A JSON page of the server; raises FlywheelError."""
+        """Reads a JSON page of the server; raises FlywheelError."""
         base = self.config.url.replace("ws", "http", 1) if self.config.url.startswith("ws") else self.config.url
         address = f"{base.rstrip('/')}/{page}"
         headers = {"Authorization": f"Bearer {token}"} if token else {}

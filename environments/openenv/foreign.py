@@ -84,15 +84,16 @@ class ForeignConfig(EnvironmentConfig):
         return self
 
     def takes(self, template: str) -> frozenset[str]:
-        """The types of action that a task takes; empty if unknown."""
+        """Returns the types of action that a task accepts; empty if unknown."""
         return frozenset(self.actions)
 
     def fields_of(self, template: str) -> dict[str, Any]:
-        """Fields of `reset` for a task, whatever the seed."""
+        """Returns the fields of `reset` for a task with any seed."""
         return {**self.reset, **self.tasks[template].reset}
 
     def reset_of(self, template: str, seed: int) -> dict[str, Any]:
-        """Fields of `reset` for a task and one of our seeds; raises SandboxFailure for a seed beyond the range."""
+        """Returns the fields of `reset` for a task and a seed of this project; raises SandboxFailure for a seed beyond
+        the range."""
         split = split_of(seed)
         fields = self.fields_of(template)
         if (theirs := self.seeds.get(split)) is None:
@@ -115,16 +116,16 @@ class ForeignEnvironment(Environment[Options]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The tasks of the config."""
+        """Returns the tasks of the config."""
         return self.config.tasks
 
     @abstractmethod
     async def seen(self, template: str, seed: int) -> Observation:
-        """The first observation of a task in a sandbox of its own; raises TrajectoryFailure and FlywheelError."""
+        """Returns the first observation of a task in a new sandbox; raises TrajectoryFailure and FlywheelError."""
 
     async def starts(self) -> str:
         """Checks that tasks start with a seed of each split, and look the same twice if deterministic; raises one
-        FlywheelError for all that do not."""
+        FlywheelError for all failing tasks."""
         errors = []
         for template, entry in self.entries.items():
             try:
@@ -152,7 +153,7 @@ class ForeignEnvironment(Environment[Options]):
 
 
 async def first_of(sandbox: OpenEnvSandbox, task: GuiTask, seed: int) -> Observation:
-    """The first observation of a task in a new sandbox, which is stopped; raises TrajectoryFailure."""
+    """Returns the first observation of a task in a new sandbox, and stops the sandbox; raises TrajectoryFailure."""
     try:
         await sandbox.start(task, seed)
         shown = await sandbox.observe()

@@ -1,7 +1,7 @@
 """Register `flywheel/Gui-v0` in gymnasium: a served sandbox as an environment, over the wire's client.
 
 `gymnasium.make("environments.openenv.gym:flywheel/Gui-v0", url="http://127.0.0.1:8000", task_id="miniwob/click-test")`
-registers it and makes one. It needs gymnasium (the extra `gym`) and a server (`flywheel serve-sandboxes`).
+registers and makes the environment. It needs gymnasium (the extra `gym`) and a server (`flywheel serve-sandboxes`).
 """
 
 import base64
@@ -19,7 +19,7 @@ from schemas.action import TYPES
 
 ID = "flywheel/Gui-v0"
 TYPED = tuple(TYPES)
-"""The types of actions, by their number in the action space."""
+"""Types of actions, by their number in the action space."""
 DIRECTIONS = ("up", "down", "left", "right")
 MOST_TEXT = 4096
 _CHARACTERS = frozenset(string.printable) | frozenset(map(chr, range(0xA0, 0x600))) | {"\ufffd"}
@@ -31,17 +31,18 @@ class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
 
     An observation is the screenshot, (height, width, 3) of uint8, and the instruction. An action names its `type` by
     its number in `TYPED`; `point` and `to` are fractions of the screen in [0, 1], `path` names a file, and `text` is
-    any other text. Fields that the type does not use are ignored. `terminated` is the verdict or the policy's own end.
-    A step's reward is the change of the episode's reward, so that the steps' sum is the episode's reward. A limit or a
-    failure that the server reports is `truncated`, and a failure has its boundary in `info["failure"]`: mask an outage,
-    since it is no reward of 0. An action that the server refuses changes nothing and is in `info["action_error"]`.
+    any other text. Fields that the type does not use are ignored. `terminated` means a verdict, or that the policy
+    ended the episode. A step's reward is the change of the episode's reward, so that the sum over the steps is the
+    episode's reward. `truncated` means a limit or a failure that the server reports; `info["failure"]` has the boundary
+    of a failure. Mask outages, since they are no reward of 0. An action that the server refuses has no effect, and
+    `info["action_error"]` has the reason.
 
     Args:
         url: the server's base URL.
         task_id: the task; `reset(options={"task_id": ...})` may name another.
         token: token that the server requires, if any.
-        size: width and height of the screenshots, in pixels; others are scaled to it. If not given, it is read from a
-            first episode.
+        size: width and height of the screenshots, in pixels; other screenshots are scaled to it. If not given, it is
+            read from a first episode.
         wait_s: limit of one answer, in seconds.
         render_mode: None or `rgb_array`.
     """
@@ -86,10 +87,10 @@ class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Begins an episode; the same seed shows the same. Without a seed one is drawn.
+        """Begins an episode; equal seeds give equal episodes. Without a seed, a random one is drawn.
 
         Raises:
-            Refused: there is no such task or seed.
+            Refused: the task or seed does not exist.
             Lost: the server does not answer.
         """
         super().reset(seed=seed)
@@ -140,7 +141,7 @@ class GymGuiEnv(gymnasium.Env[dict[str, Any], dict[str, Any]]):
 
 
 def written(action: dict[str, Any]) -> dict[str, Any]:
-    """An action of the action space as the wire has it."""
+    """Converts an action of the action space to the protocol's form."""
     kind = TYPED[int(action["type"])]
     values: dict[str, Any] = {"type": kind, "direction": DIRECTIONS[int(action["direction"])]}
     for names, point in ((("x", "y"), action["point"]), (("to_x", "to_y"), action["to"])):

@@ -1,4 +1,4 @@
-"""Map another environment's messages to ours: the path of its screenshot, and the form of its actions."""
+"""Map another environment's messages to this project's: the path of the screenshot, and the form of actions."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ from schemas import action as act
 from schemas.keyboard import names_of
 
 LARGEST = 16_384
-"""Pixels of a side that a screen may have."""
+"""Maximum pixels of a screen's side."""
 MOST_PIXELS = 2**25
 """Maximum pixels of a screen: 8K has fewer."""
 _SIGNATURE, _END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
@@ -23,7 +23,7 @@ _AWAY = {"right": (1, 0), "left": (-1, 0), "down": (0, 1), "up": (0, -1)}
 
 
 def found(data: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path such as `metadata.error`; None if there is none."""
+    """Returns the value at a dotted path such as `metadata.error`; None if there is none."""
     here: Any = data
     for name in path.split("."):
         here = here.get(name) if isinstance(here, Mapping) else None
@@ -38,7 +38,7 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
             3) of whole numbers from 0 to 255.
 
     Raises:
-        ValueError: it is none of these; names the problem.
+        ValueError: the value is none of these; the message names the problem.
     """
     if isinstance(value, list):
         return _drawn(value)
@@ -54,10 +54,10 @@ def picture_of(value: Any) -> tuple[bytes, int, int]:
 def png_of(content: bytes) -> tuple[bytes, int, int]:
     """Converts the bytes of a picture to a plain PNG (`common.picture`), with its width and height in pixels.
 
-    A plain PNG is checked by its checksums and not decoded (`decode`), which takes 20 ms of a screen of 1920 x 1080.
+    A plain PNG is only checked by its checksums, since decoding (`decode`) takes 20 ms for a screen of 1920 x 1080.
 
     Raises:
-        ValueError: it is no picture; names the problem.
+        ValueError: the bytes are no picture; the message names the problem.
     """
     if not content.startswith(_SIGNATURE):
         return _as_png(content, ("JPEG", "WEBP", "GIF", "BMP"))
@@ -81,7 +81,7 @@ def _open(png: bytes, whole: bool) -> None:
     try:
         with Image.open(io.BytesIO(png), formats=("PNG",)) as picture:
             _ = picture.load() if whole else picture.verify()
-    except Exception as error:  # Pillow raises SyntaxError, zlib.error, struct.error and more for a broken one
+    except Exception as error:  # Pillow raises SyntaxError, zlib.error, struct.error and more for a broken file
         raise ValueError(f"is a broken PNG: {error}"[:200]) from error
 
 
@@ -110,7 +110,7 @@ def _as_png(content: bytes, formats: tuple[str, ...]) -> tuple[bytes, int, int]:
 
 
 def names_for(kind: str) -> frozenset[str]:
-    """The valid names in braces for the fields of an action of this type (see `values_of`)."""
+    """Returns the valid names in braces for the fields of an action of this type (see `values_of`)."""
     fields = set(act.TYPES[kind].model_fields)
     fields |= {f"{name}_px" for name in _POINTS if name in fields} | {"width", "height"}
     fields |= {"across", "down"} if "direction" in fields else set()
@@ -118,9 +118,9 @@ def names_for(kind: str) -> frozenset[str]:
 
 
 def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
-    """The values for an action's template: its own fields; its points in whole pixels of the screen as `x_px` and so
-    on; the direction of a scroll as `across` and `down`, each -1, 0 or 1; the keys of a hotkey as the list `keys`; the
-    screen's `width` and `height`."""
+    """Returns the values for an action's template. These are the action's fields, its points in whole pixels of the
+    screen (`x_px` and so on), the direction of a scroll as `across` and `down` (-1, 0 or 1), the keys of a hotkey as
+    the list `keys`, and the screen's `width` and `height`."""
     values: dict[str, Any] = {**action.model_dump(), "width": width, "height": height}
     for name in _POINTS:
         if name in values:
@@ -134,8 +134,8 @@ def values_of(action: act.Action, width: int, height: int) -> dict[str, Any]:
 
 
 def filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """Fills the braces of a template: a text that is only `{name}` becomes the value, including numbers and lists;
-    others become text, with `{name!r}` for a Python literal."""
+    """Fills the braces of a template: a text that is only `{name}` becomes the value, including numbers and lists. In
+    other texts, the value becomes text, or a Python literal for `{name!r}`."""
     if isinstance(template, Mapping):
         return {key: filled(one, values) for key, one in template.items()}
     if isinstance(template, list | tuple):
@@ -148,7 +148,7 @@ def filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def unknown_names(kind: str, template: Any) -> list[str]:
-    """The names in braces that are invalid for this type of action; raises ValueError for unbalanced braces."""
+    """Returns the names in braces that are invalid for this type of action; raises ValueError for unbalanced braces."""
     return sorted({name for text in _texts(template) for name in _named(text)} - names_for(kind))
 
 

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 AGAIN_S = 0.2
 """Seconds between two requests to a server without a free session."""
 WAITED = 0.9
-"""The share of `start_timeout_s` after which no session is waited for any more."""
+"""Share of `start_timeout_s` for which a free session is awaited."""
 
 
 class OpenEnvSandbox(Sandbox):
-    """One episode in a session of its own, which ends with the lease.
+    """A sandbox for one episode in its own session, which ends with the lease.
 
     Args:
-        config: the section, with how its environment is read and written.
-        session: makes a session, a new one for each call.
+        config: the section, which defines how messages are read and written.
+        session: makes a new session at each call.
     """
 
     def __init__(self, config: "ForeignConfig", session: Callable[[], OpenEnvSession]) -> None:
@@ -42,7 +42,8 @@ class OpenEnvSandbox(Sandbox):
 
     @property
     def outcome(self) -> Outcome:
-        """The outcome in the last answer; raises TrajectoryFailure of boundary `verifier` for an invalid reward."""
+        """Returns the outcome in the last answer; raises TrajectoryFailure of boundary `verifier` for an invalid
+        reward."""
         answer = self._answer
         assert answer is not None
         summed = self._config.rewards == "summed"
@@ -65,7 +66,7 @@ class OpenEnvSandbox(Sandbox):
             raise SandboxFailure("the episode is over as it begins: `done` at reset")
 
     async def _begun(self, fields: dict[str, Any]) -> StepResponse:
-        """The answer to a reset in a new session; asks again while the server has none left."""
+        """Returns the answer to a reset in a new session; retries while the server has no free session."""
         until = asyncio.get_running_loop().time() + WAITED * self._config.start_timeout_s
         while True:
             try:
@@ -85,7 +86,7 @@ class OpenEnvSandbox(Sandbox):
 
     async def _perform(self, action: Action) -> str | None:
         if self._answer is not None and self._answer.done:
-            return None  # of a task that a judge scores: the screen stays
+            return None  # a judge scores this task, and the screen stays
         await self._take(action.type, await self._sent(action))
         assert self._answer is not None
         refused = found(_data(self._answer), self._config.action_error)
@@ -107,7 +108,7 @@ class OpenEnvSandbox(Sandbox):
             raise SandboxFailure(f"{self._client.place} refuses {action.type}: {error}") from error
 
     def _written(self, action: Action) -> dict[str, Any]:
-        """The action as the environment takes it."""
+        """Converts an action to the environment's form."""
         if not self._config.actions:
             return action.model_dump()
         template = self._config.actions.get(action.type)
@@ -116,7 +117,8 @@ class OpenEnvSandbox(Sandbox):
         return filled(template, values_of(action, self._seen.width, self._seen.height))
 
     async def _take(self, what: str, answer: StepResponse) -> None:
-        """Takes an answer in; raises TrajectoryFailure if it reports a failure or its screen cannot be read."""
+        """Processes an answer; raises TrajectoryFailure if the answer reports a failure or its screen cannot be
+        read."""
         if (boundary := answer.metadata.get("failure")) is not None:
             reason = str(answer.metadata.get("reason") or "no reason given")[:400]
             raise _failure(str(boundary), reason)
@@ -142,24 +144,23 @@ class OpenEnvSandbox(Sandbox):
 
 
 class OpenEnvReward(Verifier):
-    """The reward of the server's last answer to a step."""
+    """Returns the reward of the server's last answer to a step."""
 
     each_step = True
     reads = OpenEnvSandbox
 
     async def outcome(self, sandbox: OpenEnvSandbox) -> Outcome:
-        """The outcome in the last answer."""
+        """Returns the outcome in the last answer."""
         return sandbox.outcome
 
 
 def _data(answer: StepResponse) -> dict[str, Any]:
-    """An answer's observation with its metadata, for dotted paths."""
+    """Returns an answer's observation with its metadata, for dotted paths."""
     return {**answer.observation, "metadata": answer.metadata}
 
 
 def _failure(boundary: str, reason: str) -> TrajectoryFailure:
-    """Converts a server's failure: boundaries `action` and `verifier` stay, any other becomes a failure of the
-    sandbox."""
+    """Converts a server's failure: the boundaries `action` and `verifier` stay, and any other becomes `sandbox`."""
     if boundary == "action":
         return ActionFailure(reason)
     return TrajectoryFailure("verifier", reason) if boundary == "verifier" else SandboxFailure(reason)

@@ -1,11 +1,12 @@
 """Define an `environment_factory` for TRL's GRPOTrainer: its tools act in a served sandbox, over the wire's client.
 
-TRL makes objects without arguments, resets each with a row of the dataset, offers its public methods to the model as
-tools, and never closes them. A tool's answer is a picture and a text. This module can be imported without TRL.
+TRL makes objects without arguments and resets each with a row of the dataset. It offers an object's public methods to
+the model as tools, and never closes an object. A tool's answer is a picture and a text. This module can be imported
+without TRL.
 
-TRL counts the tokens of a tool's answer as the completion's, and silently ends a rollout before an answer that would
-exceed `max_completion_length`. So that value must allow for the replies and screenshots of a whole episode; the first
-reset raises an error if it does not.
+TRL counts the tokens of a tool's answer as part of the completion. It silently ends a rollout before an answer that
+would exceed `max_completion_length`. So this value must be large enough for the replies and screenshots of a whole
+episode; otherwise, the first reset raises an error.
 """
 
 import base64
@@ -32,7 +33,7 @@ _CALL = [
         "tool_calls": [{"type": "function", "function": {"name": "type_text", "arguments": {"text": "written"}}}],
     },
 ]
-"""A conversation in which a tool is called."""
+"""A conversation with a tool call."""
 
 
 def trl_environment(
@@ -63,7 +64,7 @@ def trl_environment(
 
 
 def require_tools(processor: Any) -> None:
-    """Raises `UsageError` for a processor whose chat template leaves tool calls out."""
+    """Raises `UsageError` if the processor's chat template does not write tool calls."""
     if "type_text" not in processor.apply_chat_template(_CALL, tokenize=False):
         raise UsageError(
             "The processor's chat template writes no tool calls, such as that of Qwen2.5-VL.",
@@ -77,10 +78,10 @@ class Room:
 
     Args:
         tokens: `max_completion_length`.
-        actions: `max_tool_calling_iterations`, or None for as many as the task allows.
+        actions: `max_tool_calling_iterations`, or None for the task's step limit.
         processor: counts the tokens of a screenshot and of the prompt.
-        length: `vllm_max_model_length` if TRL runs vLLM in its own process, which also bounds prompt and completion
-            together; None if the model's own length does.
+        length: `vllm_max_model_length` if TRL runs vLLM in its own process, which also limits prompt and completion
+            together; None if the model's own length limits them.
     """
 
     tokens: int
@@ -105,7 +106,7 @@ class Room:
             tools: the model's tools, whose schemas the chat template writes into the prompt.
 
         Raises:
-            UsageError: it does not fit; names the value to set.
+            UsageError: the episode does not fit; the message names the value to set.
         """
         actions = max_steps if self.actions is None else min(max_steps, self.actions)
         each = self._tokens(picture) + REPLY
@@ -138,7 +139,7 @@ class Room:
         return len(self.processor.apply_chat_template(turns, **given, **template)["input_ids"][0])
 
     def _tokens(self, picture: Image.Image) -> int:
-        """The tokens of a screenshot."""
+        """Counts the tokens of a screenshot."""
         if picture.size not in self._pictures:
             parts = [{"type": "image", "image": picture}], [{"type": "text", "text": ""}]
             template = {"tokenize": True, "return_dict": True}
@@ -151,7 +152,7 @@ class Room:
 
 
 def _texts(prompt: Any) -> list[dict[str, Any]]:
-    """The turns of a dataset's prompt, with their texts only."""
+    """Returns the turns of a dataset's prompt, with only their texts."""
     turns = list[dict[str, Any]]()
     for turn in [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt or ():
         parts = turn["content"]
@@ -161,11 +162,11 @@ def _texts(prompt: Any) -> list[dict[str, Any]]:
 
 
 class GuiTools:
-    """One session; of a row of the dataset `task_id` and `seed` are read.
+    """One session, which reads `task_id` and `seed` of a row of the dataset.
 
     Args:
-        client: of the server.
-        room: that a completion has.
+        client: client of the server.
+        room: checks the room of a completion.
     """
 
     def __init__(self, client: BlockingClient, room: Room) -> None:
@@ -177,9 +178,9 @@ class GuiTools:
         """Begins an episode.
 
         Raises:
-            Refused: there is no such task or seed.
+            Refused: the task or seed does not exist.
             Lost: the server does not answer.
-            UsageError: the trainer's completions have no room for the episode.
+            UsageError: the trainer's completions are too short for the episode.
         """
         fields = {key: row[key] for key in ("task_id", "seed") if row.get(key) is not None}
         self._reward, self._over = 0.0, False
@@ -191,12 +192,12 @@ class GuiTools:
         return shown
 
     def _tools(self) -> list[Callable[..., Any]]:
-        """The methods that TRL offers to a model."""
+        """Lists the methods that TRL offers to a model."""
         names = [name for name in dir(self) if not name.startswith("_") and name not in ("reset", "get_reward")]
         return [getattr(self, name) for name in names]
 
     def get_reward(self) -> float | None:
-        """The reward of the episode; 0 while it is not over, None after an outage, which TRL leaves out."""
+        """Returns the reward of the episode: 0 before its end, and None after an outage, which TRL leaves out."""
         return self._reward
 
     def click(self, x: float, y: float) -> Shown:
@@ -290,7 +291,7 @@ class GuiTools:
         except (ServerLost, ServerRefused) as error:
             if isinstance(error, ServerRefused) and error.code == INVALID:
                 raise ValueError(broken(error.message)) from error  # TRL shows the model the error, and continues
-            self._over, self._reward = True, None  # TRL catches this, and asks for the reward all the same
+            self._over, self._reward = True, None  # TRL catches this error and still calls `get_reward`
             raise
         failure = answer.metadata.get("failure")
         self._over = answer.done

@@ -1,7 +1,7 @@
 """Define a taskset and an environment for verifiers (prime-rl): a model plays a served sandbox, over the wire's client.
 
-A turn shows the screen as a picture, with the instruction or the result of the last action; the reply is one of our
-actions as JSON. An outage of the sandbox fails the episode, which verifiers retries, and is no reward of 0.
+A turn shows the screen as a picture, with the instruction or the result of the last action; the reply is an action of
+this project as JSON. After an outage of the sandbox, the episode fails without a reward, and verifiers retries it.
 """
 
 import json
@@ -40,14 +40,14 @@ class GuiConfig(vf.TasksetConfig):
 
 
 class VerifiersGuiTask(vf.Task[GuiData]):
-    """One episode."""
+    """A task for one episode."""
 
 
 class GuiTaskset(vf.Taskset[VerifiersGuiTask, GuiConfig]):
     """The tasks that `resets` names."""
 
     def load(self) -> Iterator[VerifiersGuiTask]:
-        """One for each."""
+        """Yields a task for each entry."""
         of = {"url": self.config.url, "token_variable": self.config.token_variable, "system_prompt": SYSTEM}
         for reset in self.config.resets:
             name = f"{reset.get('task_id', 'task')}#{reset.get('seed', '')}"
@@ -55,16 +55,16 @@ class GuiTaskset(vf.Taskset[VerifiersGuiTask, GuiConfig]):
 
 
 class GuiEnvConfig(vf.EnvConfig):
-    """The player's settings: chat turns alone, since only actions are run."""
+    """The player's settings: only chat turns, since only actions are performed."""
 
     player: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
 
 
 class VerifiersGuiEnv(vf.Env[GuiEnvConfig]):
-    """Shows the screen, performs the reply, until the episode is over."""
+    """Shows the screen and performs the reply in turn, until the episode is over."""
 
     async def run(self, task: Any, agents: Any) -> None:
-        """One episode; raises Refused for an unknown task or seed, Lost, and RuntimeError for an outage."""
+        """Runs one episode; raises Refused for an unknown task or seed, Lost, and RuntimeError for an outage."""
         client = WireClient(task.data.url, os.environ.get(task.data.token_variable))
         try:
             await client.open()

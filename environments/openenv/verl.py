@@ -1,9 +1,9 @@
 """Define a tool for verl's agent loop: one function that acts in a served sandbox, and its reward.
 
 verl makes, executes and releases a tool for each call, may make several calls of a turn at once, and sends everything
-in a trajectory's `extra_fields` to other processes. So an episode is kept here, apart from its trajectory: its first
-call begins it with the `create_kwargs` of the dataset's `tools_kwargs`, its calls act one after the other, and it ends
-by itself or with the trajectory. verl is imported where the tool is made.
+in a trajectory's `extra_fields` to other processes. So this module keeps the episodes, separately from trajectories.
+The first call of a trajectory begins its episode with the `create_kwargs` of the dataset's `tools_kwargs`. Calls act in
+turn, and the episode ends by itself or with the trajectory. verl is imported when the tool is made.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from schemas.action import TYPES
 NAME = "gui"
 POINTS = ("x", "y", "to_x", "to_y")
 Called = tuple[str, Image.Image | None, float | None, dict[str, Any]]
-"""The reply's text, the screen, the reward of the call (None without one), and the episode's facts."""
+"""Result of a call: the text, the screen, the reward (None without one), and facts about the episode."""
 logger = logging.getLogger(__name__)
 
 
 def schema() -> dict[str, Any]:
-    """The function's schema in OpenAI's form: an action of ours, with the fields of its type."""
+    """Returns the function's schema in OpenAI's form: an action of this project, with the fields of its type."""
     named = {name for kind in TYPES.values() for name in kind.model_fields} - {"type"}
     point = {"type": "number", "description": "A fraction of the screen."}
     fields = {name: point if name in POINTS else {"type": "string"} for name in sorted(named)}
@@ -39,11 +39,11 @@ def schema() -> dict[str, Any]:
 
 
 def verl_tool(config: dict[str, Any], tool_schema: Any = None) -> Any:
-    """The tool, as verl's tools config names it: `class_name: environments.openenv.verl.verl_tool`.
+    """Makes the tool that verl's tools config names: `class_name: environments.openenv.verl.verl_tool`.
 
     Args:
-        config: `url` of the server, and `token` if it asks for one.
-        tool_schema: another schema than this module's, if there is one.
+        config: `url` of the server, and `token` if it requires one.
+        tool_schema: schema to use instead of this module's, if given.
     """
     from verl.tools.base_tool import BaseTool  # pyright: ignore[reportMissingImports]
     from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse  # pyright: ignore[reportMissingImports]
@@ -73,14 +73,15 @@ def compute_score(
     outage: float | None = None,
     **_: Any,
 ) -> float:
-    """Sums a trajectory's rewards, as verl's `custom_reward_function`; 0 for one without actions.
+    """Sums a trajectory's rewards, as verl's `custom_reward_function`; 0 for a trajectory without actions.
 
     Args:
         data_source: not used, like the next two.
         solution_str: the model's text.
-        ground_truth: of the dataset.
-        extra_info: with the `tool_rewards` of the trajectory.
-        outage: reward of an outage; if not given, it raises, and verl's trainer makes no sample of the trajectory.
+        ground_truth: value of the dataset.
+        extra_info: has the `tool_rewards` of the trajectory.
+        outage: reward of an outage; if not given, an outage raises, and verl's trainer makes no sample of the
+            trajectory.
 
     Raises:
         RuntimeError: the sandbox was unreachable, so the trajectory has no reward.
@@ -94,8 +95,10 @@ def compute_score(
 
 
 class Episode:
-    """The episode of one trajectory. The next call retries a failed begin. An episode that is lost after it began stays
-    lost, since another sandbox would show another episode.
+    """The episode of one trajectory.
+
+    If the begin fails, the next call retries it. An episode that is lost later stays lost, since another sandbox would
+    have another episode.
 
     Args:
         url: the server's base URL.
@@ -111,7 +114,7 @@ class Episode:
         self._instruction, self._earned, self._over, self._lost = "", 0.0, False, ""
 
     async def act(self, action: Any) -> Called:
-        """Performs an action, after those that were asked for before. An outage earns NaN: it is no reward of 0."""
+        """Performs an action after all earlier calls' actions; the reward of an outage is NaN instead of 0."""
         async with self._turn:
             try:
                 text, picture, earned, about = await self._act(as_written(action))
@@ -155,7 +158,7 @@ class Episode:
         return client
 
     async def _take(self, client: WireClient, answer: StepResponse) -> None:
-        """Returns the sandbox if the episode is over; raises Lost if that is an outage."""
+        """Returns the sandbox if the episode is over; raises Lost if an outage ended it."""
         if not answer.done:
             return
         self._over = True

@@ -1,4 +1,4 @@
-"""Define our own sandboxes on OpenEnv's wire: the fields of their actions, observations and episodes."""
+"""Define this project's sandboxes in OpenEnv's protocol: the fields of actions, observations and episodes."""
 
 import base64
 import json
@@ -19,16 +19,16 @@ class GuiObservation(BaseModel):
     screenshot: str
     """A PNG in base64."""
     width: int
-    """Width of the screenshot in pixels; it may change from step to step."""
+    """Width of the screenshot in pixels; it may change between steps."""
     height: int
     instruction: str
     elements: list[tuple[str, str, tuple[float, float, float, float], int, str]] | None = None
-    """Name, kind, box in fractions of the screen, whether it is live, and value of each screen element, if `reset` got
-    `elements`: true."""
+    """Name, kind, box in fractions of the screen, whether it is interactive, and value of each screen element, if
+    `reset` got `elements`: true."""
 
 
 class GuiState(BaseModel):
-    """Facts of an episode that its observations do not show."""
+    """Facts about an episode that observations do not have."""
 
     model_config = ConfigDict(frozen=True, use_attribute_docstrings=True)
 
@@ -42,7 +42,7 @@ class GuiState(BaseModel):
 
 
 def schemas() -> dict[str, Any]:
-    """JSON schemas of `action`, `observation` and `state`."""
+    """Returns the JSON schemas of `action`, `observation` and `state`."""
     action = {**TypeAdapter(Action).json_schema(), "title": "GuiAction", "type": "object"}
     return {
         "action": action,
@@ -52,7 +52,7 @@ def schemas() -> dict[str, Any]:
 
 
 def observation_of(seen: Observation, elements: bool) -> dict[str, Any]:
-    """The fields of a `GuiObservation`."""
+    """Makes the fields of a `GuiObservation`."""
     fields: dict[str, Any] = {
         "screenshot": base64.b64encode(seen.png).decode("ascii"),
         "width": seen.width,
@@ -65,19 +65,19 @@ def observation_of(seen: Observation, elements: bool) -> dict[str, Any]:
 def observed(
     observation: Mapping[str, Any], reward: float | None, done: bool, metadata: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """The message that answers `reset` and `step`."""
+    """Makes the message that answers `reset` and `step`."""
     data = {"observation": observation, "reward": reward, "done": done, "metadata": metadata}
     return {"type": "observation", "data": data}
 
 
 def refused(code: str, message: str, **more: Any) -> dict[str, Any]:
-    """The message that refuses one."""
+    """Makes the message that refuses a request."""
     return {"type": "error", "data": {"message": message, "code": code, **more}}
 
 
 def text_of(message: Mapping[str, Any]) -> str:
-    """Encodes a message as JSON. The screenshot is inserted unescaped: base64 needs no escaping, and the search for
-    such characters would take a third of a large screen's step."""
+    """Encodes a message as JSON. The screenshot is inserted unescaped, since base64 needs no escaping, and the search
+    for such characters would take a third of a step with a large screen."""
     data = message["data"]
     observation = data.get("observation")
     if observation is None:

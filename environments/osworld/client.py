@@ -1,8 +1,8 @@
 """Talk to the server in OSWorld's machines: screenshots, commands and files over HTTP.
 
-No request is repeated: a command whose answer was lost has been run. A machine without an answer, or with an invalid
-one, ends the trajectory as a failure of the sandbox. A machine that reports that it is unable has its own error, since
-the policy may have caused that.
+No request is repeated, since a command may have run even if its answer was lost. A missing or invalid answer ends the
+trajectory as a failure of the sandbox. If the machine reports that it is unable, this is a separate error, since the
+policy may have caused it.
 """
 
 from collections.abc import Mapping
@@ -13,19 +13,19 @@ import httpx
 from schemas.failure import SandboxFailure
 
 UNABLE = (400, 404, 500)
-"""Status codes with which OSWorld's server reports that it is unable. Others come from in front of it: a gateway, a
-wrong token."""
+"""Status codes with which OSWorld's server reports that it is unable. Other codes come from a gateway, or mean a wrong
+token."""
 
 
 class MachineUnable(SandboxFailure):
-    """The machine answers that it cannot fulfil the request."""
+    """Raised if the machine answers that it cannot fulfil the request."""
 
 
 class VmClient:
-    """One machine.
+    """Client of one machine.
 
     Args:
-        url: address of its server, such as `http://10.0.0.7:5000`.
+        url: address of the machine's server, such as `http://10.0.0.7:5000`.
         token: token that the server requires, if any.
         timeout_s: limit of one request, in seconds.
     """
@@ -36,23 +36,23 @@ class VmClient:
         self._http = httpx.AsyncClient(base_url=self.url, headers=headers, timeout=timeout_s, trust_env=False)
 
     async def ready(self) -> bool:
-        """Whether it returns a screenshot."""
+        """Checks whether the machine returns a screenshot."""
         try:
             return (await self._http.get("/screenshot")).status_code == httpx.codes.OK
         except httpx.HTTPError:
             return False
 
     async def screenshot(self) -> bytes:
-        """A screenshot, as the server sends it; raises SandboxFailure."""
+        """Returns a screenshot in the server's format; raises SandboxFailure."""
         return (await self._answered("GET", "/screenshot")).content
 
     async def execute(self, command: list[str] | str, shell: bool = False) -> dict[str, Any]:
-        """Runs a command: `output`, `error` and `returncode`; raises SandboxFailure."""
+        """Runs a command; returns `output`, `error` and `returncode`. Raises SandboxFailure."""
         answer = await self._answered("POST", "/execute", json={"command": command, "shell": shell})
         return self._fields(answer)
 
     async def read(self, path: str) -> bytes | None:
-        """The content of a file; None if it does not exist or cannot be read. Raises SandboxFailure."""
+        """Returns the content of a file; None if it does not exist or cannot be read. Raises SandboxFailure."""
         try:
             return (await self._answered("POST", "/file", data={"file_path": path})).content
         except MachineUnable:
@@ -76,7 +76,8 @@ class VmClient:
             raise SandboxFailure(f"{self.url}{path} does not answer with JSON") from error
 
     async def fetch(self, url: str) -> bytes:
-        """Downloads a file of the web that a task names, without sending the machine's token; raises SandboxFailure."""
+        """Downloads a file that a task names from the web, without sending the machine's token; raises
+        SandboxFailure."""
         try:
             async with httpx.AsyncClient(follow_redirects=True, timeout=self._http.timeout) as web:
                 return (await web.get(url)).raise_for_status().content
@@ -84,7 +85,7 @@ class VmClient:
             raise SandboxFailure(f"{url} cannot be fetched: {_reason(error)}") from error
 
     async def close(self) -> None:
-        """Ends its connections."""
+        """Closes all connections."""
         await self._http.aclose()
 
     async def _answered(self, method: str, path: str, **more: Any) -> httpx.Response:

@@ -1,7 +1,7 @@
 """Translate an action to a line of Python with pyautogui, which OSWorld's machines run.
 
-The line is built from typed actions only: numbers, text as a Python literal, keys of a table; no code of a model is
-run. pyautogui silently drops characters that it has no key for, and types `>` for `<`: such text is pasted from the
+The line only has parts of typed actions: numbers, text as a Python literal, and keys of a table. No code of a model is
+run. pyautogui silently drops characters without a key, and types `>` for `<`, so such text is pasted from the
 clipboard.
 """
 
@@ -16,13 +16,13 @@ from schemas.keyboard import Key
 
 BEFORE = "import pyautogui; import time; pyautogui.FAILSAFE = False; pyautogui.PAUSE = 0.02; "
 NOTCHES = 5
-"""Wheel notches of one scroll, as UI-TARS's own parser performs it."""
+"""Wheel notches of one scroll, as in UI-TARS's parser."""
 DRAG_S, LONG_S = 1.0, 1.0
 _TURNED = {"down": ("scroll", -1), "up": ("scroll", 1), "left": ("hscroll", -1), "right": ("hscroll", 1)}
 
 
 def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") -> str:
-    """The line for an action on a screen of this size.
+    """Returns the line for an action on a screen of this size.
 
     Args:
         action: not `wait`, `finished` or `call_user`, which do not reach the machine.
@@ -31,7 +31,7 @@ def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") 
         paste: the keys that paste from the clipboard, separated by single spaces.
 
     Raises:
-        ActionFailure: a machine of OSWorld does not have such an action, or no such key.
+        ActionFailure: a machine of OSWorld does not have the action or a key.
     """
     if action.type == "type":
         return BEFORE + "; ".join(_typed(action, paste))
@@ -41,7 +41,7 @@ def code_of(action: act.Action, width: int, height: int, paste: str = "ctrl v") 
 
 
 def names_of(keys: Iterable[Key]) -> list[str]:
-    """pyautogui's names of keys; raises ActionFailure for one that it lacks."""
+    """Returns pyautogui's names of keys; raises ActionFailure for a key that it lacks."""
     names: list[str] = []
     for key in keys:
         if not key.pyautogui:
@@ -55,7 +55,7 @@ def _at(x: float, y: float, width: int, height: int) -> str:
 
 
 def _pointed(call: str) -> Callable[[Any, int, int], str]:
-    """A call with `@` in place of the point."""
+    """Makes a function that writes a call with `@` in place of the point."""
     return lambda action, width, height: call.replace("@", _at(action.x, action.y, width, height))
 
 
@@ -79,8 +79,8 @@ def _held(call: str, key: str) -> str:
 
 
 def _typed(action: act.Type, paste: str) -> Iterator[str]:
-    """Line ends and tabs become keys; the text between them is typed, or pasted if pyautogui cannot type one of its
-    characters."""
+    """Yields the calls that type a text: line ends and tabs become keys, and the text between them is typed, or pasted
+    if pyautogui cannot type a character."""
     for key, run in groupby(action.content, lambda character: character in "\n\r\t"):
         text = "".join(run)
         if key:
@@ -97,8 +97,8 @@ _PASTED = (
     "any(subprocess.run(['xclip', '-selection', 'clipboard', '-o'], capture_output=True).stdout == {text}.encode() "
     "or time.sleep(0.05) for _ in range(40)); {paste}; time.sleep(0.3)"
 )
-"""xclip goes into the background before it owns the clipboard, so the line polls it until it does. It then waits, so
-that the program can fetch the text before the clipboard changes."""
+"""Code that pastes a text. xclip goes into the background before it owns the clipboard, so the line polls the
+clipboard. It then waits, so that the program can fetch the text before the clipboard changes."""
 _MADE: Mapping[str, Callable[[Any, int, int], str]] = {
     "click": _pointed("pyautogui.click(@, button='left')"),
     "left_double": _pointed("pyautogui.doubleClick(@)"),

@@ -1,6 +1,6 @@
 """Run OSWorld's machines as an environment: their addresses, their reset, and the folder of their tasks.
 
-Run an OSWorld task on one of its machines: its steps set it up, pyautogui acts, its evaluator scores.
+A task runs on one machine: its steps set the machine up, pyautogui performs actions, and its evaluator scores.
 """
 
 import asyncio
@@ -97,11 +97,11 @@ class OsworldConfig(EnvironmentConfig):
 
 
 READY_S = 0.5
-"""Seconds between two checks that a machine is up."""
+"""Seconds between two checks whether a machine is up."""
 
 
 class OsworldSandbox(Sandbox):
-    """One task on one machine.
+    """A sandbox for one task on one machine.
 
     Args:
         config: the section.
@@ -123,12 +123,12 @@ class OsworldSandbox(Sandbox):
         await self._reset()
         while not await self._vm.ready():
             await asyncio.sleep(READY_S)
-        await self._observe(False)  # steps may name the screen's size
+        await self._observe(False)  # steps may use the screen's size
         await self._set_up(self._task.steps)
         await self._observe(False)
 
     async def _reset(self) -> None:
-        """Returns the machine to its initial state, as the config sets it."""
+        """Resets the machine to its initial state, as configured."""
         if self._config.reset == "request":
             await self._vm.post(self._config.reset_path, {})
         elif self._config.reset == "command":
@@ -150,9 +150,9 @@ class OsworldSandbox(Sandbox):
                 raise SandboxFailure(f"`reset_command` ended with {process.returncode}: {answer}")
 
     async def _set_up(self, steps: tuple[Any, ...], played: bool = False) -> None:
-        """Takes setup steps. Before the policy has played, a step that the machine is unable to take fails the lease,
-        where OSWorld may continue without it. Afterwards it is skipped, since the policy may have closed or broken the
-        program it needs."""
+        """Performs setup steps. Before the policy acts, a step that the machine cannot perform fails the lease, while
+        OSWorld may continue without it. Afterwards, such a step is skipped, since the policy may have closed or broken
+        a required program."""
         words = words_of(self._config.client_password, *self._size)
         for step in steps:
             try:
@@ -164,7 +164,7 @@ class OsworldSandbox(Sandbox):
     async def _observe(self, elements: bool) -> Observation:
         try:
             png, *size = png_of(await self._vm.screenshot())
-            if self._size == (0, 0):  # the rollout decodes the later ones
+            if self._size == (0, 0):  # the rollout decodes later screenshots
                 await asyncio.to_thread(decode, png)
             self._size = size[0], size[1]
         except ValueError as error:
@@ -191,7 +191,7 @@ class OsworldSandbox(Sandbox):
         """Scores the current state of the machine; it may run steps of the evaluator first.
 
         Raises:
-            TrajectoryFailure: of boundary `verifier`, for a task whose evaluator cannot be read.
+            TrajectoryFailure: of boundary `verifier`, if the task's evaluator cannot be read.
             SandboxFailure: the machine does not answer.
         """
         assert self._task is not None
@@ -221,7 +221,7 @@ class OsworldSandbox(Sandbox):
 
 
 class OsworldReward(Verifier):
-    """The score of the task's own evaluator, asked once in the end."""
+    """Returns the score of the task's own evaluator, computed once at the end."""
 
     reads = OsworldSandbox
 
@@ -248,7 +248,7 @@ class OsworldEnvironment(Environment[OsworldConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The supported tasks of the folder."""
+        """Returns the supported tasks of the folder."""
         return {
             template: TaskEntry(
                 instruction=task.instruction, tags=("osworld", task.domain), max_steps=self.config.max_steps,
@@ -259,21 +259,21 @@ class OsworldEnvironment(Environment[OsworldConfig]):
 
     @property
     def lineage(self) -> str:
-        """OSWorld's format."""
+        """Returns the version of OSWorld's format."""
         return f"OSWorld {Path(self.config.folder).name}"
 
     @property
     def hosts(self) -> int:
-        """Machines."""
+        """Number of machines."""
         return len(self.config.urls)
 
     @property
     def sandboxes(self) -> int:
-        """One in each."""
+        """Returns 1."""
         return 1
 
     def host(self) -> Host:
-        """The next machine; raises FlywheelError if the token is not in the environment."""
+        """Returns the host of the next machine; raises FlywheelError if the token is not in the environment."""
         token, url = self._token(), self.config.urls[next(self._turn) % self.hosts]
         return NoHost(lambda: OsworldSandbox(self.config, url, token, self._files.known))
 

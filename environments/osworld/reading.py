@@ -1,6 +1,6 @@
 """Read the results of OSWorld's tasks from a machine, and the values to compare with, for the supported readings.
 
-A reading that the machine is unable to provide is None, as in OSWorld: a policy that broke it has not done its task.
+As in OSWorld, a reading that the machine cannot provide is None, since a policy that broke it has not done the task.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,7 +28,8 @@ async def _cloud_file(vm: VmClient, given: Fields) -> Any:
 
 
 async def _several(read: Callable[[str], Awaitable[Any]], given: Fields) -> Any:
-    """One content, or with `multi` those of the paths that `gives` numbers, in the order of the paths."""
+    """Reads one content, or with `multi` the contents of the paths with the indices in `gives`, in the order of the
+    paths."""
     if not given.get("multi"):
         return await read(given["path"])
     numbers = given.get("gives", [0])

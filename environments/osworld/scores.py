@@ -1,8 +1,8 @@
-"""Compute the supported OSWorld scores, each as its evaluator of that name does: from a reading to [0, 1].
+"""Compute the supported scores of OSWorld, from a reading to [0, 1], as OSWorld's evaluators of the same name do.
 
 A reading is the bytes of a file for the scores of `OF_FILES`, and text or parsed JSON for the others; None if there is
-none. The expected value is the task's own `rules`, or a file. No score raises for any answer of a machine. Some of
-OSWorld's do, so that an episode there has no score; here it is scored 0.
+none. The expected value is the task's own `rules`, or a file. No score raises for any answer of a machine. Some scores
+of OSWorld raise, so that its episode has no score; in this project, the score is 0.
 """
 
 import difflib
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def _rows(read: Any) -> list[str] | None:
-    """The lines of a file as `open` gives them, each with `\\n` for any line end; None if it is no text."""
+    """Returns the lines of a file as `open` does, each with `\\n` for any line end; None if the file is no text."""
     if not isinstance(read, bytes):
         return None
     try:
@@ -25,7 +25,7 @@ def _rows(read: Any) -> list[str] | None:
 
 
 def _texts(*read: Any) -> list[str] | None:
-    """The texts of files; None if one of them is no text."""
+    """Returns the texts of files; None if a file is no text."""
     rows = [_rows(one) for one in read]
     return None if None in rows else ["".join(one or ()) for one in rows]
 
@@ -76,7 +76,7 @@ def check_include_exclude(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def check_list(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether each pattern of `expect` is found in a line of the file, and none of `unexpect` in any."""
+    """Whether each pattern of `expect` is found in a line of the file, and no pattern of `unexpect` in any line."""
     if (rows := _rows(read)) is None:
         return 0.0
 
@@ -87,7 +87,7 @@ def check_list(read: Any, rules: Mapping[str, Any]) -> float:
 
 
 def file_contains(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether the file holds every expected text; every character, if a text is given instead of a list."""
+    """Whether the file holds every expected text; a text instead of a list stands for its characters."""
     texts = _texts(read)
     return float(texts is not None and all(one in texts[0] for one in rules["expected"]))
 
@@ -106,17 +106,17 @@ def compare_text_file(
 
 
 def diff_text_file(read: Any, expected: Any) -> float:
-    """Ratio of equal lines of two files, from 0 to 1."""
+    """Returns the ratio of equal lines of two files, from 0 to 1."""
     if (texts := _texts(read, expected)) is None:
         return 0.0
     return difflib.SequenceMatcher(a=texts[0].splitlines(), b=texts[1].splitlines()).ratio()
 
 
 def check_direct_json_object(read: Any, rules: Mapping[str, Any]) -> float:
-    """Whether a JSON object has every expected field; with `expect_in_result`, holds it as a part.
+    """Whether a JSON object has every expected field; with `expect_in_result`, whether it holds each as a part.
 
-    As in OSWorld, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that with it only
-    fields pass that can all be sorted.
+    As in OSWorld, `'` is read as `"`, and `ignore_list_order` is one of the expected fields, so that only sortable
+    fields can pass with it.
     """
     try:
         held = json.loads(read.strip().replace("'", '"')) if isinstance(read, str) else read
@@ -163,4 +163,4 @@ SCORES: Mapping[str, Callable[..., float]] = {
 }
 """Supported scores by OSWorld's name."""
 OF_FILES = frozenset({"check_list", "file_contains", "compare_text_file", "diff_text_file"})
-"""The scores that open the reading as a file; OSWorld passes the others its path, and not its content."""
+"""Scores that open the reading as a file; to other scores, OSWorld passes the path instead of the content."""

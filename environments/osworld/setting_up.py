@@ -1,6 +1,7 @@
 """Run the supported steps that set up an OSWorld task.
 
-A command's return code fails no step, as in OSWorld: some of its own tasks have commands that end with another than 0.
+As in OSWorld, a command's return code never fails a step, since some of OSWorld's tasks have commands with a return
+code other than 0.
 """
 
 import asyncio
@@ -74,7 +75,7 @@ STEPS: Mapping[str, Callable[[VmClient, Fields], Awaitable[None]]] = {
 
 
 def words_of(password: str, width: int, height: int) -> Mapping[str, str]:
-    """The values of OSWorld's placeholders in commands, for a machine with this password and screen."""
+    """Returns the values of OSWorld's placeholders in commands, for a machine with this password and screen."""
     return {
         "CLIENT_PASSWORD": password,
         "SCREEN_WIDTH": str(width),
@@ -85,10 +86,10 @@ def words_of(password: str, width: int, height: int) -> Mapping[str, str]:
 
 
 async def take(vm: VmClient, step: Fields, words: Mapping[str, str]) -> None:
-    """Takes a step. Placeholders are filled where OSWorld fills them: in commands that are executed, and nowhere else.
+    """Performs a step. As in OSWorld, placeholders are filled only in commands that are executed.
 
     Raises:
-        Unable: the machine cannot take it.
+        Unable: the machine cannot perform the step.
         SandboxFailure: the machine does not answer, or the step cannot be read.
     """
     kind, given = step["type"], step.get("parameters") or {}

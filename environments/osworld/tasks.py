@@ -1,8 +1,8 @@
-"""Parse OSWorld's task files, and report why a task cannot be played here.
+"""Parse OSWorld's task files, and report why a task cannot be played.
 
 A task is a JSON file with `id`, `instruction`, `config` (steps that set it up) and `evaluator` (the readings of the
 machine at the end, and their score). A file with an unsupported step, reading or score is open: it is listed with the
-reason, and never played, since a reward without one of them would have another meaning.
+reason and never played, since its reward would have another meaning.
 """
 
 import json
@@ -30,19 +30,19 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class VmTask:
-    """One task of a file."""
+    """The task of a file."""
 
     template: str
-    """Name of its file."""
+    """Name of the task's file."""
     instruction: str
     steps: tuple[Mapping[str, Any], ...]
     after: tuple[Mapping[str, Any], ...]
-    """Steps before it is scored."""
+    """Steps before the scoring."""
     metrics: tuple[Metric, ...]
     any_of: bool
     """Whether one full score is enough."""
     infeasible: bool
-    """Whether the only right end is the report that it cannot be done."""
+    """Whether the only correct end is the report that the task cannot be done."""
     domain: str
 
 
@@ -52,7 +52,7 @@ class TaskFiles:
 
     known: dict[str, VmTask] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
-    """The reason that a task is not played, by the name of its file."""
+    """Reason why a task is not played, by the name of its file."""
 
     def summary(self) -> str:
         """Counts playable and open tasks, with the reasons."""
@@ -68,7 +68,7 @@ def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFi
         key: the config key that names it, for the error.
 
     Raises:
-        UsageError: there is no such folder, or two files of one name.
+        UsageError: the folder does not exist, or two files have the same name.
     """
     if not folder.is_dir():
         raise UsageError(f"`{key}`: there is no folder {folder} of OSWorld's tasks.", "Correct the path.")
@@ -84,7 +84,7 @@ def read_tasks(folder: Path, key: str = "environments.osworld.folder") -> TaskFi
 
 
 def _task(place: Path) -> VmTask:
-    """The task of a file; raises ValueError with the reason why it is open."""
+    """Parses the task of a file; raises ValueError with the reason why it is open."""
     given = json.loads(place.read_bytes())  # in UTF-8, with a byte order mark or without
     evaluator = given["evaluator"]
     steps, after = tuple(given.get("config") or ()), tuple(evaluator.get("postconfig") or ())

@@ -1,4 +1,4 @@
-"""Implement the site's pages and the effect of clicks and keys, once for both of its skins.
+"""Implement the site's pages and the effect of clicks and keys for both of its skins.
 
 The seed orders lists and rows, so that a task looks different each time and stays the same.
 """
@@ -11,17 +11,17 @@ from environments.site.world import TYPES
 from schemas.world import Entity, Site, State
 
 Do = tuple[str, ...]
-"""The effect of a click: `go PAGE`, `input FIELD TEXT`, `use TEXT`, `add KEY`, `less KEY`, `hand in`."""
+"""Effect of a click: `go PAGE`, `input FIELD TEXT`, `use TEXT`, `add KEY`, `less KEY`, `hand in`."""
 BACKLINKS = 6
 MOST_IN_TWO = 26
-"""Links of a list with two in a row; a longer list has three in a row, so that it fits one screen."""
+"""Maximum links of a list with two per row; a longer list has three per row, so that it fits one screen."""
 PEOPLE = {"maker": "Makers", "designer": "Designers", "city": "Cities"}
-"""The lists of items that are no products, by kind."""
+"""Names of the lists of items other than products, by kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Widget:
-    """One thing on a page."""
+    """An item on a page."""
 
     kind: Literal["heading", "text", "link", "button", "text field"]
     name: str
@@ -34,7 +34,7 @@ Rows = list[list[Widget]]
 
 
 def changed(state: State, do: Do) -> State:
-    """The state after a click's effect; nothing changes any more once the answer was handed in."""
+    """Returns the state after a click's effect; after the answer was handed in, nothing changes."""
     if state["submitted"]:
         return state
     match do:
@@ -56,7 +56,7 @@ def changed(state: State, do: Do) -> State:
 
 
 def visible_rows(site: Site, state: State, seed: int) -> Rows:
-    """The content of the screen, row by row."""
+    """Returns the content of the screen, row by row."""
     chance = random.Random(f"{seed} {state['page']}")
     entities = {one.key: one for one in site.entities}
     page = str(state["page"])

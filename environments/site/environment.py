@@ -1,12 +1,12 @@
-"""Run the site as an environment: linked pages in which tasks are made, verified by their final state.
+"""Run the site as an environment: linked pages for made tasks, which are verified by their final state.
 
-Walk through the site's pages without a sandbox, for a player that searches for the items of a task.
+The module can also walk through the site's pages without a sandbox, for a player that searches for a task's items.
 
-Run the site in a sandbox, in two skins: pages of a real browser, and pages drawn in this process for tests.
+A sandbox has one of two skins: pages of a real browser, or pages drawn in this process for tests.
 
 `environments.site.app` decides the content of a page and the effect of a click for both. The browser's page holds no
-state but the text of its fields and reports clicks and text after every action. So a state can be set, and a verifier
-never reads a claim of the page about its reward.
+state except the text of its fields, and reports clicks and text after every action. So a state can be set, and a
+verifier never reads a claim of the page.
 """
 
 import html
@@ -55,21 +55,21 @@ class SiteSandbox(StatefulSandbox):
 
     @property
     def state(self) -> State:
-        """The state now."""
+        """Returns the current state."""
         return self._state
 
     @property
     def over(self) -> bool:
-        """Whether the answer was handed in."""
+        """Returns whether the answer was handed in."""
         return bool(self._state["submitted"])
 
     @property
     def rows(self) -> Rows:
-        """The current content of the page."""
+        """Returns the current content of the page."""
         return visible_rows(self.site, self._state, self._seed)
 
     def _set(self, task: GuiTask, seed: int) -> None:
-        """Brings task and seed to their initial state."""
+        """Sets the initial state of a task and seed."""
         if task.setup is not None:
             self._instruction, self.setup = task.instruction, Setup.model_validate_json(task.setup)
         else:
@@ -102,7 +102,7 @@ class ChromiumSiteSandbox(BrowserSandbox, SiteSandbox):
         return Observation(png, WIDTH, HEIGHT, self._instruction, tuple(_element(*one) for one in found))
 
     async def _react(self, action: act.Action) -> None:
-        """Takes in the page's events, and shows another page if they changed more than a field's text."""
+        """Processes the page's events, and shows a new page if they changed more than a field's text."""
         moved = False
         for done in await self._page.evaluate("world.__site.events()"):
             before, self._state = self._state, changed(self._state, tuple(map(str, done)))
@@ -173,7 +173,7 @@ Box = tuple[int, int, int, int]
 
 
 def _placed(rows: Rows) -> list[tuple[Widget, Box]]:
-    """Each widget with its box in pixels, rows from the top, the last one at the bottom."""
+    """Lists each widget with its box in pixels, in rows from the top; the last row is at the bottom."""
     font, placed = ImageFont.load_default(10), list[tuple[Widget, Box]]()
     for at, row in enumerate(rows):
         top, left = (HEIGHT - _ROW if at == len(rows) - 1 else 2 + at * _ROW), 4
@@ -212,7 +212,7 @@ class SiteLayout(Layout):
     """The layout of a site.
 
     Args:
-        site: whose pages they are.
+        site: the site of the pages.
     """
 
     listings = {  # noqa: RUF012  (nothing changes it)
@@ -224,7 +224,7 @@ class SiteLayout(Layout):
         self._site = site
 
     def walk(self, initial: State, seed: int) -> PageWalk:
-        """A new visit."""
+        """Starts a new visit."""
         return SiteWalk(self._site, initial, seed)
 
 
@@ -232,9 +232,9 @@ class SiteWalk(PageWalk):
     """A visit to the site.
 
     Args:
-        site: whose pages they are.
-        initial: the state it starts from.
-        seed: of the trajectory, which orders rows and lists.
+        site: the site of the pages.
+        initial: the initial state.
+        seed: seed of the trajectory, which orders rows and lists.
     """
 
     def __init__(self, site: Site, initial: State, seed: int) -> None:
@@ -243,7 +243,7 @@ class SiteWalk(PageWalk):
         self._widgets = self._visible()
 
     def items(self) -> Sequence[PageItem]:
-        """The items of the open page."""
+        """Lists the items of the open page."""
         return [PageItem(one.kind, one.name, one.value) for one in self._widgets]
 
     def click(self, at: int) -> None:
@@ -293,22 +293,22 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """See `environments.site.tasks`."""
+        """Returns the tasks of `environments.site.tasks`."""
         return ENTRIES
 
     @property
     def lineage(self) -> str:
-        """Our own lineage, with a part that identifies the site."""
+        """Returns this project's lineage, with a part that identifies the site."""
         return f"flywheel site {self.config.site_seed}/{self.config.entities}"
 
     @property
     def world(self) -> World:
-        """The site and its state."""
+        """Returns the world of the site and its state."""
         return world_of(self._site)
 
     @property
     def layout(self) -> Layout:
-        """The list of each page."""
+        """Returns the layout of the pages."""
         return SiteLayout(self._site)
 
     @property
@@ -316,15 +316,15 @@ class SiteEnvironment(ChromiumEnvironment[SiteConfig]):
         return site_of(self.config.site_seed, self.config.entities)
 
     def sandbox(self, browser: Browser) -> Sandbox:
-        """The site in a page."""
+        """Makes a sandbox with the site in a page."""
         return ChromiumSiteSandbox(browser, self.config, self._site)
 
     def host(self) -> Host:
-        """A browser, or none for drawn pages."""
+        """Makes the host: a browser, or a host without a process for drawn pages."""
         if self.config.skin == "drawn":
             return NoHost(lambda: DrawnSiteSandbox(self.config, self._site))
         return super().host()
 
     def probes(self) -> Sequence[Probe]:
-        """A browser, unless pages are drawn."""
+        """Checks the browser, unless pages are drawn."""
         return () if self.config.skin == "drawn" else super().probes()

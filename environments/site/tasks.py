@@ -21,7 +21,7 @@ ENTRIES: Mapping[str, TaskEntry] = {
 
 
 def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
-    """The instruction and the setup of one of them; each starts a click or two from its goal. A policy that also
+    """Returns the instruction and the setup of a task, which starts one or two clicks from its goal. A policy that also
     changes another field (a cart, a note, an answer) gets no reward, as in made tasks."""
     words, page, wanted = _drawn(template, site, seed)
     initial = {**START, "page": page}
@@ -34,7 +34,7 @@ def instance(template: str, site: Site, seed: int) -> tuple[str, Setup]:
 
 
 def _drawn(template: str, site: Site, seed: int) -> tuple[str, str, dict[str, object]]:
-    """The instruction, the page that it starts from, and the goal values of the fields."""
+    """Draws the instruction, the start page, and the goal values of the fields."""
     chance = random.Random(f"{template} {seed}")
     entity = chance.choice(site.entities)
     linked = {one.key: one for one in site.entities}

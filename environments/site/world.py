@@ -1,6 +1,6 @@
 """Make a shop's encyclopedia from a seed: products, their makers and designers, and cities, linked.
 
-Names are syllables, so that a model's knowledge of the world answers no question about it.
+Names are syllables, so that a model's general knowledge answers no question about the site.
 """
 
 import random
@@ -67,7 +67,7 @@ ROOTS = {
 
 @cache
 def site_of(seed: int, size: int) -> Site:
-    """The site of a seed, with `size` entities: half of them products, the others in three equal parts."""
+    """Makes the site of a seed, with `size` entities: half of them products, the others in three equal parts."""
     chance = random.Random(f"site {seed}")
     titles = _titles(chance)
     others = size // 6
@@ -92,7 +92,7 @@ def site_of(seed: int, size: int) -> Site:
 
 
 def world_of(site: Site) -> World:
-    """The world of a site, from which tasks can be made."""
+    """Makes the world of a site, from which tasks can be made."""
     return World(fields=FIELDS, start=START, pages=(*ROOMS, "cart"), site=site, roots=ROOTS)
 
 
@@ -124,7 +124,7 @@ def _city(chance: random.Random) -> Mapping[str, int | str]:
 
 
 def _titles(chance: random.Random) -> Iterator[str]:
-    """Names of two syllables, each once."""
+    """Yields distinct names of two syllables."""
     seen: set[str] = set()
     while True:
         parts = [chance.choice(sounds) for sounds in (_ONSETS, _VOWELS, _ONSETS, _VOWELS, _CODAS)]

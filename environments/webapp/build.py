@@ -1,8 +1,8 @@
 """Build applications of CUA-Gym-Hub from the user's snapshot: `npm ci`, then `vite build`, in a copy.
 
-Only the result of the build is kept: the modules it needs take a hundred megabytes for each application, and our own
-server implements the applications' contract, so no node process runs while sandboxes do. A complete build is moved into
-place, so an interrupted one leaves nothing. An existing build of the same source is not repeated.
+Only the result of the build is kept, since the required modules take a hundred megabytes for each application. This
+project's server implements the applications' contract, so no node process runs with the sandboxes. A complete build is
+moved into place, so an interrupted build leaves nothing. An existing build of the same source is not repeated.
 """
 
 import contextlib
@@ -19,28 +19,29 @@ from environments.programs import alone, run
 from schemas.failure import FlywheelError, UsageError
 
 LIMIT_S = 900.0
-"""One program of one build."""
+"""Time limit of one program of a build, in seconds."""
 SUFFIX, RECORD, BUILDING = "_mock", "built.json", ".building-"
 LEFT_OUT = shutil.ignore_patterns("node_modules", "dist", ".mock-*", ".git")
 INSTALL = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--replace-registry-host=always")
-"""The versions of the application's own lock file, from the registry that npm is set to; no package's script runs."""
+"""Command that installs the versions of the application's lock file from npm's registry, without running scripts of
+packages."""
 VITE = ("node", "node_modules/vite/bin/vite.js", "build")
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """One application."""
+    """A built application."""
 
     name: str
     source: str
-    """SHA-256 of the files it was built from."""
+    """SHA-256 of the source files."""
     seconds: float
     bytes: int
     node: str
 
 
 def sources(snapshot: Path) -> Mapping[str, Path]:
-    """The applications of a snapshot by our name for them; raises UsageError if there are none."""
+    """Returns the applications of a snapshot by this project's name; raises UsageError if there are none."""
     found = {
         path.name.removesuffix(SUFFIX).replace("_", "-").lower(): path
         for path in sorted((snapshot / "websites").glob(f"*{SUFFIX}"))
@@ -55,7 +56,7 @@ def sources(snapshot: Path) -> Mapping[str, Path]:
 
 
 def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], None]) -> list[Built]:
-    """Builds applications, one after the other.
+    """Builds applications in turn.
 
     Args:
         snapshot: the checkout; it is only read.
@@ -64,9 +65,9 @@ def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], N
         log: is called with a line for each.
 
     Raises:
-        UsageError: an application that the snapshot lacks.
-        FlywheelError: there is no npm, another process builds there, or some do not build; the others are complete, and
-            the error names each failed one with the reason.
+        UsageError: the snapshot lacks an application.
+        FlywheelError: npm is missing, another process builds in the folder, or some builds fail; the other builds are
+            complete, and the message names each failed application with the reason.
     """
     there = sources(snapshot)
     if unknown := sorted(set(names) - there.keys()):
@@ -80,7 +81,7 @@ def build(snapshot: Path, to: Path, names: Sequence[str], log: Callable[[str], N
 
 
 def record_of(folder: Path) -> Built | None:
-    """The record of a built application; None if it was not built here."""
+    """Reads the record of a built application; None if it was not built on this machine."""
     try:
         return Built(**json.loads((folder / RECORD).read_text("utf-8")))
     except (OSError, ValueError, TypeError):

@@ -1,8 +1,8 @@
-"""Compare two states of a web application, and check that the changes are those that a task wants.
+"""Compare two states of a web application, and check that the changes are the ones that a task wants.
 
-A state is JSON. Paths name its leaves, `emails/e3/starred`; a list whose items all have an `id` (or a `messageId`, for
-example) is indexed by that, so its order is no change, and any other list is a leaf. A task wants some changes, allows
-some others (`*` in a path matches any name), and every other change spoils it.
+A state is JSON. Paths such as `emails/e3/starred` name leaves. A list whose items all have an `id` (or, for example, a
+`messageId`) is indexed by it, so its order does not matter; any other list is a leaf. A task wants some changes and
+allows others (`*` in a path matches any name); every other change fails the task.
 """
 
 import re
@@ -28,21 +28,22 @@ class _ChangePart(BaseModel):
 
 
 class Match(_ChangePart):
-    """Conditions on a value that need not be one exact value."""
+    """Conditions on a value, as an alternative to an exact value."""
 
     contains: tuple[str, ...] = ()
-    """Texts that it contains, ignoring case, tags and line breaks; or items of a list."""
+    """Texts that the value contains, ignoring case, tags and line breaks; or items of a list."""
     starts: str = ""
-    """Prefix of its text."""
+    """Prefix of the value's text."""
     says: str | None = None
-    """Its whole text, ignoring tags and white space; a missing value has an empty text."""
+    """Whole text of the value, ignoring tags and white space; a missing value has an empty text."""
     besides: tuple[str, ...] = ()
     """Texts that may follow or precede the expected one, such as a signature."""
     length: int | None = None
-    """Number of its items; a missing value has none."""
+    """Number of the value's items; a missing value has none."""
 
     def holds(self, value: Any) -> bool:
-        """Whether a value meets the conditions; a missing one can only if it must have an empty text or no items."""
+        """Whether a value meets the conditions; a missing value can only meet conditions of an empty text or no
+        items."""
         if value is ABSENT and self.says is None and self.length is None:
             return False
         value = "" if value is None or value is ABSENT else value
@@ -70,7 +71,7 @@ class Want(_ChangePart):
     to: JsonValue = None
     like: Match | None = None
     has: dict[str, Annotated[Match | JsonValue, Field(union_mode="left_to_right")]] = {}
-    """Fields of an added item by their paths in it."""
+    """Fields of an added item, by their paths within the item."""
     gone: bool = False
 
     @model_validator(mode="after")
@@ -105,7 +106,7 @@ class Edit(_ChangePart):
 
 
 def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
-    """The differences between two states in the watched fields."""
+    """Returns the differences between two states in the watched fields."""
     found: dict[str, tuple[Any, Any]] = {}
     for name in watched:
         _compare(name, initial.get(name, ABSENT), current.get(name, ABSENT), found)
@@ -113,7 +114,7 @@ def changes(initial: State, current: State, watched: Iterable[str]) -> Changed:
 
 
 def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> float:
-    """1 if every wanted change happened, each once, and all others are allowed; else 0."""
+    """Returns 1 if every wanted change happened once, and all other changes are allowed; else 0."""
     left = {path: after for path, (_, after) in changed.items()}
     for want in wanted:
         path = next((path for path, after in left.items() if want.met(path, after)), None)
@@ -125,7 +126,7 @@ def score(changed: Changed, wanted: Sequence[Want], allowed: Iterable[str]) -> f
 
 
 def edited(state: State, edits: Iterable[Edit]) -> State:
-    """A state after some edits; raises KeyError with the path of a value that does not exist."""
+    """Returns a state after edits; raises KeyError with the path of a value that does not exist."""
     for edit in edits:
         state = _edited(state, edit.at.split("/"), edit)
     return state
@@ -143,7 +144,7 @@ def _compare(path: str, before: Any, after: Any, found: dict[str, tuple[Any, Any
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Whether JSON is equal; true is not 1, but 2.0 is 2."""
+    """Returns whether JSON values are equal; true differs from 1, but 2.0 equals 2."""
     if isinstance(one, dict) and isinstance(other, dict):
         held, more = cast(dict[str, Any], one), cast(dict[str, Any], other)
         return held.keys() == more.keys() and all(_same(held[name], more[name]) for name in held)
@@ -154,7 +155,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _named(value: Any) -> dict[str, Any] | None:
-    """The children of a value, by name; None if it is a leaf."""
+    """Returns the children of a value, by name; None if it is a leaf."""
     if isinstance(value, dict):
         return cast(dict[str, Any], value)
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in cast(list[Any], value)):
@@ -166,7 +167,7 @@ def _named(value: Any) -> dict[str, Any] | None:
 
 
 def _key(items: Sequence[Mapping[str, Any]]) -> str:
-    """The field that identifies an item: its `id`, else the first field whose name ends in `Id`."""
+    """Returns the field that identifies an item: `id`, else the first field whose name ends in `Id`."""
     first = items[0] if items else {}
     return "id" if not items or "id" in first else next((name for name in first if name.endswith("Id")), "id")
 
@@ -191,7 +192,7 @@ def _like(value: Any, want: JsonValue | Match) -> bool:
 
 
 def _text(value: Any) -> str:
-    """A value's text without tags, with white space collapsed to single spaces."""
+    """Returns a value's text without tags, with white space collapsed to single spaces."""
     return _spaced(unescape(re.sub(r"<[^>]*>", " ", str(value))))
 
 
@@ -200,7 +201,7 @@ def _spaced(text: str) -> str:
 
 
 def _length(value: Any) -> int | None:
-    """Number of items of a list; 0 for an empty or missing value, None for any other."""
+    """Returns the number of items of a list; 0 for an empty or missing value, None for any other."""
     return len(cast(list[Any], value)) if isinstance(value, list) else 0 if value == "" else None
 
 

@@ -10,17 +10,17 @@ from schemas.world import State
 
 
 def new_session() -> str:
-    """A random id that cannot be guessed."""
+    """Makes a random id that cannot be guessed."""
     return secrets.token_urlsafe(24)
 
 
 class Contract:
-    """One application's, at an address.
+    """The contract of an application at an address.
 
     Args:
-        client: to ask with.
+        client: HTTP client.
         base: `http://address:port`.
-        headers: for every request.
+        headers: headers of every request.
     """
 
     def __init__(self, client: httpx.AsyncClient, base: str, headers: dict[str, str]) -> None:
@@ -31,11 +31,12 @@ class Contract:
         await self._ask("POST", "/post", sid, {"action": "set", "state": state})
 
     async def put(self, sid: str, state: State) -> None:
-        """Continues a session, as a page does; raises SandboxFailure."""
+        """Writes a session's current state, as a page does; raises SandboxFailure."""
         await self._ask("POST", "/post", sid, {"action": "set_current", "state": state})
 
     async def states(self, sid: str) -> tuple[State, State]:
-        """The initial and the current state; raises SandboxFailure, or TrajectoryFailure for an invalid answer."""
+        """Returns the initial and the current state; raises SandboxFailure, or TrajectoryFailure for an invalid
+        answer."""
         answer = await self._ask("GET", "/go", sid)
         try:
             message: Any = answer.json()
@@ -47,7 +48,7 @@ class Contract:
         return cast(State, initial), cast(State, current)
 
     async def end(self, sid: str) -> None:
-        """Forgets a session; raises SandboxFailure."""
+        """Deletes a session; raises SandboxFailure."""
         await self._ask("POST", "/end" if self._headers else "/post", sid, {"action": "reset"})
 
     async def _ask(self, method: str, path: str, sid: str, output: Any = None) -> httpx.Response:

@@ -1,4 +1,5 @@
-"""Run web applications as an environment: built ones that are served here, and others at addresses of the config."""
+"""Run web applications as an environment: built applications that this process serves, and others at addresses in the
+config."""
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -53,12 +54,12 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """Tasks by template, in the order of the files."""
+        """Returns tasks by template, in the order of the files."""
         return {name: entry_of(file, name) for name, file in self._files.items()}
 
     @property
     def lineage(self) -> str:
-        """Ours, or a file of the user's."""
+        """Returns this project's lineage, or a user's file."""
         return "flywheel web applications"
 
     @property
@@ -68,7 +69,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @property
     def served(self) -> list[str]:
-        """The applications that are served here, and so have to be built."""
+        """Lists the applications that this process serves, and that must be built."""
         return [name for name in self.applications if name not in self.config.origins]
 
     @property
@@ -81,16 +82,18 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
         return self._sandbox(browser, {})
 
     def host(self) -> Host:
-        """A browser that reaches these applications alone; raises FlywheelError if one was not built."""
+        """Makes the host of a browser that can only reach these applications; raises FlywheelError if one was not
+        built."""
         return WebHost(self._path(), self._sandbox, self._built(), self._origins())
 
     def probes(self) -> Sequence[Probe]:
-        """Checks that the applications are built, those at other addresses answer, and there is a browser."""
+        """Checks that applications are built, that applications at other addresses answer, and that there is a
+        browser."""
         answer = (Probe("origins answer", self._asked),) if self.config.origins else ()
         return (Probe("web applications", self._examined), *answer, *super().probes())
 
     def instance(self, template: str, seed: int) -> tuple[str, WebInstance]:
-        """The application of a task, and the task with a seed."""
+        """Returns the application of a task, and the task with a seed."""
         file = self._files[template]
         return file.application, instance(file, template, seed)
 
@@ -99,7 +102,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
     @cached_property
     def _files(self) -> Mapping[str, TaskFile]:
-        """The file of each task."""
+        """Returns the file of each task."""
         key = f"environments.{self.name}.tasks"
         given = [read_tasks(Path(one).expanduser().absolute(), key) for one in self.config.tasks]
         theirs = {file.application for file in given} | self.config.origins.keys()
@@ -156,7 +159,7 @@ class WebAppEnvironment(ChromiumEnvironment[WebAppConfig]):
 
 
 def webapps_of(config: Config) -> WebAppEnvironment:
-    """The web applications of a config; all with tasks if it names none."""
+    """Returns the web applications of a config; all applications with tasks if it names none."""
     for one in environments_of(config):
         if isinstance(one, WebAppEnvironment):
             return one

@@ -1,13 +1,13 @@
-"""Host a browser whose pages reach only the applications of one environment, and the server of those.
+"""Host a browser whose pages only reach the applications of one environment, and the applications' server.
 
-Serve built web applications, with a separate state for every session, by the contract of CUA-Gym-Hub.
+The server serves built web applications by the contract of CUA-Gym-Hub, with a separate state for every session.
 
-One small server for all applications of a host runs in this process, on this machine's loopback alone. Each application
-has its own host name, so that they are separate origins. A session's states live in memory while it is leased.
+One server for all applications of a host runs in this process, only on this machine's loopback. Each application has
+its own host name, so that applications are separate origins. A session's states are in memory while it is leased.
 
 - `GET /state?sid=`: the page reads its state when it loads. `POST /post?sid=`: it writes its state when that changes.
 - `POST /post?sid=` with `set` sets both states of a session, and `GET /go?sid=` returns their difference. Both need the
-  server's key, so that no page can begin a session or read the states it is verified by.
+  server's key, so that no page can begin a session or read the states for its verification.
 """
 
 import json
@@ -44,7 +44,7 @@ class AppAddress:
     """The address of an application."""
 
     origin: str
-    """Origin as its page has it."""
+    """Origin of the application's pages."""
     contract: Contract
 
 
@@ -52,7 +52,7 @@ def host_and_port(url: str, key: str) -> str:
     """Converts an origin to `name:port`, as the browser's pages reach it.
 
     Raises:
-        UsageError: it is none, or has a path; names the key of the config.
+        UsageError: the text is no origin or has a path; the message names the config key.
     """
     parts = urlsplit(url)
     try:
@@ -72,7 +72,7 @@ class WebHost(BrowserHost):
         path: the browser.
         make: makes a sandbox in a running browser, given the addresses of the applications.
         folders: built applications by name.
-        origins: applications that others serve, by name: the origin, and `name:port` as `host_and_port` has it.
+        origins: applications on other servers, by name: the origin, and `name:port` by `host_and_port`.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class WebHost(BrowserHost):
 
     @property
     def reachable(self) -> Mapping[str, str]:
-        """The applications, each at its one port."""
+        """Returns the applications, each with its port."""
         served = {} if self._server is None else {f"{name}.{DOMAIN}:80": self._server.address for name in self._folders}
         return served | {address: address for _, address in self._origins.values()}
 
@@ -101,7 +101,7 @@ class WebHost(BrowserHost):
         return await super().revive()
 
     async def close(self) -> None:
-        """Ends both."""
+        """Ends the server and the browser."""
         await super().close()
         client, server, self._client, self._server = self._client, self._server, None, None
         if client is not None:
@@ -123,11 +123,11 @@ class WebHost(BrowserHost):
 
 
 DOMAIN = "localhost"
-"""A browser resolves names below it to this machine, so their pages count as secure contexts."""
+"""Domain of the applications; browsers resolve its names to this machine, and treat their pages as secure contexts."""
 
 
 def built_in(folder: Path, name: str, key: str) -> Path:
-    """Folder of a built application; raises FlywheelError if it was not built."""
+    """Returns the folder of a built application; raises FlywheelError if it was not built."""
     place = folder / name
     if not (place / "index.html").is_file():
         raise FlywheelError(
@@ -138,7 +138,7 @@ def built_in(folder: Path, name: str, key: str) -> Path:
 
 
 KEY = "x-flywheel-key"
-"""The header that the server's key is in."""
+"""Header with the server's key."""
 MOST_BYTES = 16 << 20
 """Maximum bytes of a state."""
 
@@ -159,7 +159,7 @@ class Sessions:
         self._held: dict[str, LeaseStates] = {}
 
     def routes(self, folder: Path) -> list[Route | Mount]:
-        """The contract, and below it the files of a folder."""
+        """Makes the routes of the contract, then of the files of a folder."""
         return [
             Route("/state", self._state),
             Route("/post", self._post, methods=["POST"]),
@@ -174,7 +174,8 @@ class Sessions:
         return _json({"stored_state": current, "has_custom_state": current is not None})
 
     async def _post(self, request: Request) -> Response:
-        """`set` begins a session, `set_current` continues one; a page's claim about its first state is ignored."""
+        """Handles `set`, which begins a session, and `set_current`, which continues one; ignores a page's claim about
+        its initial state."""
         sid, known = request.query_params.get("sid", ""), self._held.get(request.query_params.get("sid", ""))
         try:
             answer = json.loads(await request.body())
@@ -215,7 +216,7 @@ class AppServer:
     """Serves in a thread of this process until it is closed; it ends with the process.
 
     Args:
-        folders: of built applications, by name.
+        folders: folders of built applications, by name.
     """
 
     def __init__(self, folders: Mapping[str, Path]) -> None:
@@ -235,17 +236,17 @@ class AppServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends it and its sessions."""
+        """Ends the server and its sessions."""
         self._server.should_exit = True
         self._thread.join()
         self._socket.close()
 
 
 class _Files(StaticFiles):
-    """Files of a built application; an address without a file is one of the application's own pages."""
+    """Files of a built application; an address without a file is a page of the application."""
 
     async def get_response(self, path: str, scope: Any) -> Response:
-        """The file, else the application's one document; a missing script or picture answers 404."""
+        """Returns the file, else the application's document; a missing script or picture answers 404."""
         try:
             return await super().get_response(path, scope)
         except Exception as error:

@@ -1,9 +1,9 @@
 """Run a web application in a page: set its state, act with real input, and verify the final state.
 
-Drive a page of a web application: a whole page at an address, in a browser context of its own.
+`WebPage` is a whole page at an address, in its own browser context.
 
-Applications store data in cookies and in the browser's storage, so no two leases share a context; it is discarded with
-the lease. The page is navigated like a user's, since an application reads its address.
+Applications store data in cookies and in the browser's storage. So each lease has its own context, which is discarded
+with the lease. The page is navigated like a user's page, since applications read their address.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from schemas.world import State
 
 
 class WebPage(Page):
-    """One page in a context of its own; `PageKind.ground` is unused, since it is opened at an address."""
+    """A page in its own context; `PageKind.ground` is unused, since the page is opened at an address."""
 
     _context: str
 
@@ -53,8 +53,8 @@ class WebPage(Page):
         return page
 
     async def open(self, url: str, start: str, before: str = "null") -> Any:
-        """Goes to an address and evaluates the expression `start` there. Only the script of its kind runs before the
-        document."""
+        """Opens an address and evaluates the expression `start` in its page. Only the script of the page's kind runs
+        before the document."""
         self._drawn = False
         answer = await self.send("Page.navigate", url=url)
         if "errorText" in answer:
@@ -87,11 +87,12 @@ class WebPage(Page):
 
 
 OPENING_MS, ACTION_MS, WAIT_MS = 1000, 1000, 5000
-"""The page's time that passes: an application writes its state some tenths of a second after a change."""
+"""Milliseconds of the page's time that pass at each point; an application writes its state some tenths of a second
+after a change."""
 
 
 class WebAppSandbox(BrowserSandbox):
-    """One task of one application, in a session that only its page knows.
+    """A sandbox for one task of an application, in a session that only its page knows.
 
     Args:
         browser: the browser that opens it.
@@ -118,16 +119,16 @@ class WebAppSandbox(BrowserSandbox):
         self._place: AppAddress | None = None
         self._initial: State = {}
         self.instance: WebInstance | None = None
-        """The task that was started in it."""
+        """The started task."""
 
     @property
     def kind(self) -> PageKind:
-        """A page whose chance is the seed's."""
+        """Settings of a page whose randomness depends on the seed."""
         return PageKind(self.width, self.height, "", f"{_script()}\n__page.seed({self._seed});")
 
     @property
     def web(self) -> WebPage:
-        """Its page; raises SandboxFailure if it is not started."""
+        """Returns the page; raises SandboxFailure before the start."""
         assert isinstance(self._page, WebPage)
         return self._page
 
@@ -146,7 +147,7 @@ class WebAppSandbox(BrowserSandbox):
         return Outcome(done=reward == 1.0, reward=reward)
 
     async def states(self) -> tuple[State, State]:
-        """The state when the page first settled, and the current state."""
+        """Returns the state when the page first settled, and the current state."""
         assert self._place is not None
         return self._initial, (await self._place.contract.states(self._sid))[1]
 
@@ -183,8 +184,8 @@ class WebAppSandbox(BrowserSandbox):
 
 
 class WebAppReward(Verifier):
-    """Rewards 1 as soon as the changes are those that the task wants; 0 before, so a trajectory ends with success or
-    its steps."""
+    """Rewards 1 as soon as the changes are the wanted ones, and 0 before, so a trajectory ends with success or at its
+    step limit."""
 
     each_step = True
     reads = WebAppSandbox

@@ -1,11 +1,11 @@
-"""Define tasks of web applications as data: a file for each application, with the state that its tasks start from.
+"""Define tasks of web applications as data: a file for each application, with the initial state of its tasks.
 
-A task has an instruction; the changes that it wants and allows; a script of moves; and, for tests, edits that do it
-(`golden`) and some that nearly do (`near`). A name in braces is drawn by a seed: `{mail.subject}`; a text that is only
-one such name keeps the type of its value. An unknown name is refused; `{{` and `}}` are literal braces. In a `reward`,
-which is code, braces with other names are kept.
+A task has an instruction, wanted and allowed changes, and a script of moves. For tests, it also has edits that complete
+it (`golden`) and edits that nearly do (`near`). A seed draws the value of a name in braces, such as `{mail.subject}`; a
+text of only one such name keeps the type of its value. An unknown name is refused; `{{` and `}}` are literal braces. In
+a `reward`, which is code, braces with other names are kept.
 
-Turn the moves of a task's script, which name elements, into actions by the page's element list.
+The moves of a task's script name elements; the page's element list turns them into actions.
 
 A script proves that a task can be done by clicks and keys; no policy sees it.
 """
@@ -49,7 +49,7 @@ class ScriptMove(BaseModel):
     kind: str = ""
     """Kind of the element."""
     near: str = ""
-    """Name of an element: of several matches, the one closest to it is meant."""
+    """Name of an element that selects the closest one of several matches."""
     nth: int = 0
     """Index among several matches, from the top left; -1 is the last."""
     at: tuple[float, float] = (0.5, 0.5)
@@ -63,16 +63,16 @@ class ScriptMove(BaseModel):
 
     @property
     def target(self) -> str | None:
-        """The name of the element that it is done to."""
+        """Name of the move's element."""
         return next((name for name in (self.click, self.double, self.right) if name is not None), None)
 
 
 class NotThere(LookupError):
-    """The screen does not show the element of a move."""
+    """Raised if the screen does not show the element of a move."""
 
 
 def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
-    """The action that a move is on a screen; raises NotThere."""
+    """Converts a move to an action on a screen; raises NotThere."""
     if move.type is not None:
         return act.Type(content=move.type)
     if move.key is not None:
@@ -88,7 +88,8 @@ def action_for(move: ScriptMove, elements: Sequence[Element]) -> act.Action:
 
 
 def found(move: ScriptMove, elements: Sequence[Element]) -> Element:
-    """The element of a move: with exactly this name, else one that begins with it, else one that contains it."""
+    """Finds the element of a move: with exactly this name, else a name that begins with it, else a name that contains
+    it."""
     wanted = _plain(move.target or "")
     kinds = [one for one in elements if not move.kind or one.kind == move.kind]
     rules = (
@@ -118,21 +119,21 @@ Name = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]*$")]
 
 
 class WebTask(Section):
-    """One task of an application; `docs/webapps.md` explains one, field by field."""
+    """One task of an application; `docs/webapps.md` explains its fields."""
 
     instruction: str
     difficulty: Literal["easy", "medium", "hard"] = "easy"
     max_steps: Count = 12
     deterministic: bool = True
     draw: dict[str, tuple[JsonValue, ...]] = {}  # noqa: RUF012  (pydantic copies it)
-    """Values by name; a seed selects one of each."""
+    """Values by name; a seed selects one value of each."""
     edits: tuple[Edit, ...] = ()
     """Edits of the file's state before the task starts."""
     wants: tuple[Want, ...] = ()
     allows: tuple[str, ...] = ()
-    """Paths that may change as well."""
+    """Additional paths that may change."""
     reward: str = ""
-    """Replaces `wants`: a JavaScript expression of the page that is a number or true once the task is over, and null or
+    """Replacement of `wants`: a JavaScript expression of the page, a number or true after the task's end, and null or
     false before."""
     script: tuple[ScriptMove, ...] = ()
     golden: tuple[Edit, ...] = ()
@@ -144,7 +145,7 @@ class TaskFile(Section):
 
     application: Name
     page: str = "/"
-    """Path of its first page, without `?sid=`."""
+    """Path of the first page, without `?sid=`."""
     watches: tuple[str, ...] = ()
     """Fields of the state in which only the wanted and allowed changes may happen."""
     allows: tuple[str, ...] = ()
@@ -157,7 +158,7 @@ class TaskFile(Section):
 
 @dataclass(frozen=True, slots=True)
 class WebInstance:
-    """A task with the values that one seed draws."""
+    """A task with the values of one seed."""
 
     task: WebTask
     instruction: str
@@ -169,15 +170,15 @@ class WebInstance:
     script: tuple[ScriptMove, ...]
 
     def reward(self, initial: State, current: State) -> float:
-        """1 if the changes between two states are those that the task wants, else 0."""
+        """Returns 1 if the changes between two states are the wanted ones, else 0."""
         return score(changes(initial, current, self.watches), self.wants, self.allows)
 
     def golden(self, drawn: State) -> State:
-        """The state `drawn` after the task is done."""
+        """Returns the state `drawn` after the task is done."""
         return edited(drawn, self.task.golden)
 
     def near(self, drawn: State) -> list[State]:
-        """States in which the task is nearly done, or another change was made."""
+        """Returns states in which the task is nearly done, or another change was made."""
         return [edited(drawn, edits) for edits in self.task.near]
 
 
@@ -196,7 +197,7 @@ def read_tasks(path: Path, key: str = "") -> TaskFile:
 
 
 def entry_of(file: TaskFile, name: str) -> TaskEntry:
-    """The catalog entry of a task."""
+    """Returns the catalog entry of a task."""
     task = file.tasks[name]
     tags = ("webapp", file.application, task.difficulty)
     words = blank(task.instruction)
@@ -204,7 +205,7 @@ def entry_of(file: TaskFile, name: str) -> TaskEntry:
 
 
 def instance(file: TaskFile, name: str, seed: int) -> WebInstance:
-    """A task with a seed; the same seed draws the same."""
+    """Makes a task with a seed; equal seeds draw equal values."""
     chance = random.Random(f"{file.application} {name} {seed}")
     return _instance(file, name, {key: chance.choice(values) for key, values in sorted(_draws(file, name).items())})
 
@@ -235,7 +236,7 @@ def _instance(file: TaskFile, name: str, drawn: Mapping[str, Any]) -> WebInstanc
 
 @cache
 def _read(path: Path, changed_at: int) -> TaskFile:
-    """Kept while the file does not change."""
+    """Reads a file; the result is cached while the file does not change."""
     try:
         file = TaskFile.model_validate(tomllib.loads(path.read_text("utf-8-sig")))
         for name in file.tasks:
@@ -254,7 +255,7 @@ def _read(path: Path, changed_at: int) -> TaskFile:
 
 
 def _whole(file: TaskFile) -> State:
-    """The state, with the default values of its items."""
+    """Returns the state, with the default values of its items."""
 
     def whole(field: str, item: Any) -> Any:
         return {**file.items.get(field, {}), **cast(State, item)} if isinstance(item, dict) else item

@@ -1,7 +1,7 @@
-"""Build the Python of a worker: a virtual environment with exactly the packages of a lock file.
+"""Build the Python environment of a worker: a virtual environment with exactly the packages of a lock file.
 
-A foreign package's requirements therefore never meet this project's. A complete folder holds a record; an interrupted
-build has none and is built anew. One process at a time builds in it.
+So a foreign package's requirements never conflict with this project's. A complete folder has a record; an interrupted
+build has none and is repeated. One process at a time builds in a folder.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from environments.programs import alone, asked, run
 from schemas.failure import FULL, FlywheelError, UsageError
 
 LIMIT_S = 1800.0
-"""One program of a build."""
+"""Time limit of one program of a build, in seconds."""
 RECORD, BEGUN = "flywheel.json", "flywheel-begun"
 LOCKS = Path(__file__).with_name("locks")
 Version = tuple[int, int]
@@ -33,14 +33,14 @@ class Module:
 
     name: str
     package: str
-    """The distribution that it is."""
+    """Name of the module's distribution."""
     first: Version
-    """The Pythons that its lock file is for."""
+    """Versions of Python for the lock file."""
     last: Version
 
     @property
     def lock(self) -> Path:
-        """The lock file: names and versions of the packages."""
+        """Path of the lock file, with names and versions of packages."""
         return LOCKS / f"{self.name}.txt"
 
 
@@ -56,11 +56,11 @@ MODULES: Mapping[str, Module] = {
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A virtual environment that was built here."""
+    """A virtual environment that this machine built."""
 
     name: str
     python: str
-    """The version of its Python."""
+    """Version of the environment's Python."""
     lock: str
     """SHA-256 of the lock file."""
     packages: int
@@ -68,12 +68,12 @@ class Added:
 
 
 def python_in(folder: Path) -> Path:
-    """The Python of a virtual environment."""
+    """Returns the Python of a virtual environment."""
     return folder / "bin" / "python"
 
 
 def record_of(folder: Path) -> Added | None:
-    """The record of a virtual environment; None if none was built here, or its build was interrupted."""
+    """Reads the record of a virtual environment; None if it was not built, or its build was interrupted."""
     try:
         return Added(**json.loads((folder / RECORD).read_text("utf-8")))
     except (OSError, ValueError, TypeError):
@@ -85,16 +85,17 @@ def add(module: Module, to: Path, python: str | None, log: Callable[[str], None]
 
     Args:
         module: the module to add.
-        to: its folder.
-        python: the Python to build it with; searched for if not given.
-        log: is called with a line for each part of it.
+        to: folder of the environment.
+        python: the Python for the build; searched for if not given.
+        log: is called with a line for each part of the build.
 
     Raises:
-        UsageError: the folder cannot be made, it holds something else, or the named Python does not fit the module.
-        FlywheelError: another process builds it, there is no such Python, or a package cannot be installed.
+        UsageError: the folder cannot be made or has other content, or the named Python does not fit the module.
+        FlywheelError: another process builds in the folder, there is no suitable Python, or a package cannot be
+    installed.
     """
     to, digest = to.resolve(), hashlib.sha256(module.lock.read_bytes()).hexdigest()
-    if (known := _whole(to, digest)) is None:  # may be on a read-only disk: no lock yet
+    if (known := _whole(to, digest)) is None:  # without a lock, as the disk may be read-only
         with _held(to, module.name):
             known = _whole(to, digest)  # another process may have built it before the lock was free
             if known is None:
@@ -104,14 +105,14 @@ def add(module: Module, to: Path, python: str | None, log: Callable[[str], None]
 
 
 def _whole(to: Path, digest: str) -> Added | None:
-    """The record of a virtual environment of this lock file; None if there is none."""
+    """Reads the record of a virtual environment of this lock file; None if there is none."""
     known = record_of(to)
     return known if known is not None and known.lock == digest and python_in(to).exists() else None
 
 
 @contextlib.contextmanager
 def _held(to: Path, name: str) -> Generator[None]:
-    """Makes the folder, and locks it."""
+    """Makes and locks the folder."""
     with contextlib.ExitStack() as held:
         try:
             to.mkdir(parents=True, exist_ok=True)
@@ -133,7 +134,7 @@ def _built(module: Module, to: Path, digest: str, python: str | None, log: Calla
     packages = [line for line in module.lock.read_text("utf-8").splitlines() if line.strip()]
     log(f"a virtual environment of Python {version} in {to}")
     shutil.rmtree(to, ignore_errors=True)
-    to.mkdir(exist_ok=True)  # a disk of its own cannot be removed, only emptied
+    to.mkdir(exist_ok=True)  # a mount point cannot be removed, only emptied
     (to / BEGUN).touch()
     own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     run((str(found), "-m", "venv", str(to)), to, LIMIT_S, variables=own)
@@ -148,8 +149,8 @@ def _built(module: Module, to: Path, digest: str, python: str | None, log: Calla
 
 
 def find_python(module: Module, named: str | None = None) -> tuple[Path, str]:
-    """Finds a Python that a module can be built with, and its version; raises UsageError for a named one that cannot be
-    used, and FlywheelError if there is none."""
+    """Finds a Python for a module, and its version; raises UsageError if the named Python is unsuitable, and
+    FlywheelError if there is none."""
     first, last = (".".join(map(str, one)) for one in (module.first, module.last))
     wanted = f"Python {first}" if first == last else f"a Python from {first} to {last}"
     if named is not None:

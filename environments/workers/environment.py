@@ -1,4 +1,4 @@
-"""Run external environments, each in a process and a Python of its own: BrowserGym, gymnasium, CUBE, or a script."""
+"""Run external environments, each in its own process and Python: BrowserGym, gymnasium, CUBE, or a script."""
 
 import asyncio
 import os
@@ -25,11 +25,11 @@ from schemas.observation import Observation
 from schemas.tables.task import TaskEntry
 
 FOREIGN = Path(__file__).with_name("foreign")
-"""Folder of the scripts that run in another Python; none of them is imported here."""
+"""Folder of the scripts that run in another Python; this process imports none of them."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH")
-"""Variables that every worker is given."""
+"""Variables that every worker gets."""
 WITH_BROWSER = ("browsergym", "cube")
-"""Modules that get the path of the Chromium found here."""
+"""Modules that get the path of the Chromium on this machine."""
 ASK_S = 30.0
 """Seconds that a Python may take to print its version."""
 
@@ -69,7 +69,7 @@ class WorkerConfig(ForeignConfig):
         return frozenset(("hotkey",) if self.fields_of(template).get("idle") is None else ("hotkey", "wait"))
 
     def keys_of(self, template: str) -> tuple[str, ...]:
-        """The keys that a task of gymnasium takes."""
+        """Returns the keys that a task of gymnasium accepts."""
         keys = self.fields_of(template).get("keys") if self.module == "gymnasium" else None
         return tuple(keys) if isinstance(keys, Mapping) else ()
 
@@ -81,22 +81,22 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def entries(self) -> Mapping[str, TaskEntry]:
-        """The tasks of the config; an instruction names its keys, as a game's does."""
+        """Returns the tasks of the config; an instruction names the task's keys, as in games."""
         return {template: _naming(entry, self.config.keys_of(template)) for template, entry in super().entries.items()}
 
     @property
     def lineage(self) -> str:
-        """The module."""
+        """Returns the module's name and version."""
         return f"worker {self._module}"
 
     @property
     def hosts(self) -> int:
-        """Processes."""
+        """Number of processes."""
         return self.config.processes
 
     @property
     def sandboxes(self) -> int:
-        """One in each."""
+        """Returns 1."""
         return 1
 
     @property
@@ -106,18 +106,19 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @property
     def host_idle_s(self) -> float:
-        """Seconds from the config."""
+        """Returns `process_idle_s`."""
         return self.config.process_idle_s
 
     @property
     def python(self) -> Path:
-        """The Python that has the module."""
+        """Returns the Python that has the module."""
         if self.config.python:
             return Path(self.config.python).expanduser().absolute()
         return python_in(home() / "workers" / self.config.module)
 
     def host(self) -> Host:
-        """A host whose process is not started yet; raises FlywheelError if its Python or its script does not exist."""
+        """Makes a host whose process is not started yet; raises FlywheelError if its Python or its script does not
+        exist."""
         self._require()
         return WorkerHost(f"the worker {self._module}", self.config, self._command, self._variables)
 
@@ -130,7 +131,7 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
         )
 
     async def seen(self, template: str, seed: int) -> Observation:
-        """The first observation of a task, in a process of its own."""
+        """Returns the first observation of a task in a new process."""
         host = self.host()
         try:
             await host.revive()
@@ -156,8 +157,8 @@ class WorkerEnvironment(ForeignEnvironment[WorkerConfig]):
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
-        """The variables that a worker gets from this process's environment, and the paths of the browser and pages
-        installed here."""
+        """Returns the variables that a worker gets from this process's environment, and the paths of the installed
+        browser and pages."""
         given = {name: os.environ[name] for name in (*PASSED, *self.config.variables) if name in os.environ}
         given["PYTHONPATH"] = str(FOREIGN)
         if self.config.module in WITH_BROWSER:
@@ -200,8 +201,8 @@ def _naming(entry: TaskEntry, keys: Sequence[str]) -> TaskEntry:
 
 
 def version_in(python: Path, package: str) -> str | None:
-    """The version of a Python's package, or of the Python itself if none is named; None if it has none, or does not
-    run."""
+    """Returns the version of a Python's package, or of the Python itself if no package is named; None if the package is
+    missing or the Python does not run."""
     code = f"import importlib.metadata as m; print(m.version({package!r}))"
     asked = code if package else "import platform; print(platform.python_version())"
     try:

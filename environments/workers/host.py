@@ -19,7 +19,7 @@ ANSWERS_S = 10.0
 
 
 class WorkerSandbox(OpenEnvSandbox):
-    """One episode in a worker; keys are sent by their usual names."""
+    """A sandbox for an episode in a worker; keys are sent by their usual names."""
 
     def _written(self, action: Action) -> dict[str, Any]:
         written = super()._written(action)
@@ -32,10 +32,10 @@ class WorkerHost(Host):
     """A process that is restarted when it dies, or when an answer is late.
 
     Args:
-        place: its name in messages.
-        config: how its environment is read and written, and how long its start may take.
-        command: its Python and its script.
-        variables: its environment variables.
+        place: name of the process in messages.
+        config: defines how messages are read and written, and the time limit of the start.
+        command: Python and script of the process.
+        variables: environment variables of the process.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class WorkerHost(Host):
 
     @property
     def memory_mb(self) -> float | None:
-        """Memory of all its processes."""
+        """Returns the memory of the process and its descendants."""
         return memory_mb(self._process.pid) if self._process is not None else None
 
     async def healthy(self) -> bool:
-        """Whether it answers."""
+        """Checks whether the process answers."""
         if self._process is None:
             return False
         try:
@@ -68,7 +68,7 @@ class WorkerHost(Host):
         return True
 
     async def revive(self) -> bool:
-        """Launches a process if none runs."""
+        """Starts a process if none runs."""
         async with self._reviving:
             if self.alive:
                 return False
@@ -80,13 +80,13 @@ class WorkerHost(Host):
             return dead is not None
 
     def sandbox(self) -> Sandbox:
-        """An episode in the process."""
+        """Makes a sandbox for an episode in the process."""
         process = self._process
         assert process is not None
         return WorkerSandbox(self._config, lambda: process)
 
     async def close(self) -> None:
-        """Ends the process, with all that it started."""
+        """Ends the process and its descendants."""
         async with self._reviving:
             if self._process is not None:
                 await self._process.end()

@@ -1,7 +1,7 @@
-"""Run a worker: a process in another Python that answers OpenEnv's messages on a socket of its own.
+"""Run a worker: a process in another Python that answers OpenEnv's messages on its own socket.
 
-Its output is separate from its answers, so a package that prints does no harm; the last lines are reported when the
-process ends. All processes that it started end with it (`common.supervisor`).
+The process's output is separate from its answers, so a package may print. The last lines are reported when the process
+ends. The process's descendants end with it (`common.supervisor`).
 """
 
 import asyncio
@@ -22,21 +22,21 @@ from schemas.failure import SandboxFailure
 
 PREFIX = "flywheel-worker-"
 END_S = 10.0
-"""Seconds that the end of a process and its descendants may take before they are killed outright."""
+"""Time that a process and its descendants have to end before they are killed, in seconds."""
 HEAD = struct.Struct(">II")
 """Header of each message: its number, which the answer repeats, and its size in bytes."""
 LEAVE_S = 1.0
-"""Seconds that a process may take to exit by itself after its end of the socket, so that its own exit status is
+"""Time that a process has to exit by itself after closing its socket, in seconds, so that its exit status can be
 read."""
 LAST_LINES = 8
-"""Lines of its output that are kept."""
+"""Number of kept lines of the output."""
 
 
 class WorkerProcess(OpenEnvSession):
-    """One process, and its session. Made by `launch`, ended by `end`.
+    """A process and its session, which `launch` starts and `end` ends.
 
-    `close` ends an episode and keeps the process for the next one, unless an answer is still waited for; `drop` ends
-    the process.
+    `close` ends an episode and keeps the process for the next one, unless an answer is still awaited; `drop` ends the
+    process.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class WorkerProcess(OpenEnvSession):
         """Starts a worker and waits for its first answer; a cancelled start leaves no process behind.
 
         Args:
-            place: its name in messages.
-            command: its Python and its script; the socket's number is added.
-            variables: its environment variables.
-            limit_s: limit of the first answer, in seconds.
+            place: name of the process in messages.
+            command: Python and script of the process; the socket's number is added.
+            variables: environment variables of the process.
+            limit_s: time limit of the first answer, in seconds.
 
         Raises:
-            SandboxFailure: it ended, or did not answer in time; with the last line of its output.
+            SandboxFailure: the process ended, or did not answer in time; the message has the last line of its output.
         """
         folder = own_folder(PREFIX)
         ours, theirs = socket.socketpair()
@@ -80,7 +80,7 @@ class WorkerProcess(OpenEnvSession):
             async with asyncio.timeout(limit_s):
                 await process.state()
         except BaseException as error:
-            await asyncio.wait((spawning,))  # a process that is still being started cannot be ended
+            await asyncio.wait((spawning,))  # a process cannot be ended during its start
             if process is not None:
                 await process.end()
             else:
@@ -97,19 +97,19 @@ class WorkerProcess(OpenEnvSession):
 
     @property
     def is_open(self) -> bool:
-        """Whether it runs and accepts requests."""
+        """Whether the process runs and accepts requests."""
         return not self._ended and self._process.returncode is None
 
     @property
     def pid(self) -> int:
-        """The process that keeps it, and whose descendants are all that it started."""
+        """Id of the supervising process; the worker's processes are its descendants."""
         return self._process.pid
 
     async def open(self) -> None:
-        """Nothing to do: it runs."""
+        """Does nothing, since the process runs."""
 
     async def close(self) -> None:
-        """Ends the episode, or the process if it is still busy with one."""
+        """Ends the episode, or the process if it is busy."""
         if self._waits_for:
             self.drop()
         elif self.is_open:
@@ -117,7 +117,7 @@ class WorkerProcess(OpenEnvSession):
                 self._writer.write(_framed(0, '{"type":"close"}'))
 
     def drop(self) -> None:
-        """Ends the process at once, with all that it started."""
+        """Ends the process and its descendants at once."""
         self._ended = True
         terminate(self._process)
 
@@ -149,7 +149,7 @@ class WorkerProcess(OpenEnvSession):
             raise ServerLost(f"{self.place} ended at {kind}{await self._last_words()}") from error
 
     async def _listen(self) -> None:
-        """Keeps the last lines that it prints, and lets it never wait for a reader."""
+        """Reads the process's output, so that it never blocks, and keeps the last lines."""
         stream = self._process.stdout
         assert stream is not None
         rest = b""
@@ -159,8 +159,8 @@ class WorkerProcess(OpenEnvSession):
             self._last_lines.extend(text for text in texts if text)
 
     async def _last_words(self) -> str:
-        """Describes its exit status, if it exited by itself, and its last output; all of its processes have ended
-        afterwards."""
+        """Describes the exit status, if the process exited by itself, and its last output; afterwards, all of its
+        processes have ended."""
         self._ended = True
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), LEAVE_S)

@@ -1,12 +1,12 @@
-"""Advantages of whole trajectories from the rewards of a group: trajectories of one task and seed by one policy.
+"""Computes advantages of whole trajectories from the rewards of their group.
 
-GRPO (arXiv 2402.03300): A_i = (R_i - mean) / std. The standard deviation is the population's (over N): pass@1 is then
-exactly Pass@k with k = 1 (`learning.algorithms.passk`). Public code (verl) takes the sample's, over N - 1, which
-`ddof=1` gives.
+GRPO (arXiv 2402.03300): A_i = (R_i - mean) / std. The standard deviation is that of the population (over N), so that
+pass@1 equals Pass@k with k = 1 (`learning.algorithms.passk`). Public code (verl) uses the standard deviation of a
+sample (over N - 1), as `ddof=1` does.
 
-A reward that is not a number marks an environment failure: it enters no mean, and its own advantage is 0. If all
-rewards are equal, all advantages are 0; so is that of a group of one (verl keeps its reward). Rewards lie in [-1, 1];
-rewards that differ by less than `SAME`, the rounding of a sum, count as equal.
+NaN as a reward marks an environment failure: it enters no mean, and its advantage is 0. If all rewards are equal, all
+advantages are 0. A group of one trajectory has the advantage 0 (verl uses its reward). Rewards lie in [-1, 1]; rewards
+that differ by less than `SAME`, the rounding of a sum, count as equal.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 SAME = 1e-9
-"""The largest difference between rewards that are called equal."""
+"""Maximum difference between rewards that count as equal."""
 Estimator = Callable[[Floats], Floats]
 """Advantages (n,) of one group's rewards (n,), none of them missing."""
 
@@ -33,7 +33,7 @@ def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
 
     Args:
         rewards: (n,), NaN where the environment failed.
-        estimator: called with the rewards of the other trajectories.
+        estimator: function of the group's rewards without environment failures.
 
     Returns:
         (n,), 0 for environment failures.
@@ -47,11 +47,11 @@ def of_group(rewards: npt.ArrayLike, estimator: Estimator = centred) -> Floats:
 
 
 def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
-    """Checks whether a group can teach: two of its valid rewards differ (dynamic sampling, arXiv 2503.14476).
+    """Checks whether a group has information: two of its valid rewards differ (dynamic sampling, arXiv 2503.14476).
 
     Args:
         rewards: (n,), NaN where the environment failed.
-        spread: the least that the best reward must lie above the mean (prompt curation, Seed1.5-VL, arXiv 2505.07062).
+        spread: minimum distance of the best reward from the mean (prompt curation, Seed1.5-VL, arXiv 2505.07062).
     """
     found = np.asarray(rewards, dtype=np.float64)
     found = found[np.isfinite(found)]
@@ -59,14 +59,14 @@ def is_informative(rewards: npt.ArrayLike, spread: float = 0.0) -> bool:
 
 
 def soft_overlong(length: npt.ArrayLike, longest: int, cache: int) -> Floats:
-    """Computes DAPO's penalty in [-1, 0] for replies that come near their limit.
+    """Computes DAPO's penalty in [-1, 0] for replies whose length is near the limit.
 
-    0 up to longest - cache, then straight down to -1 at `longest`, -1 beyond.
+    The penalty is 0 up to `longest - cache`, falls linearly to -1 at `longest`, and stays -1 above.
 
     Args:
-        length: tokens, any shape.
+        length: length of replies in tokens, any shape.
         longest: the limit L_max in tokens.
-        cache: the last stretch before it, at least 1.
+        cache: number of tokens before the limit over which the penalty falls; at least 1.
     """
     over = np.asarray(length, dtype=np.float64) - (longest - cache)
     return np.clip(-over / cache, -1.0, 0.0) + 0.0

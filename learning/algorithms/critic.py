@@ -1,9 +1,9 @@
-"""The critic: a linear head on hidden states of the policy or of a separate network.
+"""Defines the critic: a linear head on hidden states of the policy or of a separate network.
 
-A critic that shares the policy's body costs one matrix product; its loss moves the body too. A separate critic begins
-as a copy of the policy and costs a second forward and backward pass. Both are saved in the policy's checkpoint, in a
-file that `transformers` ignores, and resumed by that policy's next training with a critic. A separate network is saved
-in bf16, and also in fp32 if the policy's weights are (`learning.master_weights`).
+A critic that shares the policy's body costs one matrix product, and its loss also changes the body. A separate critic
+begins as a copy of the policy and costs a second forward and backward pass. Both kinds are saved in the policy's
+checkpoint, in a file that `transformers` ignores. The policy's next training with a critic resumes from this file. A
+separate network is saved in bf16, and also in fp32 if the policy's weights are (`learning.master_weights`).
 """
 
 import math
@@ -27,10 +27,10 @@ WEIGHT, BIAS, BODY = "value.weight", "value.bias", "critic."
 
 
 class Critic:
-    """V of hidden states; all ranks hold the same.
+    """Estimates the value V of hidden states; all ranks hold the same weights.
 
     Args:
-        job: the parent, where a critic of the configured kind may lie, and the clip.
+        job: gives the parent checkpoint, which may have a critic of the configured kind, and the clip.
         engine: runs the policy, and the network of a separate critic.
 
     Raises:
@@ -61,7 +61,7 @@ class Critic:
                 self.body.restored(0)
 
     def values(self, hidden: Tensor) -> Tensor:
-        """Computes V in fp32 or better, (n,), of hidden states (n, hidden) on any device."""
+        """Computes V, (n,), in at least fp32, of hidden states (n, hidden) on any device."""
         seen = hidden if hidden.dtype == torch.float64 else hidden.float()
         head = self.head.to(seen)
         return seen @ head[:-1] + head[-1]
@@ -79,7 +79,8 @@ class Critic:
             self.body.zero()
 
     def step(self, rate: float) -> float:
-        """Sums the ranks' gradients and makes one step; returns the gradient's norm; an unsound one moves nothing."""
+        """Sums the ranks' gradients, makes one step, and returns the gradient's norm; an unsound gradient changes no
+        weight."""
         assert self.head.grad is not None
         self.head.grad.copy_(self._engine.sum(self.head.grad))
         norm = float(torch.linalg.vector_norm(self.head.grad))
@@ -134,7 +135,7 @@ def _named(body: State) -> State:
 
 
 def read_critic(checkpoint: Path, alone: bool, width: int) -> dict[str, Tensor]:
-    """Reads the tensors of a checkpoint's critic; none if it has none of this kind.
+    """Reads the tensors of a checkpoint's critic; empty if the checkpoint has no critic of this kind.
 
     Raises:
         CheckpointError: the file cannot be read, or is of another size.

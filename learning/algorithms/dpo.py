@@ -1,4 +1,4 @@
-"""Agent DPO: of two replies to one context the one that led to success is preferred; the parent is the reference."""
+"""Trains by Agent DPO: of two replies to a context, the successful reply is preferred; the parent is the reference."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from schemas.config.training import PreferenceConfig
 
 
 class PairObjective(Objective):
-    """The mean of `dpo_loss` over the pairs of the step."""
+    """Computes the mean of `dpo_loss` over the pairs of the step."""
 
     each = 2
     needs_parent = True
@@ -30,7 +30,7 @@ class PairObjective(Objective):
         self.counts = torch.zeros(3, dtype=torch.float64)
 
     def documents(self, samples: Sequence[Preference]) -> Sequence[Rollout]:
-        """Both replies of each pair."""
+        """Lists both replies of each pair."""
         return [side for pair in samples for side in sides_of(pair)]
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
@@ -39,7 +39,7 @@ class PairObjective(Objective):
         self._reference = parent.new_zeros(len(counts), dtype=torch.float64).index_add(0, rows, parent.double())
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
-        """The loss of the step's pairs, and how it changes with each sum."""
+        """Computes the loss of the step's pairs, and its derivative by each sum."""
         asked, old = sums.detach().requires_grad_(), self._reference[documents]
         loss = dpo_loss(asked[0::2], asked[1::2], old[0::2], old[1::2], self._beta).mean()
         (self._slopes,) = torch.autograd.grad(loss, asked)
@@ -49,24 +49,24 @@ class PairObjective(Objective):
         return loss.detach()
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """A term whose gradient is the loss's; its value is not."""
+        """Computes a term with the gradient of the loss, but not its value."""
         return (self._slopes[outputs.rows] * outputs.logprobs).sum()
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """Mean margin of the preferred reply against the reference, in nats, and how often it is above 0.
+        """Computes the mean margin of preferred replies against the reference, in nats, and how often it is above 0.
 
-        Every rank counts all pairs, so only shares are given.
+        Every rank counts all pairs, so only means are meaningful.
         """
         pairs, right, margin = counts.tolist()
         return {"margin": margin / max(1.0, pairs), "preferred": right / max(1.0, pairs)}
 
     def measures(self, counts: Tensor) -> dict[str, float]:
-        """The same of some steps."""
+        """Computes the same metrics for some steps."""
         return self.metrics(counts) if counts[0] else {}
 
 
 def sides_of(pair: Preference) -> list[Rollout]:
-    """The preferred reply and the rejected one, without an end token, which is neither thought nor action."""
+    """Lists the preferred and the rejected reply, without an end token, which is neither thought nor action."""
     return [
         Rollout(
             pair.pair_id,

@@ -1,12 +1,12 @@
 """Turns groups of trajectories (one task, one seed, one policy version) into rollouts with advantages.
 
-The reward is the verifier's: 1 for success, 0 for failure, of a graded task the reward itself; or, where there is no
-verifier, the judge's score in [0, 1], in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062); an environment
-failure has none. Pass@k is about success, so its forms take such a trajectory as 1 or 0 by the task's or the judge's
-threshold. All steps of a trajectory get its advantage (ZeroGUI). Groups whose rewards are all equal are left out
-(dynamic sampling). If configured, one stored success replaces the last trajectory of an all-failed group (ARPO, arXiv
-2505.16282), preferably one of the same seed. Its tokens were not drawn by this policy, so they have no behaviour log
-probabilities.
+A verifier's reward is 1 for success and 0 for failure, or the reward itself for a graded task. Without a verifier, the
+reward is the judge's score in [0, 1], in the same batch (hybrid rewards, Seed1.5-VL, arXiv 2505.07062). An environment
+failure has no reward. Pass@k needs success or failure, so its forms convert graded rewards and scores to 1 or 0 by the
+threshold of the task or the judge. All steps of a trajectory get its advantage (ZeroGUI). Groups whose rewards are all
+equal are left out (dynamic sampling). If configured, a stored success, preferably of the same seed, replaces the last
+trajectory of a group without success (ARPO, arXiv 2505.16282). This policy did not sample the stored tokens, so they
+have no behaviour log probabilities.
 """
 
 import json
@@ -38,7 +38,7 @@ class StoredStep:
     seed: int
     instruction: str
     step: int | None
-    """Number of the step; None, like all fields of the step, for a trajectory that ended before its first."""
+    """Number of the step. This and all other fields of the step are None for a trajectory without steps."""
     screenshot: str
     thought: str
     action: str | None
@@ -46,7 +46,7 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupStep(StoredStep):
-    """One of a trajectory of a group; fields as in `storage/queries/training_groups.sql`."""
+    """A step of a trajectory of a group; fields as in `storage/queries/training_groups.sql`."""
 
     group_id: str
     attempt: int
@@ -58,12 +58,12 @@ class GroupStep(StoredStep):
     logprobs: Sequence[float] | None
     policy_version: str
     judge: str | None = None
-    """Version of the judge that gave the reward; None for a verifier's."""
+    """Version of the judge that gave the reward; None for a verifier's reward."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemonstrationStep(StoredStep):
-    """One of a stored success; fields as in `storage/queries/demonstrations.sql`."""
+    """A step of a stored success; fields as in `storage/queries/demonstrations.sql`."""
 
     action: str
     reward: float
@@ -73,7 +73,8 @@ class DemonstrationStep(StoredStep):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One trajectory of a group: its rollouts, without advantages yet, and its reward; NaN: environment failure."""
+    """A trajectory of a group: its rollouts, still without advantages, and its reward (NaN for an environment
+    failure)."""
 
     seed: int
     reward: float
@@ -86,18 +87,18 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Training rollouts of a group method, and counts of the groups that they come from."""
+    """Training rollouts of a group method, and counts of their groups."""
 
     rollouts: list[Rollout]
     groups: int
     informative: int
-    """Number of groups with at least one step among the rollouts."""
+    """Number of groups with at least one rollout."""
     injected: int
     environment_failures: int
 
 
 def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig) -> dict[str, list[Member]]:
-    """Trajectories by group, from their steps in order.
+    """Builds the trajectories of each group from their steps in order.
 
     Raises:
         FlywheelError: a step that a policy chose has no token ids or log probabilities.
@@ -114,7 +115,7 @@ def members_of(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConf
 def demonstration(rows: Sequence[DemonstrationStep], family: ModelFamily) -> Member:
     """Builds a trajectory of a group from a stored success, as the policy's family writes it.
 
-    `rows` are its steps by the shortest way through its screens.
+    `rows` are the success's steps on the shortest path through its screens.
     """
     replies = [family.taught(row.thought, from_json(row.action), (row.screen_width, row.screen_height)) for row in rows]
     rollouts = [_rollout(rows, number, replies, family.history_images) for number in range(len(rows))]
@@ -127,12 +128,13 @@ def train_on(
     config: GroupConfig,
     seed: int,
 ) -> Groups:
-    """Builds rollouts of the informative groups, with their advantages; rollouts without one are left out.
+    """Builds rollouts of the informative groups, with their advantages; rollouts without an advantage are left out.
 
     Args:
         groups: trajectories by group.
-        stored: a success to show an all-failed group of this task and seed, or None; asked only if `config.inject`.
-        config: which advantage, and k.
+        stored: finds a stored success for a group without success, by its task and seed, or None; used only if
+            `config.inject`.
+        config: the form of advantages, and k.
         seed: draws the bootstrap's groups.
     """
     kept: list[list[Member]] = []
@@ -166,7 +168,7 @@ def train_on(
 def group_advantages(
     rewards: Sequence[Floats], members: Sequence[Sequence[Member]], config: GroupConfig, seed: int
 ) -> list[Floats]:
-    """Computes the advantages of every group's trajectories by the configured form; 0 for environment failures."""
+    """Computes the advantages of every group's trajectories by the configured form; environment failures get 0."""
     if config.advantage == "adaptive":
         valid = [np.isfinite(group) for group in rewards]
         whole = [group[there] for group, there in zip(rewards, valid, strict=True)]
@@ -183,18 +185,18 @@ def teaches(rewards: Sequence[float], config: GroupConfig) -> bool:
     """Checks whether a group's rewards can give it an advantage other than 0 by the configured form.
 
     Args:
-        rewards: of its trajectories, NaN where the environment failed.
-        config: which form, and k.
+        rewards: rewards of the group's trajectories; NaN for environment failures.
+        config: the form of advantages, and k.
     """
     if not is_informative(rewards, config.spread):
         return False
-    # Both forms depend on the batch or on random draws, but are 0 wherever Pass@1 is.
+    # Both forms depend on the batch or on random draws, but they are 0 if the advantages of Pass@1 are.
     form = partial(passk.analytic, k=1) if config.advantage in ("adaptive", "bootstrap") else _form(config)
     return bool((np.abs(of_group(rewards, form)) > SAME).any())
 
 
 def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callable[[Floats], Floats]:
-    """Returns the function from one group's rewards to its advantages; `rng` draws the bootstrap's groups."""
+    """Returns the function from one group's rewards to its advantages; the bootstrap draws its groups with `rng`."""
     forms: dict[str, Callable[[Floats], Floats]] = {
         "pass1": centred,
         "passk": lambda group: passk.analytic(group, config.k),
@@ -207,7 +209,7 @@ def _form(config: GroupConfig, rng: np.random.Generator | None = None) -> Callab
 
 
 def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | None]) -> Member | None:
-    """Finds the stored success that an all-failed group lacks."""
+    """Finds a stored success for a group without success."""
     valid = [member for member in members if math.isfinite(member.reward)]
     if not valid or any(member.success for member in valid):
         return None
@@ -216,16 +218,16 @@ def _missing(members: Sequence[Member], stored: Callable[[str, int], Member | No
 
 
 def _entropy(members: Sequence[Member]) -> float:
-    """Estimates the entropy of the drawn tokens as the mean of -log p, in nats."""
+    """Estimates the entropy of the sampled tokens as the mean of -log p, in nats."""
     drawn = [value for member in members for rollout in member.rollouts for value in rollout.logprobs]
     return -sum(drawn) / len(drawn) if drawn else 0.0
 
 
 def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]:
-    """Keeps the share of steps whose replies were drawn with the most entropy (DART-GUI, arXiv 2509.23866).
+    """Keeps the share of steps whose replies were sampled with the most entropy (DART-GUI, arXiv 2509.23866).
 
-    A reply's entropy is estimated by the mean -log p of its own tokens: of replies to like states the rarer one is
-    kept, so that a group's remaining advantages need not add up to 0.
+    A reply's entropy is estimated by the mean -log p of its tokens. Of replies to similar states, the rarer reply is
+    kept, so the remaining advantages of a group need not add up to 0.
 
     Replies without recorded log probabilities, such as those of a stored success, are all kept.
     """
@@ -240,12 +242,12 @@ def _uncertain(groups: list[list[Rollout]], share: float) -> list[list[Rollout]]
 
 
 def replies_of(rows: Sequence[GroupStep]) -> list[GroupStep]:
-    """Selects the steps that are replies, without the later parts of calls that stand for several actions."""
+    """Selects the steps that are replies. A call with several actions counts only once, by its first step."""
     return [row for row in rows if row.step is not None and not (row.token_ids is None and row.raw_text == "")]
 
 
 def asked_of(replies: Sequence[GroupStep], history_images: int) -> list[Rollout]:
-    """Collects each of a trajectory's replies with the prompt before it."""
+    """Collects each reply of a trajectory with its prompt."""
     texts = [row.raw_text for row in replies]
     return [_rollout(replies, number, texts, history_images) for number in range(len(replies))]
 
@@ -269,7 +271,7 @@ def _member(rows: Sequence[GroupStep], policy: PolicyConfig, group: GroupConfig)
 
 
 def _reward(worth: float | None, rollouts: Sequence[Rollout], policy: PolicyConfig, group: GroupConfig) -> float:
-    """Computes the trajectory's reward less its replies' mean overlong penalty, if any; NaN for None."""
+    """Computes the trajectory's reward, with the mean overlong penalty of its replies, if any; NaN for None."""
     if worth is None:
         return math.nan
     if not group.overlong or not rollouts:

@@ -1,9 +1,9 @@
-"""GRPO: rollouts with advantages from the rewards of their group; the clipped loss over all reply tokens of a step.
+"""Trains by GRPO: advantages from the rewards of a group, and the clipped loss over all reply tokens of a step.
 
-The trainer itself computes the old log probabilities, with the weights before the first step (with a stream: before
-each batch). Compared with the behaviour log probabilities they give the mismatch of training and serving (and of
-staleness, where another policy acted); truncated importance weights correct it. A token without recorded behaviour log
-probability weighs 1.
+The trainer computes the old log probabilities, with the weights before the first step (with a stream, before each
+batch). Their difference from the behaviour log probabilities is the mismatch of training and serving, and also of
+staleness if another policy acted. Truncated importance weights correct this mismatch. A token without a behaviour log
+probability has the weight 1.
 """
 
 import math
@@ -23,9 +23,10 @@ from schemas.config.training import ClippedConfig, GroupConfig
 from schemas.failure import FlywheelError
 
 COUNTED = 6 + 3
-"""Number of sums of `token_losses`, and of advantages, their squares and ages."""
+"""Number of sums: those of `token_losses`, and those of advantages, their squares and ages."""
 WARNED = 0.1
-"""Mismatch of actor and trainer in nats above which training warns; a served model of the same weights reaches 0.02."""
+"""Mismatch of actor and trainer, in nats, above which training warns. A served model with the same weights reaches
+0.02."""
 FRESH = 2
 """Number of sums that `fresh_gap` keeps."""
 
@@ -33,7 +34,7 @@ FRESH = 2
 class GroupObjective(Objective):
     """Computes the clipped loss with truncated importance weights, as the mean over all reply tokens of the step.
 
-    With `train.group.ratio` `sequence` it is the mean over the step's replies.
+    With `train.group.ratio=sequence`, it is the mean over the step's replies.
     """
 
     needs_parent = True
@@ -51,7 +52,7 @@ class GroupObjective(Objective):
         """Checks and returns the rollouts.
 
         Raises:
-            FlywheelError: one whose tokens and log probabilities differ in number or are no numbers.
+            FlywheelError: a rollout has log probabilities that are no numbers, or whose count differs from its tokens.
         """
         self._samples = list(samples)
         for sample in self._samples:
@@ -62,7 +63,7 @@ class GroupObjective(Objective):
         """Collects old and behaviour log probabilities, advantages and ages of all tokens.
 
         Raises:
-            FlywheelError: the tokens were drawn with other probabilities than these weights have, beyond the bound.
+            FlywheelError: the behaviour log probabilities differ from those of these weights by more than the limit.
         """
         served, advantages, ages = [], [], []
         for rollout, count in zip(self._samples, counts, strict=True):
@@ -85,7 +86,7 @@ class GroupObjective(Objective):
         self._require_match()
 
     def _require_match(self) -> None:
-        """Warns once if actor and trainer disagree on the tokens' log probabilities, and raises beyond the limit."""
+        """Warns once if actor and trainer disagree on the tokens' log probabilities, and raises above the limit."""
         most = self._clips.most_mismatch
         key = f"train.{method_of(self._job.train).section}.most_mismatch"
         gap = f"the tokens' log probabilities differ in the mean by {self._widest:.3f} nats between actor and trainer"
@@ -97,9 +98,9 @@ class GroupObjective(Objective):
             send(warning=f"{gap[0].upper()}{gap[1:]} (0.02 is usual): {why}. `{key}` is the limit.")
 
     def weigh(self, sums: Tensor, documents: Tensor) -> Tensor:
-        """Computes the mean of the step's clipped replies (GSPO, Eq. 5), and how it changes with the sum of each.
+        """Computes the mean loss of the step's clipped replies (GSPO, Eq. 5), and its derivative by each reply's sum.
 
-        A reply without tokens does not count: it enters neither the sum nor the number.
+        A reply without tokens is not counted.
         """
         asked, clips = sums.detach().requires_grad_(), self._clips
         old, lengths, gains = (known[documents] for known in (self._old_sums, self._lengths, self._gains))
@@ -109,7 +110,7 @@ class GroupObjective(Objective):
         return loss.detach()
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """Computes this piece's share of the step's mean; with `sequence` a term of the loss's gradient."""
+        """Computes this piece's share of the step's mean; with `sequence`, a term with the loss's gradient."""
         targets = max(1, batch.targets)
         old, served, advantages, ages = (
             known[outputs.tokens] for known in (self._old, self._served, self._advantages, self._ages)
@@ -124,9 +125,9 @@ class GroupObjective(Objective):
     def metrics(self, counts: Tensor) -> dict[str, float]:
         """Reports tokens trained on, mismatch, shares of clipped tokens, and mean |log ratio|.
 
-        The mismatch is the mean |log p of training - of serving|, and the largest such mean of an update over its
-        tokens of age 0. With a stream it is also reported over the tokens of age 0 alone: there training and serving
-        have the same weights, so only their arithmetic differs.
+        The mismatch is the mean |log p of training - of serving|. It is reported over all tokens, and as the largest
+        mean of an update over its tokens of age 0. With a stream, it is also reported over all tokens of age 0: there,
+        training and serving have the same weights and differ only in arithmetic.
         """
         tokens, drawn, mismatch, clipped, moved, *_, fresh, gap = counts.tolist()
         means = {
@@ -141,9 +142,9 @@ class GroupObjective(Objective):
     def measures(self, counts: Tensor) -> dict[str, float]:
         """Computes means over the steps' tokens.
 
-        They are the estimate k3 of KL(policy || policy before this training; with a stream, before this batch), the
-        clipped share, |log p of training - of serving|, and the spread of advantages. With a stream also the mean age
-        of the tokens, in updates.
+        The means are the clipped share, |log p of training - of serving|, the spread of advantages, and the estimate k3
+        of KL(policy || old policy). The old policy is that before this training or, with a stream, before this batch.
+        With a stream, they also have the mean age of the tokens, in updates.
         """
         tokens, drawn, mismatch, clipped, _, divergence, gain, square, age, *_ = counts.tolist()
         if not tokens:
@@ -165,17 +166,17 @@ def token_losses(
     """Computes each token's loss, weighted by the truncated importance weight, and sums for the metrics.
 
     Args:
-        new: log probabilities now, (n,).
-        old: the trainer's before its first step, (n,).
-        served: behaviour log probabilities, NaN where they are unknown, (n,).
+        new: current log probabilities, (n,).
+        old: the trainer's log probabilities before its first step, (n,).
+        served: behaviour log probabilities, NaN if unknown, (n,).
         advantages: (n,).
-        clips: clips, cap and the weight of the divergence from `old`.
-        slopes: where replies are clipped and not tokens, how their loss changes with each token's log probability,
-            (n,); the losses then have its gradient and not its value.
+        clips: the clips, the cap of importance weights, and the weight of the divergence from `old`.
+        slopes: if replies are clipped instead of tokens, the derivatives of their loss by each token's log probability,
+            (n,). The losses then have the gradient of that loss, but not its value.
 
     Returns:
-        Losses (n,), and sums over the tokens: all, those with a drawing, |old - served|, clipped, |new - old|, and the
-        divergence from `old` (`kl_loss`).
+        Losses (n,), and sums over the tokens: their number, the number with a behaviour log probability, |old -
+        served|, clipped tokens, |new - old|, and the divergence from `old` (`kl_loss`).
     """
     drawn = served.isfinite()
     weights = torch.where(drawn, truncated_weights(old, torch.where(drawn, served, old), clips.most_weight), 1.0)
@@ -197,18 +198,19 @@ def token_losses(
 
 
 def fresh_gap(old: Tensor, served: Tensor, ages: Tensor) -> Tensor:
-    """Counts tokens of age 0 with a behaviour log prob, and sums their |old - served|; arguments are (n,)."""
+    """Counts the tokens of age 0 with a behaviour log probability, and sums their |old - served|; arguments are
+    (n,)."""
     there = served.isfinite() & (ages == 0)
     return _sums(there, torch.where(there, old - served, 0.0).abs())
 
 
 def _sums(*values: Tensor) -> Tensor:
-    """Sums each on its own device, so that nothing waits for a device."""
+    """Makes sums on their values' devices, so that nothing waits for a device."""
     return torch.stack([value.double().sum() for value in values])
 
 
 def check_drawn(rollout: Rollout) -> None:
-    """Raises `FlywheelError` for a rollout whose log probabilities are not those of its tokens."""
+    """Raises `FlywheelError` if a rollout's log probabilities do not belong to its tokens."""
     where = f"step {rollout.step} of trajectory {rollout.trajectory_id}"
     if len(rollout.token_ids) != len(rollout.logprobs):
         raise FlywheelError(

@@ -1,22 +1,22 @@
-"""Log probabilities of targets as pure functions of logits.
+"""Computes log probabilities of targets as pure functions of logits.
 
 A coordinate is a bin of the screen. Its target is spread over the neighbouring bins,
 
     q(k) proportional to exp(-(k - t)^2 / (2 sigma^2)),
 
-t the exact place in bins: near misses cost little, so the network is led to the place instead of guessing which of
-101 unrelated classes it is. Decoding and text do not change.
+where t is the exact place in bins. A near miss costs little, so the loss leads the network to the place. With plain
+classes, the network would guess one of 101 unrelated classes. Decoding and text do not change.
 """
 
 import torch
 from torch import Tensor
 
 ROWS = 512
-"""Rows of logits whose entropies are computed at once."""
+"""Number of rows of logits whose entropies are computed at once."""
 
 
 def soft_bins(places: Tensor, bins: int, sigma: float) -> Tensor:
-    """Computes target shares (n, bins) of places (n,) in bins; sigma 0 puts all on the nearest bin."""
+    """Computes target shares (n, bins) of places (n,) in bins; with sigma 0, the nearest bin has the whole share."""
     distance = torch.arange(bins) - places[:, None]
     if sigma == 0:
         return torch.nn.functional.one_hot(distance.abs().argmin(1), bins).float()
@@ -35,7 +35,7 @@ def token_logprobs(logits: Tensor, targets: Tensor, temperatures: Tensor | None 
 def entropies(logits: Tensor, temperatures: Tensor | None = None) -> Tensor:
     """Computes entropies (n,), in nats, of (n, vocabulary) logits, divided by (n,) temperatures if given.
 
-    Works in blocks of rows, so that at most one block of probabilities is in memory in addition to the logits.
+    It works in blocks of rows, so that only one block of probabilities is in memory in addition to the logits.
     """
     divisors = temperatures if temperatures is not None else torch.ones(len(logits), device=logits.device)
     found = [
@@ -51,7 +51,7 @@ def place_logprobs(logits: Tensor, places: Tensor, first: Tensor, bins: int, sig
     Args:
         logits: (n, vocabulary).
         places: exact targets in bins, (n,).
-        first: the id of each target's bin 0, (n,); a family of bins has consecutive ids.
+        first: the token id of each target's bin 0, (n,); the bins of a family have consecutive ids.
         bins: bins per family.
         sigma: spread in bins.
     """

@@ -1,10 +1,10 @@
-"""Merging specialists by parameter interpolation (UI-TARS-2, arXiv 2509.02544).
+"""Merges specialists by parameter interpolation (UI-TARS-2, arXiv 2509.02544).
 
     theta = sum_k alpha_k theta_k,    alpha_k >= 0,    sum alpha_k = 1
 
-Policies trained apart from the same trained start lie in one basin of the loss, where such a mean is still a good
-policy (linear mode connectivity); policies of different starts do not. The paper prints no weights, so they are
-searched over a grid by held-out success.
+Policies that were trained separately from the same trained start are in one basin of the loss, so their mean is still a
+good policy (linear mode connectivity). Policies with different starts are not. The paper publishes no weights alpha_k,
+so a grid search chooses them by held-out success.
 """
 
 import json
@@ -29,13 +29,13 @@ _IGNORED = ("transformers_version", "_name_or_path")
 
 
 def interpolate(states: Sequence[Mapping[str, Tensor]], shares: Sequence[float]) -> dict[str, Tensor]:
-    """Computes the weighted mean of policies' tensors, in the first one's types.
+    """Computes the weighted mean of policies' tensors, in the first policy's number types.
 
-    A share of 1 gives that policy bit for bit.
+    With a share of 1, the result equals that policy bit for bit.
 
     Raises:
-        CheckpointError: a tensor that one of them lacks, or of another shape.
-        UsageError: shares that are negative, do not add up to 1, or are not one per policy.
+        CheckpointError: a policy lacks a tensor or has it in another shape.
+        UsageError: the shares are negative, do not add up to 1, or differ in number from the policies.
     """
     check_shares(shares, len(states))
     first = states[0]
@@ -56,7 +56,7 @@ def interpolate(states: Sequence[Mapping[str, Tensor]], shares: Sequence[float])
 
 
 def check_shares(shares: Sequence[float], policies: int) -> None:
-    """Raises `UsageError` unless there is one share per policy, none negative, and they add up to 1."""
+    """Raises `UsageError` unless there is one share per policy, no share is negative, and the shares add up to 1."""
     if len(shares) != policies or min(shares) < 0 or not math.isclose(sum(shares), 1.0, abs_tol=1e-6):
         listed = ", ".join(f"{share:g}" for share in shares)
         raise UsageError(
@@ -80,8 +80,8 @@ def merge_checkpoints(folders: Sequence[Path], shares: Sequence[float], out: Pat
     """Writes the weighted mean of checkpoints, with the other files of the first, to a new folder.
 
     Raises:
-        CheckpointError: they do not fit together, one cannot be read, or `out` is there already.
-        UsageError: shares as in `interpolate`.
+        CheckpointError: the checkpoints do not fit together, one cannot be read, or `out` exists already.
+        UsageError: the shares are invalid, as in `interpolate`.
     """
     if out.exists():
         raise CheckpointError(f"{out} is already there.", "Name another folder; nothing is overwritten.")
@@ -96,7 +96,7 @@ def merge_checkpoints(folders: Sequence[Path], shares: Sequence[float], out: Pat
 
 
 def grid(policies: int, parts: int) -> list[tuple[float, ...]]:
-    """Lists all ways to share `parts` equal parts out over the policies, as shares: C(parts + policies - 1, parts)."""
+    """Lists all C(parts + policies - 1, parts) distributions of `parts` equal parts over the policies, as shares."""
     slots = parts + policies - 1
     points = []
     for bars in combinations(range(slots), policies - 1):

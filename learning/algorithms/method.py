@@ -1,8 +1,8 @@
-"""A training method as one record: its data source, config section, objective and learning rates.
+"""Defines the record of a training method: its data source, config section, objective and learning rates.
 
-A built-in record is in the module of its method (`learning.algorithms.grpo:METHOD`). A record of your own is named by
-its dotted path (`train.method = "my_package.my_method:METHOD"`), with its settings in `train.options`. Ask a method's
-record, not its name.
+A built-in record is in the module of its method (`learning.algorithms.grpo:METHOD`). The config names a custom record
+by its dotted path (`train.method = "my_package.my_method:METHOD"`), with its settings in `train.options`. Code reads
+properties of a method from its record, never from its name.
 """
 
 import math
@@ -16,13 +16,13 @@ from schemas.config.training import EpochSection, StepSection, TrainConfig
 from schemas.failure import UsageError
 from schemas.registry import Registry, options_of
 
-if TYPE_CHECKING:  # a config names methods without loading torch
+if TYPE_CHECKING:  # so that a config can name methods without loading torch
     from learning.algorithms.objective import Objective
     from learning.engines.engine import Engine
     from learning.job import Job
 
 Optimizer = Literal["muon", "adamw"]
-"""Optimiser: `muon` for the small policy, `adamw` for other models; their learning rates are never exchanged."""
+"""Optimiser: `muon` for the small policy, `adamw` for other models; each has learning rates of its own."""
 LORA_RATE = 10.0
 """Factor from the learning rate of all weights to that of adapters (Schulman et al., LoRA Without Regret, 2025)."""
 
@@ -31,7 +31,7 @@ class DataSource(StrEnum):
     """Kinds of data that a method reads from the lake."""
 
     ACCEPTED = "accepted"
-    """Samples: the steps of accepted trajectories, and screens of failures that teach where things are."""
+    """Samples: the steps of accepted trajectories, and screens of failures for grounding."""
     FAILURES = "failures"
     """Samples: screens and actions of failed trajectories, learned without imitating them."""
     GROUPS = "groups"
@@ -44,59 +44,60 @@ class DataSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """Steps, learning rate and trainer settings of a training."""
+    """Number of steps, learning rate and trainer settings of a training."""
 
     steps: int
     learning_rate: float
     train: TrainConfig
-    """The trainer's settings: batch, warmup and decay as the method wants them."""
+    """The trainer's settings, with the method's batch, warmup and decay."""
 
     @property
     def positions(self) -> int:
-        """Counts all samples of the training, each as often as it comes."""
+        """Counts all samples of the training, with repetitions."""
         return self.steps * self.train.batch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """One training method."""
+    """Record of a training method."""
 
     source: DataSource | Callable[..., Any]
-    """Data source, or a function of config, lake and recipe that gives a `tasks.shared.material.TrainingMaterial`."""
+    """Data source, or a function of config, lake and recipe that returns a `tasks.shared.material.TrainingMaterial`."""
     read: Callable[[Path], Sequence[Any]]
     """Reads the samples that were written for the trainer; each has a `weight`."""
     objective: "Callable[[Job, Engine], Objective]"
     section: str = ""
-    """The section of `train` that holds its settings; empty for `train` itself or, with `options`, `train.options`."""
+    """The section of `train` with the method's settings; empty for `train` itself or, with `options`, for
+    `train.options`."""
     options: type[EpochSection] | type[StepSection] | None = None
-    """The section that `train.options` is read as, for a method from elsewhere."""
+    """Type of the section `train.options`, for a custom method."""
     rates: Mapping[Optimizer, float] = field(default_factory=dict)
-    """Learning rates by optimiser where the config names none."""
+    """Learning rates by optimiser, used if the config names none."""
     first_rate: float | None = None
-    """Learning rate of the small policy in its first training, from nothing."""
+    """Learning rate of an untrained small policy in its first training."""
     in_groups: bool = False
     """Whether the method needs several trajectories of the same task and seed."""
 
     streams: bool = False
-    """Whether other samples may come while the method trains."""
+    """Whether the samples may come as a stream while the method trains."""
     networks: Callable[[TrainConfig], int] = lambda train: 1
-    """Counts the networks that are trained; `flywheel plan` calculates their memory."""
+    """Counts the networks that are trained; `flywheel plan` computes their memory."""
 
     @property
     def compares(self) -> bool:
-        """Whether each step compares log-probs with those of the start, which takes a forward pass more."""
+        """Whether each step compares log-probs with those of the start, which takes an additional forward pass."""
         return self.source in (DataSource.GROUPS, DataSource.TRAJECTORIES, DataSource.PAIRS)
 
     @property
     def corrects(self) -> bool:
-        """Whether the method learns from corrections of failed trajectories; one with material of its own may."""
+        """Whether the method learns from corrections of failed trajectories; a method with its own material may."""
         return not isinstance(self.source, DataSource) or self.source in (DataSource.ACCEPTED, DataSource.PAIRS)
 
     def settings(self, train: TrainConfig) -> EpochSection | StepSection:
         """Returns the method's section of the config.
 
         Raises:
-            UsageError: `train.options` holds a key that the method does not know, or any for a method without options.
+            UsageError: `train.options` has an unknown key, or any key for a method without options.
         """
         if self.options is not None:
             return options_of(self.options, train.options, "train.options")
@@ -105,12 +106,12 @@ class Method:
         return getattr(train, self.section) if self.section else train
 
     def schedule(self, train: TrainConfig, samples: int, optimizer: Optimizer, first: bool = False) -> Schedule:
-        """Plans a training on so many samples; `first` marks a lake's first training.
+        """Plans a training on a number of samples; `first` marks a lake's first training.
 
-        In its first training the small policy starts from nothing.
+        In its first training, the small policy starts untrained.
 
-        A method that counts epochs takes few steps and the next training goes on from here, so its rate stays, as in
-        DAPO.
+        A method that counts epochs makes few steps, and the next training continues from its result. So its rate stays
+        constant, as in DAPO.
         """
         chosen = self.settings(train)
         first = first and optimizer == "muon" and chosen is train
@@ -122,10 +123,10 @@ class Method:
         return Schedule(train.steps_first if first else chosen.steps, rate, train)
 
     def rate(self, train: TrainConfig, optimizer: Optimizer, first: bool = False) -> float:
-        """Returns the configured learning rate, else the method's own for this optimiser.
+        """Returns the configured learning rate, or else the method's rate for this optimiser.
 
         Raises:
-            UsageError: there is neither.
+            UsageError: there is no rate.
         """
         chosen = self.settings(train)
         if first and (found := train.learning_rate_first or self.first_rate):

@@ -1,9 +1,9 @@
-"""The loss of a method, as a function of the log probabilities of a step's target tokens; it knows no network.
+"""Defines objectives: a method's loss as a function of the log probabilities of a step's target tokens.
 
-The parent's log probabilities are computed by the engine itself in one pass over all documents before the first step,
-and kept as one number per token: there is no second copy of the weights, whatever their size. A loss that depends on
-sums over whole documents, which a plan may place anywhere, takes its gradient by the chain rule, from the sums of a
-pass without gradient: sum over the tokens of dL/d(sum) log p.
+An objective does not depend on the network. Before the first step, the engine computes the parent's log probabilities
+in one pass over all documents. They are kept as one number per token, so no second copy of the weights is needed. A
+loss may depend on sums over whole documents, which a plan may place on any rank. Its gradient then follows by the chain
+rule from the sums of a pass without gradient: the sum of dL/d(sum) log p over the tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # a stage reads a method's record, which names its objective, and needs no torch for it
+if TYPE_CHECKING:  # a stage reads a method's record, which names its objective, without loading torch
     from torch import Tensor
 
     from learning.checkpoint import State
@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # a stage reads a method's record, which names its objective,
 
 
 class Objective(ABC):
-    """The loss of a method in one training, and its state outside the network; every rank holds one.
+    """The loss of a method in one training, and its state outside the network; every rank has one.
 
     Args:
         job: the training.
@@ -45,7 +45,7 @@ class Objective(ABC):
         """Sums measured on this rank since the training began or was resumed."""
 
     def documents(self, samples: Sequence[Any]) -> Sequence[Document]:
-        """Returns the documents of these samples; those of sample i are the `each` from i * `each` on."""
+        """Returns the documents of these samples; sample i has the `each` documents from index i * `each` on."""
         return samples
 
     def compare(self, piece: Piece, outputs: Outputs) -> None:  # noqa: B027  (only a critic asks)
@@ -54,8 +54,8 @@ class Objective(ABC):
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:  # noqa: B027  (imitation has no parent)
         """Receives the number of targets of each document, once for every set of documents.
 
-        If `needs_parent`, `parent` holds the log probability of each target under the present weights, (n,) in their
-        order, else nothing.
+        If `needs_parent`, `parent` holds the log probability of each target under the current weights, (n,) in the
+        targets' order; otherwise it is empty.
         """
 
     def start(self) -> None:  # noqa: B027  (most have nothing to learn first)
@@ -66,19 +66,19 @@ class Objective(ABC):
 
         Args:
             sums: (n,) summed log probability of each document of the step.
-            documents: (n,) their numbers among all.
+            documents: (n,) numbers of the step's documents among all documents.
         """
         raise NotImplementedError
 
     @abstractmethod
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """Computes a piece's share of its step's loss; of a method with `needs_sums` only the gradient counts."""
+        """Computes a piece's share of its step's loss; with `needs_sums`, only the gradient matters."""
 
     def zero(self) -> None:  # noqa: B027  (most have no weights)
-        """Clears the gradients of its own weights."""
+        """Clears the gradients of the objective's own weights."""
 
     def update(self, rate: float) -> float:
-        """Moves its own weights with the policy's rate; returns the norm of their gradient."""
+        """Updates the objective's own weights with the policy's rate; returns the norm of their gradient."""
         return 0.0
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
@@ -86,7 +86,7 @@ class Objective(ABC):
         return {}
 
     def measures(self, counts: Tensor) -> dict[str, float]:
-        """Computes metrics of some steps from the sums that they added to `counts`, over all ranks.
+        """Computes metrics of some steps from the steps' contribution to `counts`, over all ranks.
 
         Keys are columns of the lake's table `training_steps`, or names of the method's own. Unknown metrics are left
         out.
@@ -101,8 +101,8 @@ class Objective(ABC):
         """Resumes at this step, after `state` was loaded."""
 
     def masters(self) -> State:
-        """Returns its own weights in fp32 to be saved for the next training; all ranks call it."""
+        """Returns the objective's own weights in fp32, to be saved for the next training; all ranks call it."""
         return {}
 
     def write(self, folder: Path) -> None:  # noqa: B027
-        """Writes its own weights into the checkpoint; all ranks call it."""
+        """Writes the objective's own weights into the checkpoint; all ranks call it."""

@@ -1,4 +1,4 @@
-"""Pass@k training (arXiv 2508.10751): advantages that reward a group for one success among k, and the pass@k estimate.
+"""Computes advantages of Pass@k training (arXiv 2508.10751), which rewards one success among k, and estimates pass@k.
 
 Rewards are 0 or 1. N trajectories, c of them successes, m = N - c failures. With C(a, b) = 0 for a < b:
 
@@ -7,11 +7,11 @@ Rewards are 0 or 1. N trajectories, c of them successes, m = N - c failures. Wit
     a success                   A+ = (1 - rho) / sigma                                           (14)
     a failure                   A- = (1 - rho - C(m - 1, k - 1) / C(N - 1, k - 1)) / sigma       (15)
 
-all 0 where sigma is 0: no success, or fewer failures than k. They are computed as A+ = sqrt(q / (1 - q)) and
-A- = -A+ c / m, with q = 1 - rho the quotient in (11): from N = 58 on, rho may round to 1 and sigma to 0. With k = 1
-this is GRPO with the population's deviation. The forms differ in scale, hence in the learning rate they want:
-bootstrap sums (Eq. 6), so for many groups it nears groups * k / N times the analytic value, and the analytic strength
-falls with k. It is not verl's `GRPO_PASSK`, which is another algorithm (arXiv 2503.19595).
+All are 0 if sigma is 0: without success, or with fewer failures than k. They are computed as A+ = sqrt(q / (1 - q)) and
+A- = -A+ c / m, where q = 1 - rho is the quotient in (11), because from N = 58 on, rho may round to 1 and sigma to 0.
+With k = 1 this is GRPO with the population's deviation. The forms differ in scale, and so in the suitable learning
+rate. Bootstrap sums (Eq. 6), so for many groups it approaches groups * k / N times the analytic value. The analytic
+strength falls with k. verl's `GRPO_PASSK` is a different algorithm (arXiv 2503.19595).
 """
 
 import math
@@ -23,10 +23,11 @@ from learning.algorithms.advantages import Floats, centred
 
 
 def pass_at_k(n: int, successes: int, k: int) -> float:
-    """Estimates without bias the chance that one of k succeeds: 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374).
+    """Estimates without bias the probability that at least one of k trajectories succeeds: 1 - C(n - c, k) / C(n, k)
+    (arXiv 2107.03374).
 
     Raises:
-        ValueError: fewer trajectories than k, or more successes than trajectories.
+        ValueError: there are fewer trajectories than k, or more successes than trajectories.
     """
     if not (1 <= k <= n and 0 <= successes <= n):
         raise ValueError(f"pass@{k} cannot be estimated from {successes} successes in {n} trajectories")
@@ -45,9 +46,9 @@ def analytic(rewards: Floats, k: int) -> Floats:
 
 
 def full_sampling(rewards: Floats, k: int) -> Floats:
-    """Rewards groups of k trajectories, in their order, by their best; members get their group's z-score.
+    """Rewards groups of k consecutive trajectories by their best member; all members get their group's z-score.
 
-    The trajectories left over after floor(N / k) groups get 0.
+    The trajectories after the last whole group get 0.
     """
     groups = len(rewards) // k
     best = _wins(rewards)[: groups * k].reshape(groups, k).max(axis=1, initial=False).astype(np.float64)
@@ -70,28 +71,29 @@ def bootstrap(rewards: Floats, k: int, groups: int, rng: np.random.Generator) ->
 
 
 def combined(rewards: Floats, k: int) -> Floats:
-    """Computes Eq. 18: hard tasks at pass@1's strength, easy ones damped as by Pass@k; weight c / N on Pass@k."""
+    """Computes Eq. 18: Pass@k's advantage with the weight c / N and pass@1's otherwise, which damps only easy tasks."""
     share = float(_wins(rewards).mean()) if len(rewards) else 0.0
     return share * analytic(rewards, k) + (1.0 - share) * centred(rewards)
 
 
 def exceeding(rewards: Floats, k: int) -> Floats:
-    """Computes Eq. 17: the analytic advantage times 4 / (10 ln(c + 1/2)), which moves the most effort to c = 1.
+    """Computes Eq. 17: the analytic advantage times 4 / (10 ln(c + 1/2)), which gives groups with c = 1 the most
+    weight.
 
-    The paper does not state the base of the logarithm; it is taken as natural. Any base gives the same peak.
+    The paper does not state the base of the logarithm; it is taken as natural. The peak does not depend on the base.
     """
     wins = int(_wins(rewards).sum())
     return analytic(rewards, k) * (4.0 / (10.0 * math.log(wins + 0.5))) if wins else np.zeros(len(rewards))
 
 
 def adaptive(groups: Sequence[Floats], entropies: Sequence[float], k: int) -> list[Floats]:
-    """Computes section 4.2.3: the half of the groups with more entropy takes the pass@1 advantage, as it explores
+    """Computes section 4.2.3: the half of the groups with more entropy gets the pass@1 advantage, since it explores
     already.
 
     Args:
         groups: rewards of each group of one batch.
         entropies: mean entropy of each group's replies, in nats.
-        k: for the other half; with an odd number of groups that is the larger one.
+        k: for the half with less entropy, which is the larger half if the number of groups is odd.
     """
     order = np.argsort(-np.asarray(entropies, dtype=np.float64), kind="stable")
     exploring = set(order[: len(groups) // 2].tolist())

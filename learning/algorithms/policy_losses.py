@@ -1,14 +1,16 @@
-"""Losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
+"""Computes losses of reinforcement learning and preferences as pure functions of log probabilities, token by token.
 
-PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch (2503.14476),
-the clipped value loss, VAPO's loss on positive examples (2504.05118), weights for replies of another policy, and DPO.
+The losses are PPO's clipped surrogate (arXiv 1707.06347) with DAPO's two clips and its mean over all tokens of a batch
+(2503.14476), the clipped value loss, VAPO's loss on positive examples (2504.05118), and DPO. The module also has
+weights for replies of another policy.
 """
 
 import torch
 from torch import Tensor
 
 LARGEST = 20.0
-"""Log ratios beyond it count as it and have no gradient: exp overflows from 88 on, and then 0 * inf is no number."""
+"""Maximum log ratio; larger values are clamped and have no gradient. Without it, exp overflows from 88 on, and 0 * inf
+is NaN."""
 
 
 def clipped_loss(
@@ -19,15 +21,15 @@ def clipped_loss(
     high: float = 0.28,
     dual: float | None = None,
 ) -> Tensor:
-    """-min(r A, clip(r, 1 - low, 1 + high) A) by token, r = exp(logprobs - old); all shapes equal.
+    """Computes -min(r A, clip(r, 1 - low, 1 + high) A) by token, r = exp(logprobs - old); all shapes are equal.
 
-    A higher upper clip lets rare tokens gain more (clip-higher). Beyond the clip the gradient is 0. The log ratio is
-    clamped to +-20, as verl does (`compute_policy_loss_vanilla` of `verl/trainer/ppo/core_algos.py`).
+    With a higher upper clip, rare tokens can gain more (clip-higher). Outside of the clips, the gradient is 0. The log
+    ratio is clamped to +-20, as verl does (`compute_policy_loss_vanilla` of `verl/trainer/ppo/core_algos.py`).
 
     Args:
         logprobs, old, advantages: by token, or by reply for `sequence_ratios`.
         low, high: the clips.
-        dual: where A < 0 the loss is at most `dual` |A| (dual clip, arXiv 1912.09729); no bound if not given.
+        dual: for A < 0, the loss is at most `dual` |A| (dual clip, arXiv 1912.09729); no bound if not given.
     """
     ratio = (logprobs - old).clamp(-LARGEST, LARGEST).exp()
     loss = -torch.minimum(ratio * advantages, ratio.clamp(1.0 - low, 1.0 + high) * advantages)
@@ -35,43 +37,46 @@ def clipped_loss(
 
 
 def kl_loss(logprobs: Tensor, reference: Tensor) -> Tensor:
-    """r - 1 - log r by token, r = exp(reference - logprobs): an estimate of KL(policy || reference) that is never
-    below 0 (k3, joschu.net/blog/kl-approx.html). Its log ratio is clamped to +-20."""
+    """Computes r - 1 - log r by token, r = exp(reference - logprobs), an estimate of KL(policy || reference) that is
+    never below 0 (k3, joschu.net/blog/kl-approx.html). The log ratio is clamped to +-20."""
     log_ratio = (reference - logprobs).clamp(-LARGEST, LARGEST)
     return log_ratio.exp() - 1.0 - log_ratio
 
 
 def truncated_weights(old: Tensor, served: Tensor, most: float = 1.0) -> Tensor:
-    """min(pi_old / pi_served, C) by token, without gradient: corrects for tokens that another policy chose.
+    """Computes min(pi_old / pi_served, C) by token, without gradient, to correct for tokens that another policy
+    sampled.
 
-    `served` are the log probabilities that the token was drawn with, `old` the trainer's before its first step; they
-    differ by staleness and by how the two compute (truncated importance sampling of DART-GUI, arXiv 2509.23866).
+    `served` are the behaviour log probabilities, and `old` are the trainer's before its first step. They differ by
+    staleness and by the arithmetic of serving and training (truncated importance sampling of DART-GUI, arXiv
+    2509.23866).
     """
     return (old - served).detach().exp().clamp(max=most)
 
 
 def token_mean(values: Tensor, mask: Tensor, tokens: Tensor | float | None = None) -> Tensor:
-    """The sum over the tokens that `mask` holds, by their number.
+    """Computes the sum over the tokens in `mask`, divided by their number.
 
-    Every token counts the same, however long its reply is (token-level loss of DAPO).
+    Every token has the same weight, whatever the length of its reply (token-level loss of DAPO).
 
     Args:
         values: by token.
         mask: 1 for tokens that count, same shape.
-        tokens: their number where this is a part of a batch; the mask's own sum if not given.
+        tokens: number of tokens of the whole batch if this is a part of it; the sum of the mask if not given.
     """
     counted = mask.sum() if tokens is None else tokens
     return (values * mask).sum() / torch.as_tensor(counted).clamp(min=1)
 
 
 def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None = None) -> Tensor:
-    """Half the squared error against the returns by token; with a clip, the larger of that and of the clipped value.
+    """Computes half the squared error against the returns by token; with a clip, the larger of the errors of the plain
+    and the clipped value.
 
     Args:
-        values: the critic's now.
-        old: the critic's when the tokens were generated.
+        values: the critic's current values.
+        old: the critic's values when the tokens were generated.
         returns: targets.
-        clip: how far from `old` a value may move in one update; no clip if not given.
+        clip: maximum distance of a value from `old` in one update; no clip if not given.
     """
     plain = (values - returns) ** 2
     if clip is None:
@@ -81,13 +86,14 @@ def value_loss(values: Tensor, old: Tensor, returns: Tensor, clip: float | None 
 
 
 def positive_loss(logprobs: Tensor, mask: Tensor, correct: Tensor, tokens: Tensor | float | None = None) -> Tensor:
-    """VAPO's -log pi, mean over the tokens of correct replies only; 0 if none is correct.
+    """Computes VAPO's -log pi, as the mean over the tokens of correct replies; 0 if no reply is correct.
 
     Args:
         logprobs: (n, T).
         mask: (n, T), 1 for the reply's tokens.
         correct: (n,), whether the reply's trajectory succeeded.
-        tokens: number of correct tokens where this is a part of a batch; counted here if not given.
+        tokens: number of correct tokens of the whole batch if this is a part of it; counted from the arguments if not
+    given.
     """
     return token_mean(-logprobs, mask * correct[:, None].to(mask.dtype), tokens)
 
@@ -95,10 +101,11 @@ def positive_loss(logprobs: Tensor, mask: Tensor, correct: Tensor, tokens: Tenso
 def dpo_loss(
     chosen: Tensor, rejected: Tensor, chosen_reference: Tensor, rejected_reference: Tensor, beta: float
 ) -> Tensor:
-    """-log sigmoid(beta ((chosen - chosen_reference) - (rejected - rejected_reference))) by pair, (n,).
+    """Computes -log sigmoid(beta ((chosen - chosen_reference) - (rejected - rejected_reference))) by pair, (n,).
 
-    Agent DPO (arXiv 2501.12326, after 2305.18290): each is the summed log probability of the thought and action
-    tokens of one reply, under the policy or under the frozen reference it started from. ln 2 where the two agree.
+    Agent DPO (arXiv 2501.12326, after 2305.18290): each argument is the summed log probability of a reply's thought and
+    action tokens, under the policy or under the frozen reference from which it started. The loss is ln 2 if policy and
+    reference agree.
     """
     margin = (chosen - chosen_reference) - (rejected - rejected_reference)
     return -torch.nn.functional.logsigmoid(beta * margin)

@@ -1,15 +1,15 @@
-"""Multi-turn PPO: `grpo`'s clipped loss, its advantages by token from a critic instead of from a group.
+"""Trains by multi-turn PPO: `grpo`'s clipped loss with advantages by token from a critic instead of a group.
 
-The pass that gives the old log probabilities also keeps the hidden states of all tokens from the parent's body. While
-the policy does not change, a head that shares that body is trained alone on those states; every rank keeps the tokens
-that it read. A separate critic reads the same pieces with a network of its own. Then critic and policy are trained
-together.
+The pass that computes the old log probabilities also keeps the hidden states of all tokens from the parent's body;
+every rank keeps the states of its own tokens. A head that shares the body is first trained alone on these states, while
+the policy does not change. A separate critic reads the same pieces with its own network. Afterwards, critic and policy
+are trained together.
 
-Valuation of trajectories: trains a critic alone until it settles, then computes advantages and returns by token.
+`Valuation` trains the critic alone until it settles, then computes advantages and returns by token.
 
-The critic learns the trajectories' returns while the policy does not change; its values of all tokens then fix
-advantages and the values that clipping goes by, for the whole training. Those values are part of the training's
-checkpoints, so a training that goes on does not learn them again.
+The critic learns the trajectories' returns while the policy does not change. The critic's values of all tokens then
+determine the advantages, and the reference values of the clip, for the whole training. These values are part of the
+training's checkpoints, so a resumed training does not learn them again.
 """
 
 import math
@@ -34,7 +34,8 @@ from schemas.failure import FlywheelError
 
 Numbers = npt.NDArray[np.int64]
 Judged = Callable[[Numbers], Iterator[tuple[Tensor, Numbers]]]
-"""Yields the critic's values, with gradient, of this rank's tokens of these samples, with the tokens' numbers."""
+"""Function that yields the critic's values, with gradient, of this rank's tokens of given samples, with the tokens'
+numbers."""
 _RATES = {"muon": {"shared": 1e-3, "alone": 1e-3}, "adamw": {"shared": 1e-3, "alone": 1e-5}}
 """Default learning rates of a critic: of a head alone, and of a separate network by the policy's optimiser.
 
@@ -43,7 +44,7 @@ The rate 1e-5 is verl's.
 
 
 class Valuation:
-    """Holds values, advantages and returns of all tokens that are trained on; all ranks hold the same.
+    """Holds values, advantages and returns of all trained tokens; all ranks hold the same.
 
     Args:
         job: the training.
@@ -56,23 +57,23 @@ class Valuation:
         self.rate = job.train.ppo.critic_learning_rate or _RATES[engine.optimizer][job.train.ppo.critic]
         """Learning rate of the critic."""
         self._pretraining = torch.zeros(3)
-        """Steps of the critic alone, and explained variance before and after them."""
+        """Steps in which only the critic was trained, and explained variance before and after these steps."""
         self._settled = False
         self._lambda: float | None = None
-        self._begun = self._ready = True  # there is nothing yet to judge
+        self._begun = self._ready = True  # there are no tokens yet to value
 
     def take(self, samples: Sequence[Rollout], lengths: Sequence[int]) -> None:
-        """Switches to the steps of these trajectories, whose replies have so many tokens.
+        """Switches to the steps of other trajectories, whose replies have these lengths in tokens.
 
-        A critic that was trained alone before, on others, is not trained alone again.
+        A critic that was already trained alone is not trained alone again.
         """
         self._samples, self._begun, self._ready = samples, False, False
         self.tokens = TokensOf(lengths)
         self.values = torch.zeros(self.tokens.count)
-        """(n,) V before the policy moved, once it has settled."""
+        """(n,) settled values V, before the policy's first update."""
         correct = torch.tensor([sample.correct for sample in samples])
         self.correct = correct.repeat_interleave(torch.tensor(list(lengths)))
-        """(n,) whether the token's trajectory succeeded."""
+        """(n,) whether each token's trajectory succeeded."""
 
     @property
     def begun(self) -> bool:
@@ -80,7 +81,7 @@ class Valuation:
         return self._begun
 
     def begin(self, judged: Judged) -> None:
-        """Trains the critic alone, unless that was done; then sets `advantages` and `returns`, both (n,)."""
+        """Trains the critic alone if that was not done yet, then sets `advantages` and `returns`, both (n,)."""
         rewards = np.zeros(self.tokens.count)
         rewards[self.tokens.edges[1:] - 1] = [sample.reward for sample in self._samples]
         trajectories = self._trajectories()
@@ -103,10 +104,10 @@ class Valuation:
 
         Args:
             logprobs: (m,) of the part's tokens.
-            values: (m,) the critic's now.
+            values: (m,) the critic's current values.
             at: (m,) the tokens' numbers.
-            tokens: how many the whole step has.
-            right: how many of them are of trajectories that succeeded.
+            tokens: number of tokens of the whole step.
+            right: number of the step's tokens in trajectories that succeeded.
         """
         then, returns = (known[at].to(values) for known in (self.values, self.returns))
         loss = self._config.value_weight * value_loss(values, then, returns, self._config.value_clip or None).sum()
@@ -121,20 +122,21 @@ class Valuation:
         return self.tokens.of([sample for sample in samples if self._samples[sample].correct])
 
     def state(self) -> State:
-        """Returns the critic's estimates before the policy moved, to be saved and loaded in place.
+        """Returns the critic's estimates from before the policy's first update, to be saved and loaded in place.
 
-        With a stream there is a checkpoint after each batch, and the next batch has values of its own.
+        With a stream there is a checkpoint after each batch, and the next batch gets new values.
         """
         values = {"ppo.values": self.values} if self._job.stream is None else {}
         return {"ppo.pretraining": self._pretraining, **values}
 
     def restored(self) -> int:
-        """Resumes after `state` was loaded; returns the number of steps that the critic made alone."""
+        """Resumes after `state` was loaded; returns the number of steps in which only the critic was trained."""
         self._settled, self._ready = True, self._job.stream is None
         return int(self._pretraining[0])
 
     def metrics(self) -> dict[str, float]:
-        """Reports explained variance of held-out trajectories, steps of the critic alone, and the mean lambda."""
+        """Reports explained variance of held-out trajectories, steps in which only the critic was trained, and the mean
+        lambda."""
         steps, before, after = self._pretraining.tolist()
         lambdas = {} if self._lambda is None else {"policy_lambda": self._lambda}
         return {
@@ -172,7 +174,7 @@ class Valuation:
         self._pretraining.copy_(torch.tensor([found.steps, found.before, found.after]))
 
     def _fit(self, batch: Numbers, judged: Judged) -> None:
-        """Makes one step of the critic alone."""
+        """Makes one step that trains only the critic."""
         tokens = self.tokens.of(batch)
         self._critic.zero()
         for values, at in judged(batch):
@@ -207,7 +209,7 @@ class TokensOf:
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self.edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-        """(samples + 1,) the first token of each, and the end."""
+        """(samples + 1,) the first token of each sample, and the end."""
 
     @property
     def count(self) -> int:
@@ -225,7 +227,7 @@ class TokensOf:
 
 
 class PpoObjective(GroupObjective):
-    """Adds the clipped loss, the critic's, and the supervised one on successful trajectories.
+    """Adds up the clipped loss, the critic's loss, and the supervised loss on successful trajectories.
 
     Raises:
         CheckpointError: the parent's critic cannot be read.
@@ -238,7 +240,7 @@ class PpoObjective(GroupObjective):
         self._read: list[tuple[Numbers, Tensor]] = []
 
     def documents(self, samples: Sequence[Rollout]) -> Sequence[Rollout]:
-        """Returns the rollouts; raises as for groups."""
+        """Returns the rollouts; raises as `GroupObjective.documents` does."""
         self._read = []
         return super().documents(samples)
 
@@ -249,7 +251,7 @@ class PpoObjective(GroupObjective):
             self._read.append((outputs.tokens.cpu().numpy(), wide.cpu()))
 
     def begin(self, counts: Sequence[int], parent: Tensor) -> None:
-        """Collects the tokens' log probabilities; the critic has not estimated them yet."""
+        """Collects the tokens' log probabilities; the critic's estimates follow later."""
         super().begin(counts, parent)
         self.valuation.take(self._samples, counts)
 
@@ -272,19 +274,20 @@ class PpoObjective(GroupObjective):
         self.critic.zero()
 
     def update(self, rate: float) -> float:
-        """Moves the critic as far as the policy's rate is along its schedule; returns the norm of its gradient."""
+        """Updates the critic, whose rate follows the policy's schedule; returns the norm of the critic's gradient."""
         return self.critic.step(rate / self._job.learning_rate * self.valuation.rate)
 
     def metrics(self, counts: Tensor) -> dict[str, float]:
-        """Reports the metrics of groups, and the valuation's."""
+        """Reports the metrics of groups, and those of the valuation."""
         return {**super().metrics(counts), **self.valuation.metrics()}
 
     def state(self) -> State:
-        """Returns the critic's weights and moments, and its estimates before the policy moved."""
+        """Returns the critic's weights and moments, and the critic's estimates from before the policy's first
+        update."""
         return {**self.critic.state(), **self.valuation.state()}
 
     def restored(self, step: int) -> None:
-        """Resumes; the critic was trained alone before these steps."""
+        """Resumes at this step; the critic was trained alone before the first step."""
         self.critic.restored(step + self.valuation.restored())
 
     def masters(self) -> State:
@@ -296,7 +299,8 @@ class PpoObjective(GroupObjective):
         self.critic.write(folder)
 
     def _judged(self, samples: Numbers) -> Iterator[tuple[Tensor, Numbers]]:
-        """Yields the critic's values of this rank's tokens of these samples; as many pieces on every rank."""
+        """Yields the critic's values of this rank's tokens of these samples; the number of pieces is equal on every
+        rank."""
         body, tokens = self.critic.body, self.valuation.tokens
         if body is not None:
             for piece in self._engine.read([sample for sample in samples if tokens.of([sample])]):

@@ -1,17 +1,17 @@
-"""Multi-turn PPO as functions of arrays: rewards by reply, advantages by token, when a critic has settled.
+"""Computes multi-turn PPO's rewards by reply, advantages by token, and when a critic has settled.
 
-UI-TARS-2's recipe (arXiv 2509.02544) after VC-PPO (2503.01491) and VAPO (2504.05118). A trajectory is one sequence of
-the tokens that the policy generated, over all its turns; observations in between are skipped. The
-verified outcome is the reward of its last token, and the penalties of a reply are on that reply's last token: the
-papers name a reward for format and length, and print no weights.
+The recipe is UI-TARS-2's (arXiv 2509.02544), after VC-PPO (2503.01491) and VAPO (2504.05118). A trajectory is one
+sequence of the policy's tokens over all turns; observations in between are skipped. The last token's reward is the
+verified outcome, and the last token of each reply gets the reply's penalties. The papers mention a reward for format
+and length, without weights.
 
-Generalised advantage estimation over the tokens of a trajectory of many turns.
+Advantages are estimated by generalised advantage estimation over the tokens of a trajectory of many turns:
 
     delta_t = r_t + gamma V(s_{t+1}) - V(s_t)        A_t = delta_t + gamma lambda A_{t+1}        R_t = A_t + V(s_t)
 
 (arXiv 1506.02438). Tokens that the policy did not generate (screenshots, the environment's answers) are skipped: the
-recursion goes from one policy token straight to the next, so values in between change nothing. Rewards lie on policy
-tokens. Decoupled lambdas are those of VC-PPO (arXiv 2503.01491), the length-adaptive one is VAPO's (2504.05118).
+recursion goes from one policy token directly to the next, so values in between have no effect. Only policy tokens have
+rewards. Decoupled lambdas are from VC-PPO (arXiv 2503.01491), and the length-adaptive lambda is from VAPO (2504.05118).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,15 +30,15 @@ from schemas.config.training import PpoConfig
 def advantages(
     rewards: npt.ArrayLike, values: npt.ArrayLike, mask: npt.ArrayLike, gamma: float, lam: npt.ArrayLike
 ) -> Floats:
-    """Computes advantages, not whitened, of the shape of `rewards`.
+    """Computes advantages without whitening, in the shape of `rewards`.
 
     Args:
         rewards: (..., T), on policy tokens.
         values: (..., T), V before each token.
-        mask: (..., T), 1 for policy tokens. Where it is 0, the result holds the advantage of the next policy token; the
-            caller leaves it out of sums.
+        mask: (..., T), 1 for policy tokens. For other tokens, the result holds the advantage of the next policy token,
+            which the caller leaves out of sums.
         gamma: discount per policy token, in [0, 1].
-        lam: in [0, 1], one or one per row (...).
+        lam: lambda in [0, 1], a single one or one per row (...).
     """
     reward, value = (np.asarray(each, dtype=np.float64) for each in (rewards, values))
     own, share = np.asarray(mask, dtype=bool), np.asarray(lam, dtype=np.float64)
@@ -61,9 +61,9 @@ def decoupled(
     policy_lambda: npt.ArrayLike,
     critic_lambda: npt.ArrayLike = 1.0,
 ) -> tuple[Floats, Floats]:
-    """Computes the policy's advantages and the critic's targets, each by its own lambda.
+    """Computes the policy's advantages and the critic's targets, with a lambda for each.
 
-    With `critic_lambda` 1 the target is the Monte Carlo return, which no wrong value can bias.
+    With `critic_lambda` 1, the target is the Monte Carlo return, which does not depend on the critic's values.
     """
     policy = advantages(rewards, values, mask, gamma, policy_lambda)
     critic = advantages(rewards, values, mask, gamma, critic_lambda)
@@ -73,11 +73,11 @@ def decoupled(
 def length_adaptive_lambda(length: npt.ArrayLike, alpha: float = 0.05) -> Floats:
     """Computes 1 - 1 / (alpha l), so that sum of lambda^t = alpha l; alpha 0.05 as in UI-TARS-2 (arXiv 2509.02544).
 
-    Where it would be negative (l < 1 / alpha; the papers are silent) it is 0.
+    The papers do not define it for l < 1 / alpha, where it would be negative; the result is then 0.
 
     Args:
         length: l, policy tokens of the whole trajectory, at least 1, any shape. The papers do not define which tokens
-            count in a trajectory of many turns: here observations do not.
+            count in a trajectory of many turns; this project counts no tokens of observations.
         alpha: positive.
     """
     return np.maximum(0.0, 1.0 - 1.0 / (alpha * np.asarray(length, dtype=np.float64)))
@@ -93,7 +93,7 @@ def rewarded(groups: Mapping[str, Sequence[Member]], ppo: PpoConfig, limit: int)
     """Collects all trajectories' steps with their rewards, without environment failures and trajectories without steps.
 
     Args:
-        groups: trajectories by group; `Member.reward` is the outcome alone.
+        groups: trajectories by group; `Member.reward` is only the outcome.
         ppo: the penalties of replies.
         limit: the maximum number of tokens of a reply.
     """
@@ -107,7 +107,7 @@ def rewarded(groups: Mapping[str, Sequence[Member]], ppo: PpoConfig, limit: int)
 
 
 def one_outcome(rollouts: Sequence[Rollout]) -> bool:
-    """Checks whether all trajectories have the same sum of rewards, so that a critic has nothing to distinguish."""
+    """Checks whether all trajectories have the same sum of rewards, so that there is nothing for a critic to learn."""
     sums: dict[str, float] = {}
     for rollout in rollouts:
         sums[rollout.trajectory_id] = sums.get(rollout.trajectory_id, 0.0) + rollout.reward
@@ -115,7 +115,7 @@ def one_outcome(rollouts: Sequence[Rollout]) -> bool:
 
 
 def _shaped(name: str, member: Member, ppo: PpoConfig, limit: int) -> list[Rollout]:
-    """Builds the rollouts of a trajectory with group, reward and success."""
+    """Builds the rollouts of a trajectory, with their group, reward and success."""
     rewards = np.full(len(member.rollouts), -ppo.step_cost)
     rewards -= ppo.no_action * np.array(member.without_action)
     if ppo.overlong:
@@ -133,11 +133,11 @@ class Estimates:
     """Advantages, returns and lambdas of a batch of trajectories."""
 
     advantages: Floats
-    """(n,), not whitened."""
+    """(n,), without whitening."""
     returns: Floats
     """(n,), the critic's targets."""
     lambdas: Floats
-    """(trajectories,), the policy's."""
+    """(trajectories,), the policy's lambdas."""
 
 
 def estimates(
@@ -148,7 +148,7 @@ def estimates(
     Args:
         rewards: (n,) by token.
         values: (n,), V before each token.
-        trajectories: for each trajectory the indices of its tokens, in their order; each token in one trajectory.
+        trajectories: ordered token indices of each trajectory; each token belongs to one trajectory.
         ppo: gamma and lambdas.
     """
     reward, value = (np.asarray(each, dtype=np.float64) for each in (rewards, values))
@@ -167,16 +167,16 @@ def estimates(
 
 
 def whitened(advantages: npt.ArrayLike) -> Floats:
-    """Scales advantages to mean 0 and standard deviation 1 over all tokens; equal ones become 0."""
+    """Scales advantages to mean 0 and standard deviation 1 over all tokens; equal advantages become 0."""
     found = np.asarray(advantages, dtype=np.float64)
     return (found - found.mean()) / max(float(found.std()), 1e-8)
 
 
 def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
-    """Computes 1 - Var(R - V) / Var(R): 1 for a critic that knows the returns, 0 for any constant, below 0 for a worse
-    one.
+    """Computes 1 - Var(R - V) / Var(R): 1 for a perfect critic, 0 for a constant, and below 0 for a critic that is
+    worse than a constant.
 
-    0 where all returns are equal: there is nothing to explain.
+    The result is 0 if all returns are equal, since there is no variance.
     """
     found, asked = (np.asarray(each, dtype=np.float64) for each in (values, returns))
     spread = float(asked.var())
@@ -184,10 +184,11 @@ def explained_variance(values: npt.ArrayLike, returns: npt.ArrayLike) -> float:
 
 
 def held_out(rollouts: Sequence[Rollout]) -> npt.NDArray[np.bool_]:
-    """Selects the rollouts to measure a critic's explained variance on, (n,): every fourth group, else trajectory.
+    """Selects the rollouts on which a critic's explained variance is measured, (n,): every fourth group, or else every
+    fourth trajectory.
 
-    A critic could learn the returns of single trajectories by heart; on others it has to generalise. All are selected
-    if there are fewer than four, or where those chosen so have one outcome.
+    A critic could memorise the returns of its training trajectories, so it is measured on other trajectories. All
+    rollouts are selected if there are fewer than four trajectories, or if the selected ones all have the same outcome.
     """
     chosen = np.ones(len(rollouts), dtype=bool)
     for names in ([one.group_id for one in rollouts], [one.trajectory_id for one in rollouts]):
@@ -206,9 +207,9 @@ class Pretraining:
 
     steps: int
     before: float
-    """Explained variance of the held-out trajectories, before it."""
+    """Explained variance of the held-out trajectories before this training."""
     after: float
-    """Explained variance of the critic that was kept: the best of all passes."""
+    """Explained variance of the kept critic, which is the best of all passes."""
 
 
 def pretrain(
@@ -221,15 +222,15 @@ def pretrain(
 ) -> Pretraining:
     """Trains a critic on the rollouts of a fixed policy until its explained variance has settled.
 
-    The papers either stop when it has settled or name a number of steps (VAPO 50, Seed1.5-VL 100), and give no rule.
-    Here training stops when `PATIENCE` passes in a row were no better than the best before by more than
+    The papers stop when the explained variance has settled, without a rule, or after a number of steps (VAPO 50,
+    Seed1.5-VL 100). This function stops when `PATIENCE` passes in a row did not exceed the previous best by more than
     `value_settled`, and after `value_steps` at the latest.
 
     Args:
-        step: one optimiser step, by its number.
-        measure: explained variance of trajectories that no step sees.
-        snapshot, restore: copies the critic, and goes back to a copy.
-        steps_per_pass: steps from one measurement to the next.
+        step: makes the optimiser step with this number.
+        measure: computes the explained variance of held-out trajectories. snapshot, restore: copy the critic, and
+        restore a copy.
+        steps_per_pass: number of steps between two measurements.
         ppo: `value_steps` and `value_settled`.
     """
     before = best = measure()

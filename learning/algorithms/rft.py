@@ -1,4 +1,5 @@
-"""Rejection fine-tuning: rolls out groups as `grpo` does, and imitates their successes and earlier ones."""
+"""Trains by rejection fine-tuning: rolls out groups as `grpo` does, and imitates their successes and earlier
+successes."""
 
 from dataclasses import replace
 

@@ -8,17 +8,17 @@ from learning.algorithms.method import DataSource, Method
 from learning.algorithms.objective import Objective
 from learning.data.sample import read_samples
 
-if TYPE_CHECKING:  # a stage reads the record and needs no torch for it
+if TYPE_CHECKING:  # a stage reads the record without loading torch
     from torch import Tensor
 
     from learning.engines.engine import Batch, Outputs, Piece
 
 
 class Imitation(Objective):
-    """Cross entropy."""
+    """Computes the cross entropy of the targets."""
 
     def loss(self, piece: Piece, outputs: Outputs, batch: Batch) -> Tensor:
-        """-log p, weighed, over the step's targets."""
+        """Computes a piece's share of the weighted mean of -log p over the step's targets."""
         return -(outputs.logprobs * outputs.weights).sum() / max(1, batch.targets)
 
 

@@ -1,4 +1,5 @@
-"""Checkpoints that reshard: DCP's format on disk, one copy's wait to save, every byte read once to load."""
+"""Saves and loads checkpoints: DCP's format on disk, saves that wait for one copy only, and loads for any number of
+ranks."""
 
 from learning.checkpoint.checkpoints import Checkpoints, Damaged, Restored, Stall
 from learning.checkpoint.manifest import read_manifest

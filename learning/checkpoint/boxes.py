@@ -1,4 +1,4 @@
-"""Arithmetic of boxes, which describe saved pieces, ranks' shards and reads. Plain tuples, no tensors.
+"""Computes with boxes, which describe saved pieces, ranks' shards and reads, without tensors.
 
 A box is a rectangle of a tensor: offsets and sizes, one per dimension, all >= 0. Flat ranges are row-major.
 """
@@ -25,16 +25,16 @@ class Box(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A load that several ranks could take."""
+    """A unit of work that any of several ranks can do."""
 
     weight: int
     holders: tuple[int, ...]
 
 
 def flat_boxes(shape: Shape, start: int, end: int) -> list[Box]:
-    """The flat range [start, end) of a tensor as boxes in storage order: at most 2 dim - 1 of them.
+    """Splits the flat range [start, end) of a tensor into at most 2 dim - 1 boxes, in storage order.
 
-    One flat piece of a tensor becomes rectangles without any communication (decomposition of irregular shards,
+    A flat piece of a tensor becomes rectangles without communication (decomposition of irregular shards,
     ByteCheckpoint, arXiv 2407.20143, section 4).
     """
     if start >= end:
@@ -74,12 +74,12 @@ def overlap(one: Box, other: Box) -> Box | None:
 
 
 def moved(box: Box, origin: Sequence[int], sign: int = -1) -> Box:
-    """Counts a box from `origin` (sign -1), or back again (sign 1)."""
+    """Converts a box to offsets from `origin` (sign -1), or back (sign 1)."""
     return Box(tuple(at + sign * zero for at, zero in zip(box.offsets, origin, strict=True)), box.sizes)
 
 
 def cut(box: Box, most: int) -> list[Box]:
-    """Cuts a box into slices of about `most` elements, along its first dimension that can be cut."""
+    """Cuts a box into slices of about `most` elements, along its first divisible dimension."""
     parts = -(-box.numel // max(1, most))
     dim = next((dim for dim, size in enumerate(box.sizes) if size > 1), None)
     if parts <= 1 or dim is None:
@@ -96,11 +96,11 @@ def cut(box: Box, most: int) -> list[Box]:
 
 
 def spread(items: Iterable[Shared], ranks: int) -> list[int]:
-    """Assigns each item to a rank: largest first to the least loaded of its holders (Graham's rule), then moves.
+    """Assigns each item to one of its holders: the largest item first, to the least loaded rank (Graham's rule).
 
-    Items that only one rank can take are assigned first. Greedy alone goes wrong where holders overlap only in part; an
-    item then moves to a holder that stays below the load it leaves, until none does. Ties go to the lowest rank, so
-    every rank finds the same answer.
+    Items with a single holder are assigned first. The greedy rule alone is bad if items share only some of their
+    holders. So items then move to a holder whose new load is below the old holder's load, until no such move is left or
+    a limit of passes is reached. Ties go to the lowest rank, so every rank computes the same result.
     """
     listed = list(items)
     loads = [0] * ranks

@@ -1,6 +1,6 @@
-"""Checkpoints of a training: saved without stopping it, loaded by any number of ranks.
+"""Saves checkpoints without stopping the training, and loads them on any number of ranks.
 
-Checks that a checkpoint fits the state it is to fill, and names the misfit.
+The module checks that a checkpoint fits the state to be filled, and its errors name the difference.
 """
 
 import difflib
@@ -42,10 +42,10 @@ _MEND = "Load it into the architecture that it was saved from."
 
 
 def match(store: ObjectStore, manifest: Manifest, state: State, found: list[LocalBox]) -> Wanted:
-    """Lists the boxes that this rank wants, and appends its memory to `found` in the same order.
+    """Lists the boxes that this rank needs, and appends their memory to `found` in the same order.
 
     Raises:
-        CheckpointError: a tensor that the checkpoint does not have, or of another shape or type.
+        CheckpointError: the checkpoint lacks a tensor, or has it in another shape or type.
     """
     where = store.path(folder_of(manifest.step))
     for name, part in state.items():
@@ -63,7 +63,7 @@ def match(store: ObjectStore, manifest: Manifest, state: State, found: list[Loca
 
 
 def check_names(store: ObjectStore, manifest: Manifest, wanted: Sequence[Wanted], partial: bool) -> None:
-    """Raises CheckpointError if the checkpoint has tensors that no rank asks for, unless `partial`."""
+    """Raises CheckpointError if the checkpoint has tensors that no rank needs, unless `partial`."""
     asked = {name for boxes in wanted for name, _ in boxes}
     left = [name for name, entry in manifest.tensors.items() if name not in asked and 0 not in entry.shape]
     if left and not partial:
@@ -74,14 +74,14 @@ def check_names(store: ObjectStore, manifest: Manifest, wanted: Sequence[Wanted]
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """Seconds that the training waited in a save."""
+    """Times that the training waited in a save, in seconds."""
 
     waited_s: float
-    """Waiting for the previous save."""
+    """Time waiting for the previous save."""
     planned_s: float
-    """Planning: a new plan for a new layout, else only an agreement."""
+    """Time for a new plan for a new layout, or else for the ranks' agreement on the old plan."""
     copied_s: float
-    """Copying."""
+    """Time for copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class Damaged:
 
     step: int
     problem: str
-    """Name of the bad file, and its error."""
+    """Name of the damaged file, and the error."""
     aside: str
-    """Path of the checkpoint now."""
+    """Current path of the checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,21 +103,23 @@ class Restored:
     """Step of the restored checkpoint; None for a start from the beginning."""
     extra: dict[str, Any]
     damaged: tuple[Damaged, ...]
-    """Newer ones that were set aside, newest first."""
+    """Newer checkpoints that were set aside, newest first."""
 
 
 class Checkpoints:
-    """The checkpoints at one place. Every rank makes one and calls every method, in the same order.
+    """The checkpoints in one folder or at one address.
 
-    A save returns when this rank's part is copied; hashing, writing and the commit go on in a thread, over a process
-    group of their own. The next call raises the thread's errors, on every rank; `close`, or the end of a `with`, is the
-    last one. One run uses a place at a time.
+    Every rank makes an object and calls every method, in the same order.
+
+    A save returns when this rank's part is copied. A thread then hashes, writes and commits, over a separate process
+    group. The next call raises the thread's errors on every rank; `close`, or the end of a `with`, is the last such
+    call. Only one run may use a place at a time.
 
     Args:
         place: a folder that all ranks reach, or an address such as `s3://bucket/prefix`.
-        keep: how many committed checkpoints stay; older ones go when a new one is committed.
+        keep: number of committed checkpoints to keep; a commit removes older ones.
         filesystem: fsspec's file system for the address, if the environment lacks the settings to reach it.
-        timeout: how long the ranks wait for each other, writing included.
+        timeout: maximum time that the ranks wait for each other, including the writing.
     """
 
     def __init__(
@@ -145,15 +147,15 @@ class Checkpoints:
     def save(self, state: State, step: int, extra: Mapping[str, Any] | None = None, blocking: bool = False) -> None:
         """Saves a state; returns after one copy of this rank's part, or with `blocking` after the commit.
 
-        An earlier save is waited for first. Of plain tensors every rank must hold the same numbers.
+        It first waits for an earlier save. Every rank must hold the same numbers of a plain tensor.
 
         Args:
-            state: flat names to tensors; a rank may leave out names of which it holds nothing.
+            state: flat names to tensors; a rank may leave out tensors of which it holds no part.
             step: >= 0; not saved yet.
             extra: small JSON (seed, sampler position, job); rank 0's is kept.
 
         Raises:
-            CheckpointError: the step is there already, shards do not fit together, or an earlier save failed.
+            CheckpointError: the step exists already, shards do not fit together, or an earlier save failed.
         """
         started = time.perf_counter()
         self.wait()
@@ -165,7 +167,7 @@ class Checkpoints:
         ask = self._ranks.ask(layout != self._layout, step)
         plan = self._plan if layout == self._layout else None
         if plan is not None:
-            plan.stage(state)  # while the ranks agree; a second time if they do not
+            plan.stage(state)  # while the ranks agree; repeated if they do not
         copied = time.perf_counter()
         changed = ask()
         self._refuse(step)
@@ -186,7 +188,7 @@ class Checkpoints:
         """Returns when the last save is committed.
 
         Raises:
-            CheckpointError: it failed, on this or another rank; earlier commits are whole.
+            CheckpointError: the save failed, on this or another rank; earlier commits are whole.
         """
         pending, self._pending = self._pending, None
         if pending is not None:
@@ -204,13 +206,13 @@ class Checkpoints:
         Changes nothing unless every byte was read and matches its checksum.
 
         Args:
-            state: as for `save`, of this run's own layout.
-            step: which checkpoint; the last one if not given.
-            partial: allow tensors of the checkpoint that no rank asks for.
+            state: as for `save`, in this run's layout.
+            step: step of the checkpoint; the last one if not given.
+            partial: whether the checkpoint may have tensors that no rank needs.
 
         Raises:
-            CheckpointError: no such checkpoint, one of another architecture (names the tensor), a missing file or a
-                damaged one (names the file).
+            CheckpointError: the checkpoint does not exist, belongs to another architecture (the message names the
+                tensor), or has a missing or damaged file (the message names it).
         """
         ranks, store, manifest = self._ranks, self.store, self.manifest(step)
         holdings: list[LocalBox] = []
@@ -229,19 +231,19 @@ class Checkpoints:
         return manifest.extra
 
     def manifest(self, step: int | None = None) -> Manifest:
-        """Reads the manifest of a step, or of the last one; raises CheckpointError as `load` does."""
+        """Reads the manifest of a step, or of the last one; raises CheckpointError in the cases of `load`."""
         self.wait()
         return self._ranks.broadcast(lambda: read_manifest(self.store, step))
 
     def restore(self, state: State) -> "Restored":
-        """Fills a state in place from the newest whole checkpoint; nothing is changed where there is none.
+        """Fills a state in place from the newest whole checkpoint; changes nothing if there is none.
 
-        Newer checkpoints that are damaged are renamed within the same folder and listed in the result. A checkpoint of
-        an earlier version, whose manifest has no hash, is also passed over if it does not fit the state and an older
-        one does: then it has lost a tensor.
+        Damaged newer checkpoints are renamed within the same folder and listed in the result. The manifest of a
+        checkpoint by an earlier version has no hash. Such a checkpoint is also skipped if it does not fit the state but
+        an older one does, since it has lost a tensor.
 
         Raises:
-            CheckpointError: the checkpoint is of another architecture, or the place is out of reach.
+            CheckpointError: the checkpoint belongs to another architecture, or the place is unreachable.
         """
         self.wait()
         failed: list[tuple[int, CheckpointError]] = []
@@ -258,7 +260,7 @@ class Checkpoints:
         return Restored(None, {}, self._set_aside(failed))
 
     def close(self) -> None:
-        """Waits for the last save and releases the thread and the process group."""
+        """Waits for the last save , then releases the thread and the process group."""
         try:
             self.wait()
         finally:
@@ -285,18 +287,18 @@ class Checkpoints:
             raise already_there(self.store, step)
 
     def _planned(self, state: State, layout: tuple[object, ...]) -> SavingPlan:
-        """Returns a plan with its memory, made anew if any rank's layout changed."""
+        """Returns a plan with its memory; makes a new plan if any rank's layout changed."""
         self._plan = self._layout = None
         mine, metadata = self._ranks.plan(lambda: local_plan(state), global_plan)
         self._plan, self._layout = saving_plan(mine, state, metadata), layout
         return self._plan
 
     def _write(self, plan: SavingPlan, step: int, extra: dict[str, Any], attempt: str) -> None:
-        """Writes this rank's file, in the thread; rank 0 commits when all have written."""
+        """Writes this rank's file, in the thread; rank 0 commits when all ranks have written."""
         folder, store = folder_of(step), self.store
         file = f"{attempt}-{self._ranks.rank:05d}.distcp"
         try:
-            self._ranks.meet()  # ranks that share cores: none writes while another one's training waits for its copy
+            self._ranks.meet()  # for ranks that share cores: no rank writes while another rank still copies
             self._ranks.all_reduce(
                 lambda: write_file(store, folder, file, plan.slots),
                 lambda written: self._commit(plan, step, extra, written),

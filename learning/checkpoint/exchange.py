@@ -1,4 +1,4 @@
-"""Carries out a load's plan: reads, checks, hands on, and puts numbers in their places."""
+"""Executes a load's plan: reads and checks blocks, sends them to other ranks, and copies numbers into tensors."""
 
 import zlib
 from collections.abc import Iterable, Iterator
@@ -16,20 +16,20 @@ from schemas.failure import DamagedError
 from storage.objects import ObjectStore
 
 RUN = 32 << 20
-"""Blocks that follow each other are read as one, up to about this many bytes."""
+"""Approximate maximum bytes of consecutive blocks that are read together."""
 BATCH = 256 << 20
-"""Bytes asked of the store at once."""
+"""Bytes requested from the store at once."""
 ROUND = 64 << 20
-"""Bytes handed on in one exchange."""
+"""Bytes sent in one exchange between ranks."""
 
 Numbers = dict[int, Tensor]
-"""Bytes of each block as one dimension of numbers of the tensor's type."""
+"""Content of each block, as one dimension of numbers of the tensor's type."""
 
 
 def read_blocks(
     store: ObjectStore, folder: str, plan: LoadingPlan, rank: int, dtypes: dict[str, torch.dtype]
 ) -> Numbers:
-    """Reads and checks the blocks that are this rank's to read.
+    """Reads and checks the blocks that the plan assigns to this rank.
 
     Raises:
         CheckpointError: a file is missing or short, or a block differs from its checksum.
@@ -94,7 +94,7 @@ def _rounds(plan: LoadingPlan) -> Iterator[list[tuple[int, BlockCopy]]]:
 
 
 def _room(block: FileBlock, move: BlockCopy) -> int:
-    """Computes the bytes of a move in an exchange, aligned so that numbers can be viewed in place."""
+    """Computes the size of a move in an exchange, in bytes, aligned so that the numbers can be viewed in place."""
     itemsize = block.size // _count(block)
     return -(-move.box.numel * itemsize // ALIGN) * ALIGN
 
@@ -130,7 +130,7 @@ def _checked(
 
 
 def _runs(chosen: Iterable[int], blocks: list[FileBlock], gap: int) -> list[list[int]]:
-    """Groups blocks of one file that are read together."""
+    """Groups the blocks of a file that are read together."""
     runs: list[list[int]] = []
     for at in chosen:
         last = blocks[runs[-1][-1]] if runs else None
@@ -160,12 +160,12 @@ def _batches(runs: list[list[int]], blocks: list[FileBlock]) -> Iterator[list[li
 
 
 def _span(run: list[int], blocks: list[FileBlock]) -> tuple[int, int]:
-    """Returns first byte and length of a run."""
+    """Returns the first byte and the length of a run."""
     start = blocks[run[0]].start
     return start, blocks[run[-1]].start + blocks[run[-1]].size - start
 
 
 def _aligned(start: int, length: int) -> Tensor:
-    """Allocates memory for bytes of a file, aligned as in the file: numbers of any type can be viewed in it."""
+    """Allocates memory for bytes of a file, aligned as in the file, so that numbers of any type can be viewed in it."""
     lead = start % ALIGN
     return torch.empty(lead + length, dtype=torch.uint8)[lead:]

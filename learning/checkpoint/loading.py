@@ -1,8 +1,8 @@
 """Plans a load: one rank reads each block of the files and sends it to the ranks that need it.
 
-Stock DCP lets every rank read every saved shard that touches its own, whole; ranks that share a shard each read it.
-Here the group reads every byte once (the redundant reads that ByteCheckpoint removes, arXiv 2407.20143, section 4.3;
-the same is proposed for DCP as a cooperative load planner).
+With stock DCP, every rank reads whole every saved shard that overlaps its own shards, so several ranks read the same
+shard. With this plan, the group reads every byte once, as in ByteCheckpoint (arXiv 2407.20143, section 4.3) and as
+proposed for DCP as a cooperative load planner.
 """
 
 from collections import defaultdict
@@ -18,22 +18,22 @@ Wanted = list[tuple[str, Box]]
 
 
 class BlockCopy(NamedTuple):
-    """Numbers of a block that one rank wants."""
+    """Numbers of a block that one rank needs."""
 
     rank: int
     wanted: int
-    """Index of the wanted box that they belong to."""
+    """Index of the wanted box to which the numbers belong."""
     box: Box
     """Position of the numbers in the tensor."""
     source: Box
-    """The gapless part of the block that holds them, in the tensor."""
+    """Position in the tensor of the gapless part of the block that holds the numbers."""
     at: int
-    """Element of the block at which `source` begins."""
+    """Index of the block's element at which `source` begins."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileBlock:
-    """Bytes [start, start + size) of a file, with one checksum, and the copies made from them."""
+    """Bytes [start, start + size) of a file with one checksum, and the copies made from these bytes."""
 
     piece: TensorPiece
     number: int
@@ -41,35 +41,35 @@ class FileBlock:
 
     @property
     def start(self) -> int:
-        """Byte of the file."""
+        """Offset of the first byte in the file."""
         return self.piece.start + self.number * self.piece.block
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Number of bytes."""
         return min(self.piece.block, self.piece.bytes - self.number * self.piece.block)
 
     @property
     def sum(self) -> int:
-        """CRC-32."""
+        """CRC-32 of the bytes."""
         return self.piece.sums[self.number]
 
 
 @dataclass(frozen=True, slots=True)
 class LoadingPlan:
-    """All blocks in the order of the files, and the rank that reads each."""
+    """All blocks in the order of the files, and the rank that reads each block."""
 
     blocks: list[FileBlock]
     readers: list[int]
 
     @property
     def size(self) -> int:
-        """Number of bytes that are read, in all."""
+        """Number of all bytes that are read."""
         return sum(block.size for block in self.blocks)
 
 
 def loading_plan(manifest: Manifest, wanted: Sequence[Wanted]) -> LoadingPlan:
-    """Plans the reads of the boxes that the ranks want; all ranks compute the same plan from the same input."""
+    """Plans the reads of the boxes that the ranks need; all ranks compute the same plan from the same input."""
     by_tensor: dict[str, list[tuple[int, int, Box]]] = defaultdict(list)
     for rank, boxes in enumerate(wanted):
         for index, (name, box) in enumerate(boxes):

@@ -1,9 +1,10 @@
-"""The manifest: the tensors and files of a checkpoint. Writing it is the commit.
+"""Defines the manifest, which lists the tensors and files of a checkpoint; writing it commits the checkpoint.
 
 A folder `step-00000123` without `manifest.json` is an unfinished save: readers ignore it, and the next commit removes
-it. Files are named after the attempt that wrote them, so two attempts at one step never mix; the attempt that writes
-the manifest first has the step. The manifest ends with its own hash, so that a lost or changed entry is found. DCP's
-`.metadata` lies in the same folder, written right after it, for plain `dcp.load`; it is never unpickled here.
+it. Files are named after the attempt that wrote them, so two attempts at the same step never mix. The attempt that
+first writes the manifest wins the step. The manifest ends with its own hash, so that a lost or changed entry is
+detected. DCP's `.metadata`, for plain `dcp.load`, is written to the same folder right after the manifest. This project
+never unpickles it.
 """
 
 import hashlib
@@ -37,10 +38,10 @@ class _Frozen(BaseModel):
 
 
 class TensorEntry(_Frozen):
-    """A tensor as a whole."""
+    """A whole tensor."""
 
     dtype: str
-    """Type as torch names it, such as `bfloat16`."""
+    """Number type by torch's name, such as `bfloat16`."""
     shape: tuple[int, ...]
 
     @field_validator("dtype")
@@ -52,19 +53,19 @@ class TensorEntry(_Frozen):
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """Returns the type itself."""
+        """Returns the number type."""
         return getattr(torch, self.dtype)
 
 
 class TensorPiece(_Frozen):
-    """A box of a tensor: row-major numbers in one stretch of a file."""
+    """A box of a tensor: row-major numbers in one range of a file."""
 
     tensor: str
     offsets: tuple[int, ...]
     sizes: tuple[int, ...]
     file: str
     start: int
-    """Byte of the file at which its numbers begin."""
+    """Offset of the piece's numbers in the file, in bytes."""
     bytes: int
     block: int = Field(gt=0)
     """Bytes between two checksums, a multiple of the size of a number."""
@@ -73,7 +74,7 @@ class TensorPiece(_Frozen):
 
 
 class FileEntry(_Frozen):
-    """A file as a whole."""
+    """A whole file."""
 
     bytes: int
     sha256: str
@@ -86,7 +87,7 @@ class Manifest(_Frozen):
     step: int
     created: datetime
     ranks: int
-    """Number of ranks that wrote it."""
+    """Number of ranks that wrote the checkpoint."""
     extra: dict[str, Any]
     """Small JSON of the caller: seed, sampler position, job."""
     tensors: dict[str, TensorEntry]
@@ -145,10 +146,10 @@ def commit(store: ObjectStore, manifest: Manifest, metadata: Metadata) -> Manife
     """Commits written files as a checkpoint: the manifest, by one atomic write, then DCP's metadata.
 
     Returns:
-        The manifest, which now names the metadata's file too.
+        The manifest, with the metadata's file added.
 
     Raises:
-        CheckpointError: a file is not there as it was written, or the step has a checkpoint already.
+        CheckpointError: a file is missing or differs from what was written, or the step has a checkpoint already.
     """
     folder = folder_of(manifest.step)
     sizes = store.sizes(folder)
@@ -160,7 +161,7 @@ def commit(store: ObjectStore, manifest: Manifest, metadata: Metadata) -> Manife
     whole = manifest.model_copy(update={"files": {**manifest.files, METADATA: entry}})
     try:
         written = store.put_once(f"{folder}/{MANIFEST}", _sealed(whole))
-    except FileNotFoundError as error:  # another run cleared the place since
+    except FileNotFoundError as error:  # another run has cleared the place
         raise _gone(store, folder) from error
     if not written:
         raise already_there(store, manifest.step)
@@ -181,15 +182,15 @@ def set_aside(store: ObjectStore, step: int) -> str:
 
 
 def already_there(store: ObjectStore, step: int) -> CheckpointError:
-    """Returns the error of a save over a committed checkpoint."""
+    """Makes the error for a save over a committed checkpoint."""
     problem = f"{store.path(folder_of(step))} is already there."
     return CheckpointError(problem, "Nothing was overwritten; load it, or name another place.")
 
 
 def tidy(store: ObjectStore, keep: int) -> None:
-    """Removes all but the last `keep` checkpoints, and files that no manifest names, left by saves that died.
+    """Removes all but the last `keep` checkpoints, and files of interrupted saves, which no manifest names.
 
-    A manifest goes before its files, so a checkpoint is never seen with some of them gone.
+    A manifest is removed before its files, so no reader sees a checkpoint with missing files.
     """
     sizes = store.sizes()
     steps = _committed(sizes)
@@ -214,10 +215,10 @@ def discard(store: ObjectStore, step: int, attempt: str) -> None:
 
 
 def checked_extra(extra: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Copies `extra` as a load will return it.
+    """Copies `extra` in the form that a load returns.
 
     Raises:
-        CheckpointError: it is not plain JSON.
+        CheckpointError: `extra` is no plain JSON.
     """
     try:
         return json.loads(json.dumps(dict(extra or {}), allow_nan=False))
@@ -259,7 +260,7 @@ def _opened(data: bytes, where: str) -> Manifest:
 
 
 def _check_whole(manifest: Manifest, where: str) -> None:
-    """Raises DamagedError unless the pieces make whole tensors and lie in files that are named."""
+    """Raises DamagedError unless the pieces form whole tensors and are within the listed files."""
     held: Counter[str] = Counter()
     seen: set[tuple[str, tuple[int, ...]]] = set()
     for piece in manifest.pieces:

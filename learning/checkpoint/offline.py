@@ -75,7 +75,7 @@ def inspect(store: ObjectStore, step: int | None = None) -> Inspected:
     """Describes a checkpoint; the last one if no step is given.
 
     Raises:
-        CheckpointError: as `read_manifest`.
+        CheckpointError: as in `read_manifest`.
     """
     manifest = read_manifest(store, step)
     return Inspected(
@@ -96,13 +96,13 @@ def verify(store: ObjectStore, step: int | None = None) -> CheckpointCheck:
     """Reads every byte of a checkpoint and compares it with the checksums of the save.
 
     Raises:
-        CheckpointError: as `read_manifest`.
+        CheckpointError: as in `read_manifest`.
     """
     manifest = read_manifest(store, step)
     damaged: dict[str, list[str]] = {}
     for name, entry in manifest.files.items():
         if name == METADATA and not store.exists(f"{folder_of(manifest.step)}/{name}"):
-            continue  # for plain DCP; killed before it was written
+            continue  # DCP's metadata, missing if the save was killed before writing it
         if _sha256(store, f"{folder_of(manifest.step)}/{name}", entry.bytes) != entry.sha256:
             damaged[name] = sorted({piece.tensor for piece in manifest.pieces if piece.file == name})
     read = sum(entry.bytes for entry in manifest.files.values())
@@ -110,13 +110,14 @@ def verify(store: ObjectStore, step: int | None = None) -> CheckpointCheck:
 
 
 def reshard(source: ObjectStore, target: ObjectStore, ranks: int, step: int | None = None) -> Manifest:
-    """Writes a checkpoint again in rows for another number of ranks, one rank's part in memory at a time.
+    """Writes a copy of a checkpoint in rows for another number of ranks, with one rank's part in memory at a time.
 
-    A load does not need this: it reshards as it reads. It saves small reads where the same ranks load often.
+    A load does not need this, since it reshards while it reads. Resharding avoids small reads if the same number of
+    ranks loads often.
 
     Raises:
         UsageError: `ranks` is below 1.
-        CheckpointError: no such checkpoint, damage, or the target has this step already.
+        CheckpointError: the checkpoint does not exist or is damaged, or the target has this step already.
     """
     if ranks < 1:
         raise UsageError(f"`--ranks` is {ranks}.", "Give at least 1.")
@@ -141,7 +142,7 @@ def read_tensors(store: ObjectStore, manifest: Manifest, names: Iterable[str]) -
     """Yields whole tensors, one at a time.
 
     Raises:
-        CheckpointError: damage; names the file.
+        CheckpointError: the checkpoint is damaged; the message names the file.
     """
     for name in names:
         entry = manifest.tensors[name]
@@ -157,7 +158,7 @@ def _fill(store: ObjectStore, manifest: Manifest, holdings: list[LocalBox]) -> N
 
 
 def _rows(manifest: Manifest, rank: int, ranks: int) -> State:
-    """Returns the rows of every tensor that a rank would hold, as stretches without memory."""
+    """Returns the rows of every tensor that a rank would hold, as `Stretch`es without memory."""
     state: dict[str, Stretch] = {}
     for at, (name, entry) in enumerate(manifest.tensors.items()):
         count = Box(entry.shape, entry.shape).numel

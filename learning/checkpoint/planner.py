@@ -1,4 +1,4 @@
-"""Assigns writes to ranks: DCP's own save planner, with replicas shared out by bytes."""
+"""Assigns writes to ranks: DCP's save planner, but with replicas distributed by their bytes."""
 
 import dataclasses
 import math
@@ -21,14 +21,14 @@ from learning.checkpoint.state import LocalBox, State, dtype_of, holdings, shape
 from schemas.failure import CheckpointError
 
 SLICES = 8
-"""A replica is cut so that its slices are at most 1 / (SLICES ranks) of all bytes: then they can be shared out."""
+"""A replica is cut into slices of at most 1 / (SLICES * ranks) of all bytes, so that ranks can share the writing."""
 
 
 class BalancedSavePlanner(DefaultSavePlanner):
-    """Writes replicated data once, by the rank that has least to write.
+    """Plans that the rank with the least to write writes replicated data, once.
 
-    Stock DCP weighs each shard by the size of its whole tensor and never cuts one; here slices of the bytes really
-    written go largest first to the least loaded holder (ByteCheckpoint, arXiv 2407.20143, section 4.2).
+    Stock DCP weighs each shard by the size of its whole tensor and never cuts one. This planner assigns slices by their
+    actual bytes, the largest first, to the least loaded holder (ByteCheckpoint, arXiv 2407.20143, section 4.2).
     """
 
     @override
@@ -57,7 +57,7 @@ def local_plan(state: State) -> SavePlan:
     """Lists all items that this rank could write.
 
     Raises:
-        CheckpointError: something in the state is no tensor, or a sum that was not reduced.
+        CheckpointError: the state has a value that is no tensor, or is a sum that was not reduced.
     """
     items = []
     for name, part in state.items():
@@ -68,10 +68,10 @@ def local_plan(state: State) -> SavePlan:
 
 
 def global_plan(plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-    """Computes each rank's part of the writing, and DCP's metadata of the whole.
+    """Computes each rank's writes, and DCP's metadata of the whole checkpoint.
 
     Raises:
-        CheckpointError: the ranks' shards of a tensor overlap or leave something out.
+        CheckpointError: the ranks' shards of a tensor overlap or do not cover it.
     """
     _check_agreement(plans)
     try:
@@ -95,7 +95,7 @@ def box_of(item: WriteItem) -> Box:
 
 
 def bytes_of(item: WriteItem) -> int:
-    """Counts the bytes that it writes."""
+    """Counts the bytes that an item writes."""
     assert item.tensor_data is not None
     return box_of(item).numel * item.tensor_data.properties.dtype.itemsize
 

@@ -1,6 +1,6 @@
-"""The ranks that save and load together, over a process group of their own: never mixed with the training's.
+"""Connects the ranks that save and load together, over a process group that the training does not use.
 
-DCP's own wrapper does the collectives: an error on one rank is raised on all of them, so none is left waiting.
+DCP's wrapper runs the collectives: it raises an error of one rank on all ranks, so that no rank is left waiting.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,10 @@ R = TypeVar("R")
 
 
 class Ranks:
-    """All ranks of the job, or this process alone where there is no job. Making one is a collective."""
+    """All ranks of the job, or only this process without a job.
+
+    Making the object is a collective.
+    """
 
     def __init__(self, timeout: timedelta) -> None:
         together = dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
@@ -29,16 +32,16 @@ class Ranks:
         self.rank = dist.get_rank() if together else 0
         self.size = dist.get_world_size() if together else 1
         self.planned = 0
-        """Number of plans that the ranks agreed upon."""
+        """Number of plans on which the ranks have agreed."""
         self._wrapper = _DistWrapper(self.group, together, 0)
 
     def ask(self, changed: bool, step: int) -> Callable[[], bool]:
-        """Starts to find out whether `changed` is true on any rank; calling the result waits for the ranks.
+        """Starts to find out whether `changed` is true on any rank; a call of the result waits for the answer.
 
-        It is one small sum, and the only communication before a save whose plan the ranks have.
+        It takes one small sum, the only communication before a save with a known plan.
 
         Raises:
-            CheckpointError: (the answer) the ranks are not at the same step.
+            CheckpointError: raised by the result: the ranks are not at the same step.
         """
         group = self.group
         if group is None:
@@ -59,7 +62,7 @@ class Ranks:
     def plan(
         self, local: Callable[[], SavePlan], share_out: Callable[[list[SavePlan]], tuple[list[SavePlan], Metadata]]
     ) -> tuple[SavePlan, Metadata | None]:
-        """Returns this rank's part of a plan that rank 0 makes; the metadata on rank 0 alone."""
+        """Returns this rank's part of a plan that rank 0 makes, and on rank 0 also the metadata."""
         found: list[Metadata] = []
 
         def on_first(plans: list[SavePlan]) -> list[SavePlan]:
@@ -93,7 +96,7 @@ class Ranks:
         """Releases the process group."""
         if self.group is not None and dist.is_initialized():
             dist.destroy_process_group(self.group)
-        # no reference may outlive this: its threads end here, not in a half-closed interpreter
+        # no reference may remain, so that the group's threads end now and not during the interpreter's shutdown
         self.group, self._wrapper = None, _DistWrapper(None, False, 0)
 
     def guarded(self, call: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Plans a save and allocates its memory: once for a layout, for all saves that follow."""
+"""Plans a save and allocates its memory once per layout, for all later saves."""
 
 import ctypes
 import dataclasses
@@ -22,13 +22,13 @@ from learning.checkpoint.state import State, memory_of, place_in, view_at
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavingPlan:
-    """Slots that this rank writes, and the staging memory that they are copied to first."""
+    """Slots that this rank writes, and their staging memory."""
 
     slots: list[Slot]
     places: list[Shape]
     """Position of each slot's box in this rank's memory of its tensor."""
     metadata: Metadata | None
-    """Metadata of the whole, on rank 0."""
+    """Metadata of the whole checkpoint, on rank 0."""
 
     def stage(self, state: State) -> None:
         """Copies this rank's part to the staging memory: the only part of a save that the training waits for."""
@@ -36,7 +36,7 @@ class SavingPlan:
         for slot, place in zip(self.slots, self.places, strict=True):
             view = view_at(memory_of(state[slot.tensor]), place, slot.box.sizes)
             on_device |= view.is_cuda
-            if view.is_contiguous() and not view.is_cuda:  # past the cache, where torch's copy goes through it
+            if view.is_contiguous() and not view.is_cuda:  # bypasses the cache, unlike torch's copy
                 ctypes.memmove(slot.memory.data_ptr(), view.data_ptr(), view.nbytes)
             else:
                 slot.memory.copy_(view, non_blocking=True)
@@ -45,7 +45,7 @@ class SavingPlan:
 
 
 def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> SavingPlan:
-    """Plans a rank's save and touches its staging memory, so that no save pays for its pages."""
+    """Plans a rank's save and touches its staging memory, so that no save has to allocate its pages."""
     on_device = any(memory_of(state[item.index.fqn]).is_cuda for item in plan.items)
     slots = taken(plan, on_device)
     places = [place_in(state[slot.tensor], slot.box) for slot in slots]
@@ -53,7 +53,7 @@ def saving_plan(plan: SavePlan, state: State, metadata: Metadata | None) -> Savi
 
 
 def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
-    """Allocates slots for a rank's items, ordered by tensor and offset, as they will lie in its file."""
+    """Allocates slots for a rank's items, ordered by tensor and offset, as in the rank's file."""
     items = sorted(plan.items, key=lambda item: (item.index.fqn, box_of(item).offsets))
     memory = _memory(sum(padded(bytes_of(item)) for item in items), pinned)
     parts, at = [], 0
@@ -66,7 +66,7 @@ def taken(plan: SavePlan, pinned: bool = False) -> list[Slot]:
 
 
 def described(planned: Metadata, written: list[Written], step: int, extra: dict[str, Any]) -> tuple[Manifest, Metadata]:
-    """Describes the files of all ranks, as our manifest and as DCP's metadata."""
+    """Describes the files of all ranks in a manifest and in DCP's metadata."""
     tensors = {
         name: TensorEntry(dtype=str(entry.properties.dtype).removeprefix("torch."), shape=tuple(entry.size))
         for name, entry in planned.state_dict_metadata.items()

@@ -1,7 +1,7 @@
-"""Writes a rank's file: `torch.save` archives end to end, as DCP's own reader expects them.
+"""Writes a rank's file: consecutive `torch.save` archives, as DCP's reader expects.
 
-The bytes that `torch.save` puts around a tensor's numbers depend on its shape and type alone, so they are made once and
-kept; a save then only moves numbers from the staging buffers to the file, hashing on the way.
+The bytes that `torch.save` writes around a tensor's numbers depend only on its shape and type. So they are made once
+and kept. A save then only copies numbers from the staging buffers to the file, and hashes them.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from learning.checkpoint.manifest import FileEntry, TensorPiece
 from storage.objects import ObjectStore, Sink
 
 BLOCK = 4 << 20
-"""Bytes between two checksums, and the unit in which a load shares out the reading."""
+"""Bytes between two checksums; also the unit in which a load distributes the reading over ranks."""
 ALIGN = 64
 """`torch.save` begins numbers at multiples of this in an archive; archives begin at multiples of it in the file."""
 
@@ -36,24 +36,24 @@ class Shell:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Slot:
-    """A box to be written: its place in the file and the staging memory that its numbers come from."""
+    """A box to write: its place in the file and the staging memory of its numbers."""
 
     tensor: str
     box: Box
     at: int
-    """Byte of the file at which its archive begins."""
+    """Offset of the box's archive in the file, in bytes."""
     shell: Shell
     memory: Tensor
     """Contiguous, on the CPU, shaped like the box."""
 
     @property
     def start(self) -> int:
-        """Byte of the file at which its numbers begin."""
+        """Offset of the box's numbers in the file, in bytes."""
         return self.at + len(self.shell.head)
 
     @property
     def length(self) -> int:
-        """Bytes of its archive."""
+        """Length of the archive in bytes."""
         return len(self.shell.head) + self.memory.nbytes + len(self.shell.tail)
 
 
@@ -65,7 +65,7 @@ class Written:
     entry: FileEntry
     pieces: tuple[TensorPiece, ...]
     archives: tuple[tuple[int, int], ...]
-    """Offset and length in the file of each piece's archive, as DCP's metadata wants them."""
+    """Offset and length in the file of each piece's archive, for DCP's metadata."""
 
 
 @lru_cache(maxsize=4096)
@@ -74,7 +74,7 @@ def shell(sizes: tuple[int, ...], dtype: torch.dtype) -> Shell:
     tensor = torch.empty(sizes, dtype=dtype)
     around = _Around(tensor.data_ptr(), tensor.nbytes)
     checks = torch.serialization.get_crc32_options()
-    torch.serialization.set_crc32_options(False)  # the archive's own would be of this empty tensor; we keep ours
+    torch.serialization.set_crc32_options(False)  # its checksum would be of this empty tensor
     try:
         torch.save(tensor, cast(IO[bytes], around))
     finally:
@@ -88,7 +88,7 @@ def bytes_in(tensor: Tensor) -> memoryview:
 
 
 def block_bytes(sizes: tuple[int, ...], itemsize: int) -> int:
-    """Counts the bytes between the checksums of a box: whole rows where rows are short enough."""
+    """Counts the bytes between the checksums of a box: whole rows if rows are short enough."""
     row = math.prod(sizes[1:]) * itemsize
     return BLOCK // row * row if 0 < row <= BLOCK else BLOCK
 
@@ -99,10 +99,10 @@ def padded(position: int) -> int:
 
 
 def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) -> Written:
-    """Writes a rank's file; none if there is nothing to write.
+    """Writes a rank's file; no file if there is nothing to write.
 
     Raises:
-        CheckpointError: no space is left, or the store cannot be used.
+        CheckpointError: no space is left, or the store fails.
     """
     size = slots[-1].at + slots[-1].length if slots else 0
     digest, pieces = hashlib.sha256(), []
@@ -133,7 +133,7 @@ def write_file(store: ObjectStore, folder: str, file: str, slots: list[Slot]) ->
 
 
 def laid_out(boxes: Iterable[tuple[str, Box, Tensor]]) -> list[Slot]:
-    """Makes slots for boxes and their memory, one behind the other."""
+    """Makes consecutive slots for boxes and their memory."""
     slots, at = [], 0
     for name, box, memory in boxes:
         slots.append(Slot(name, box, at, shell(box.sizes, memory.dtype), memory))
@@ -155,7 +155,7 @@ def _put(sink: Sink, digest: Any, data: bytes | memoryview) -> None:
 
 
 class _Around:
-    """A file for `torch.save` that keeps all but the tensor's own memory, known by its address."""
+    """A file for `torch.save` that keeps all bytes except the tensor's memory, which it recognises by its address."""
 
     def __init__(self, address: int, length: int) -> None:
         self.head, self.tail = bytearray(), bytearray()
@@ -173,4 +173,4 @@ class _Around:
         return length
 
     def flush(self) -> None:
-        """Does nothing, as no bytes are held back."""
+        """Does nothing, since no bytes are buffered."""

@@ -1,7 +1,8 @@
-"""Describes a rank's part of each tensor as boxes with views of its memory; no other module knows kinds of tensors.
+"""Describes a rank's part of each tensor as boxes with views of its memory.
 
-A state is a flat mapping from names to tensors of three kinds: a plain `Tensor` (every rank that names it holds all
-of it), a `DTensor` of any mesh, and a `Stretch`, the flat irregular shard of ZeRO-1 and FSDP1.
+A state is a flat mapping from names to tensors of three kinds. A plain `Tensor` is held whole by every rank that has
+its name. A `DTensor` may have any mesh. A `Stretch` is the flat irregular shard of ZeRO-1 and FSDP1. No other module
+depends on kinds of tensors.
 """
 
 import math
@@ -22,7 +23,7 @@ class Stretch:
     """The elements [start, start + len(flat)) of a tensor, row-major; the other ranks hold the rest.
 
     Raises:
-        CheckpointError: `flat` is not one contiguous dimension, or does not lie inside `shape`.
+        CheckpointError: `flat` is no contiguous tensor of one dimension, or exceeds `shape`.
     """
 
     flat: Tensor
@@ -65,11 +66,11 @@ class LocalBox:
 
 
 def stretches(flat: Tensor, start: int, layout: Sequence[tuple[str, Shape]]) -> dict[str, Stretch]:
-    """Splits a rank's stretch of a concatenated buffer into a stretch of each tensor it touches.
+    """Splits a rank's stretch of a concatenated buffer into one stretch for each tensor in it.
 
     Args:
         flat: (length,), the buffer's elements [start, start + length).
-        start: where it begins in the buffer.
+        start: index of the stretch's first element in the buffer.
         layout: name and shape of every tensor, in the buffer's order.
     """
     found: dict[str, Stretch] = {}
@@ -89,7 +90,7 @@ def shape_of(part: Part) -> Shape:
 
 
 def dtype_of(part: Part) -> torch.dtype:
-    """Returns its type of number."""
+    """Returns the tensor's number type."""
     return part.flat.dtype if isinstance(part, Stretch) else part.dtype
 
 
@@ -97,7 +98,7 @@ def holdings(name: str, part: Part) -> list[LocalBox]:
     """Lists the boxes of a tensor that this rank holds; none for an empty shard, one empty box for an empty tensor.
 
     Raises:
-        CheckpointError: it is no tensor, or a sum that was not reduced yet.
+        CheckpointError: the part is no tensor, or is a sum that was not reduced yet.
     """
     if isinstance(part, Stretch):
         nothing = [Box((0,) * len(part.shape), part.shape)] if 0 in part.shape else []
@@ -112,7 +113,8 @@ def holdings(name: str, part: Part) -> list[LocalBox]:
 
 
 def memory_of(part: Part) -> Tensor:
-    """Returns this rank's numbers of a tensor as it holds them: a stretch's flat, a mesh's local shard."""
+    """Returns this rank's numbers of a tensor in their own memory: the flat tensor of a stretch, or the local shard of
+    a mesh."""
     if isinstance(part, Stretch):
         return part.flat.detach()
     return part.to_local().detach() if isinstance(part, DTensor) else part.detach()
@@ -129,7 +131,7 @@ def place_in(part: Part, box: Box) -> Shape:
 
 
 def view_at(memory: Tensor, place: Shape, sizes: Shape) -> Tensor:
-    """Returns the view of a box; of flat memory, a box that lies in it without gaps."""
+    """Returns the view of a box; in flat memory, the box must be without gaps."""
     if memory.ndim == 1 and len(place) == 1:
         return memory[place[0] : place[0] + math.prod(sizes)].view(sizes)
     for dim, (offset, size) in enumerate(zip(place, sizes, strict=True)):

@@ -21,11 +21,11 @@ from schemas.observation import Observation, PastStep
 
 Document = TrainSample | Rollout
 ANY: Size = (1000, 1000)
-"""Placeholder for a screen's size where only text is read."""
+"""Placeholder for a screen's size if only text is read."""
 
 
 def visible_screens(document: Document, history_images: int) -> tuple[str, ...]:
-    """Lists sha256 of the document's screens where the policy sees so many of the last ones, oldest first."""
+    """Lists the sha256 of the document's last `history_images` screens, which the policy sees, oldest first."""
     return document.screenshots if isinstance(document, Rollout) else document.visible_screens(history_images)
 
 
@@ -34,14 +34,14 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
 
     Args:
         document: the sample or rollout to encode.
-        family: the policy's.
-        sizes: of its screens, oldest first.
-        seed: the job's, which chooses among the questions about a screen.
+        family: the policy's family.
+        sizes: sizes of the document's screens, oldest first.
+        seed: the job's seed, which chooses among the questions about a screen.
 
-    Texts from outside are marked in both (`models.families.outside`).
+    Texts from outside are marked in the chat and in the reply (`models.families.outside`).
 
     Raises:
-        FlywheelError: a sample with neither an action nor a question.
+        FlywheelError: the sample has neither an action nor a question.
     """
     screens = [Observation(b"", *size, "") for size in sizes]
     if isinstance(document, Rollout):
@@ -51,7 +51,7 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
     document = marked_sample(document, family.tokens)
     if document.kind != "step":
         return _question(document, family, screens, seed)
-    if document.action is None:  # a screen alone: where is one of its elements?
+    if document.action is None:  # only a screen: ask where one of its elements is
         asked = _drawn(document, seed)
         where = family.reply("", Click(x=asked.x, y=asked.y), sizes[-1])
         return family.chat(_context(f'Click on "{asked.name}".', (), screens[-1])), where
@@ -65,7 +65,7 @@ def chat_of(document: Document, family: ModelFamily, sizes: Sequence[Size], seed
 
 
 def marked_sample(sample: TrainSample, tokens: Collection[str] = ()) -> TrainSample:
-    """Marks the sample's texts: it then holds none of the checkpoint's tokens, only text and typed actions."""
+    """Marks the sample's texts, so that it holds only text and typed actions, and no token of the checkpoint."""
 
     def mark(text: str) -> str:
         return marked(text, tokens=tokens)
@@ -96,12 +96,13 @@ def _context(instruction: str, turns: Sequence[PastStep], screen: Observation) -
 
 
 def _before(steps: int, screens: Sequence[Observation]) -> list[Observation]:
-    """Lists the screens that so many past steps had; for screens not shown any more, the oldest one that is."""
+    """Lists the screens of past steps; a screen that the prompt no longer shows is replaced by the oldest shown
+    screen."""
     return [screens[0]] * (steps + 1 - len(screens)) + list(screens[:-1][-steps:] if steps else ())
 
 
 def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation]) -> list[PastStep]:
-    """Lists the rollout's past replies as the policy remembered them."""
+    """Reads the rollout's past replies into past steps."""
     before = _before(len(rollout.past_replies), screens)
     read = [
         family.read(Completion(text), (screen.width, screen.height))
@@ -113,7 +114,7 @@ def _read(rollout: Rollout, family: ModelFamily, screens: Sequence[Observation])
 def _question(
     sample: TrainSample, family: ModelFamily, screens: Sequence[Observation], seed: int
 ) -> tuple[list[Message], str]:
-    """Builds the question of continual training about screens, and its answer: no instruction, no history."""
+    """Builds the question of continual training about screens, and its answer, without instruction and history."""
     size = (screens[-1].width, screens[-1].height)
     if sample.kind == "transition":
         return family.question(WHAT_CHANGED, screens), sample.thought
@@ -128,7 +129,7 @@ def _question(
 
 
 def question_text(sample: TrainSample, write: Callable[[Action], str]) -> str:
-    """Writes the question of a perception sample, its place as `write` writes it."""
+    """Writes the question of a perception sample with its place in the notation of `write`."""
     if sample.asked_at is None:
         return sample.instruction
     return sample.instruction.replace(PLACE, write(from_json(sample.asked_at)))

@@ -1,6 +1,7 @@
-"""Memory-mapped Arrow files of rows: written batch by batch, read one row at a time.
+"""Reads and writes memory-mapped Arrow files of rows: written batch by batch, read one row at a time.
 
-Several ranks that read one file share its pages; neither the writer nor the trainer holds more than the rows in use.
+Ranks that read the same file share its pages in memory. Neither the writer nor the trainer holds more than the rows in
+use.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -28,14 +29,15 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Iterable[Any]) -> set[str]:
-    """Writes dataclasses, in order; returns the same as `write_batches`."""
+    """Writes dataclasses, in order; returns the same value as `write_batches`."""
     coming = iter(rows)
     chunks = iter(lambda: [asdict(row) for row in islice(coming, TOGETHER)], [])
     return write_batches(path, schema, (pa.RecordBatch.from_pylist(chunk, schema) for chunk in chunks))
 
 
 def mapped(path: Path) -> pa.Table:
-    """Maps a file's rows into memory without a copy. Raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Maps a file's rows into memory without a copy. Raises OSError or `pyarrow.ArrowInvalid` for an unreadable or
+    other file."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()
 
 
@@ -43,8 +45,8 @@ class FileRows(Sequence[Row], Generic[Row]):
     """The rows of a file, in order.
 
     Args:
-        path: of the file.
-        make: a row from its columns.
+        path: path of the file.
+        make: makes a row from its columns.
     """
 
     def __init__(self, path: Path, make: Callable[[dict[str, Any]], Row]) -> None:

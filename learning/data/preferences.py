@@ -1,4 +1,4 @@
-"""Preferences as a file that the trainer reads: one context, the preferred and the rejected reply."""
+"""Reads and writes preferences as a file: a context, the preferred reply and the rejected reply."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ from learning.data.files import FileRows, write_rows
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """Two replies to one context, all replies as the policy's family writes them."""
+    """Two replies to one context; all replies are in the notation of the policy's family."""
 
     pair_id: str
     task_id: str
     screenshots: tuple[str, ...]
-    """sha256 of the screenshots shown, oldest first, the current one last."""
+    """sha256 of the prompt's screenshots, oldest first; the current one is the last."""
     instruction: str
     past_replies: tuple[str, ...]
-    """Replies of all steps before, oldest first."""
+    """Replies of all past steps, oldest first."""
     chosen: str
     rejected: str
     weight: float = 1.0
@@ -41,12 +41,12 @@ _SCHEMA = pa.schema(
 
 
 def write_preferences(path: Path, preferences: Iterable[Preference]) -> set[str]:
-    """Writes preferences, in order; returns sha256 of the screenshots that they show."""
+    """Writes preferences, in order; returns the sha256 of their screenshots."""
     return write_rows(path, _SCHEMA, preferences)
 
 
 def read_preferences(path: Path) -> FileRows[Preference]:
-    """The preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
+    """Opens the preferences of a file, in order; raises OSError or `pyarrow.ArrowInvalid` for another file."""
     return FileRows(path, _preference)
 
 

@@ -1,7 +1,7 @@
-"""Rollouts: replies to be made more or less likely, as a file that the trainer reads.
+"""Reads and writes rollouts as a file: replies that a training makes more or less likely.
 
-One rollout is one step of one trajectory. The policy's own family builds its chat (`learning.data.documents`), and its
-reply is the tokens that were drawn: log probabilities of training and of serving are then of the same tokens.
+One rollout is one step of one trajectory. The policy's own family builds its chat (`learning.data.documents`), and the
+reply is the sampled tokens. So the log probabilities of training and of serving belong to the same tokens.
 """
 
 from collections.abc import Iterable
@@ -21,31 +21,33 @@ class Rollout:
     step: int
     task_id: str
     screenshots: tuple[str, ...]
-    """sha256 of the screenshots shown, oldest first, the current one last."""
+    """sha256 of the prompt's screenshots, oldest first; the current one is the last."""
     instruction: str
     past_replies: tuple[str, ...]
-    """Replies of all steps before as the policy's family writes them, oldest first."""
+    """Replies of all past steps in the notation of the policy's family, oldest first."""
     reply: str
-    """The reply as text, as the policy's family writes it, without an end."""
+    """The reply as text, in the notation of the policy's family, without an end token."""
     token_ids: tuple[int, ...] = ()
-    """The reply as it was drawn, its end included; none if no model generated it: then the text is encoded."""
+    """The sampled tokens of the reply, including its end token; empty if no model generated the reply, and the text is
+    then encoded."""
     logprobs: tuple[float, ...] = ()
     """Behaviour log probabilities of the tokens; empty if unknown."""
     temperature: float = 1.0
     """Sampling temperature; log probabilities are those of logits divided by it."""
     advantage: float = 0.0
     age: int = 0
-    """Updates between the weights that drew it and those that first train on it (`learning.data.stream.staleness`)."""
+    """Updates between the weights that sampled the reply and the weights that first train on it
+    (`learning.data.stream.staleness`)."""
     group_id: str = ""
     """Group of the trajectories of the same task and seed."""
     reward: float = 0.0
-    """Reward of its last token; read by methods with a critic."""
+    """Reward of the reply's last token; only methods with a critic read it."""
     correct: bool = False
-    """Whether its trajectory succeeded."""
+    """Whether the trajectory succeeded."""
     weight: float = 1.0
-    """How often it is drawn, relative to the others; 0 for never."""
+    """Relative frequency in the training; 0 for never."""
     ended: bool = True
-    """Whether a reply that no model drew ends with the token that ends a turn."""
+    """Whether a reply that no model generated ends with the token that ends a turn."""
 
 
 _SCHEMA = pa.schema(
@@ -71,7 +73,7 @@ _SCHEMA = pa.schema(
 
 
 def write_rollouts(path: Path, rollouts: Iterable[Rollout]) -> set[str]:
-    """Writes rollouts, in order; returns sha256 of the screenshots that they show."""
+    """Writes rollouts, in order; returns the sha256 of their screenshots."""
     return write_rows(path, _SCHEMA, rollouts)
 
 

@@ -1,8 +1,8 @@
-"""Rounds of a training: all its samples at once, or batch after batch of a stream.
+"""Divides a training into rounds: one for all samples, or one for each batch of a stream.
 
-A round is a range of optimiser steps on one set of samples. A training with all samples at once has one round of
-`job.steps` steps. A streaming training has a round per batch, goes over the samples of each for the method's `epochs`,
-and waits for a batch that is not there yet. Steps are counted through, so a step names a round.
+A round is a range of optimiser steps on one set of samples. A training without a stream has one round of `job.steps`
+steps. A streaming training has a round for each batch, repeats the batch's samples for the method's `epochs`, and waits
+for the next batch. Steps are numbered over all rounds, so a step belongs to one round.
 """
 
 import math
@@ -28,7 +28,7 @@ class Round:
     """Optimiser steps [first, end) on one set of samples."""
 
     number: int
-    """Number from 1."""
+    """Number of the round, from 1."""
     first: int
     end: int
     samples: Sequence[Any]
@@ -41,11 +41,11 @@ class Rounds:
 
     Args:
         job: the training.
-        read: reads its samples.
-        epochs: how often a streaming one goes over the samples of each batch.
+        read: reads samples from a file.
+        epochs: number of passes over the samples of each batch of a stream.
 
     Raises:
-        FlywheelError: there are no samples, none has a weight, or a stream ended without a batch.
+        FlywheelError: there are no samples, no sample has a weight, or a stream ended without a batch.
     """
 
     def __init__(self, job: Job, read: Reader, epochs: float = 1.0) -> None:
@@ -78,7 +78,7 @@ class Rounds:
         return Round(number, first, first + steps, samples, screenshots, sampler)
 
     def _wait(self, folder: StreamFolder, number: int) -> bool:
-        """Waits until a batch is there or none will follow; returns whether it is there."""
+        """Waits until a batch exists or no batch will follow; returns whether the batch exists."""
         clock = time.perf_counter()
         while not (ended := folder.ended()) and not folder.has(number):
             time.sleep(POLL_S)

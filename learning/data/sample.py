@@ -1,7 +1,7 @@
-"""Training samples and their screenshots, each kind as a file that the trainer maps into memory.
+"""Reads and writes training samples and their screenshots, as files that the trainer maps into memory.
 
-A sample is one step, as curation selects it from a lake. As in UI-TARS the loss covers this step's thought and action
-(and the answers to questions about the same screenshot), never the history.
+A sample is one step that curation selected from a lake. As in UI-TARS, the loss covers this step's thought and action,
+and answers to questions about the same screenshot, but never the history.
 """
 
 import struct
@@ -29,7 +29,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A grounding question: where is the element of this name?"""
+    """A question for the place of the element with this name."""
 
     name: str
     x: float
@@ -39,46 +39,47 @@ class Question:
 
 Kind = Literal["step", "naming", "inverse_dynamics", "transition", "perception"]
 COMPARING: tuple[Kind, ...] = ("inverse_dynamics", "transition")
-"""Kinds that show two screens, before and after an action, and know no instruction."""
+"""Kinds with two screens, before and after an action, and without an instruction."""
 PLACE = "{place}"
-"""Placeholder in a question about a screen for the place of `action`, as the policy writes it."""
+"""Placeholder in a question about a screen for the place of `action` in the policy's notation."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainSample:
-    """One screen, or two to compare, with the answer to learn."""
+    """A screen, or two screens to compare, with the answer to learn."""
 
     task_id: str
     screenshots: tuple[str, ...]
-    """sha256 of the last screenshots, oldest first, the current one last."""
+    """sha256 of the last screenshots, oldest first; the current one is the last."""
     instruction: str
     history: tuple[Past, ...] = ()
     """All past steps, oldest first."""
     thought: str = ""
     action: str | None = None
-    """Target, canonical JSON; None for a screen that only teaches grounding. For perception, a click on the place that
-    is asked about, or None."""
+    """Target as canonical JSON; None for a screen that only teaches grounding. For perception, a click on the place in
+    question, or None."""
     questions: tuple[Question, ...] = field(default=())
     weight: float = 1.0
-    """How often it is drawn, relative to the others; 0 for never."""
+    """Relative frequency in the training; 0 for never."""
     kind: Kind = "step"
-    """`step`: the reply to the instruction, or, without an action, places of elements. Of continual training: `naming`,
-    the element at a place; `inverse_dynamics`, the action that led from one screen to the next; `transition`, the
-    change between them, in `thought`. `perception`: a question about a screen in `instruction`, its answer in
-    `thought`."""
+    """`step`: the reply to the instruction or, without an action, places of elements. `naming`, for continual training:
+    the element at a place. `inverse_dynamics`, for continual training: the action between two screens. `transition`,
+    for continual training: the change between two screens, in `thought`. `perception`: a question about a screen, in
+    `instruction`, with its answer in `thought`."""
 
     @property
     def asked_at(self) -> str | None:
-        """Returns the action whose place replaces `PLACE` in the question; None where the question names no place."""
+        """Returns the action whose place replaces `PLACE` in the question; None if the question names no place."""
         return self.action if self.kind == "perception" else None
 
     @property
     def thinks(self) -> bool:
-        """Checks whether its prompt asks for a thought: a sample that holds none teaches to act without."""
+        """Checks whether the sample's prompt asks for a thought; a sample without a thought teaches acting without
+        one."""
         return bool(self.thought)
 
     def visible_screens(self, history_images: int) -> tuple[str, ...]:
-        """Lists the screenshots that are shown where the policy sees so many of the last ones."""
+        """Lists the last `history_images` screenshots, which the policy sees."""
         if self.kind in COMPARING:
             return self.screenshots
         if self.kind == "perception":
@@ -103,20 +104,20 @@ _SAMPLES = pa.schema(
 )
 _SCREENSHOTS = pa.schema([("sha256", _TEXT), ("width", pa.int32()), ("height", pa.int32()), ("png", pa.binary())])
 SCREENSHOT_COLUMNS = _SCREENSHOTS.names
-"""Columns of the file of screenshots, as the lake's table has them."""
+"""Columns of the file of screenshots, as in the lake's table."""
 
 
 def write_samples(path: Path, samples: Iterable[TrainSample]) -> set[str]:
-    """Writes samples, in order; their weights decide when each comes in the training.
+    """Writes samples, in order; the weights decide the positions of each sample in the training.
 
     Returns:
-        sha256 of the screenshots that they show.
+        sha256 of the samples' screenshots.
     """
     return write_rows(path, _SAMPLES, samples)
 
 
 def write_sample_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> set[str]:
-    """Writes samples as they come from the lake, each with its `positions` in the training."""
+    """Writes batches of samples from the lake, each sample with its `positions` in the training."""
     return write_batches(path, _SAMPLES, batches)
 
 
@@ -126,15 +127,15 @@ def read_samples(path: Path) -> FileRows[TrainSample]:
 
 
 def order_of(samples: Sequence[Any]) -> np.ndarray | None:
-    """Lists the sample at each position of the training, (n,); None where the weights decide it.
+    """Lists the sample at each position of the training, (n,); None if the weights decide it.
 
     Raises:
-        FlywheelError: none comes at one of the positions.
+        FlywheelError: a position has no sample.
     """
     if not isinstance(samples, FileRows) or "positions" not in samples.table.column_names:
         return None
     positions = samples.table["positions"].combine_chunks()
-    # by DLPack: `to_numpy` imports pandas, which takes the trainer as long as some steps
+    # DLPack is used because `to_numpy` imports pandas, which takes as long as some training steps
     places = np.from_dlpack(positions.flatten()).astype(np.int64, copy=False)
     order = np.full(len(places), -1, dtype=np.int64)
     order[places] = np.from_dlpack(pc.call_function("list_parent_indices", [positions]))
@@ -152,7 +153,7 @@ def write_screenshots(path: Path, pngs: Mapping[str, bytes]) -> None:
 
 
 def write_screenshot_batches(path: Path, batches: Iterable[pa.RecordBatch]) -> None:
-    """Writes screenshots as they come from the lake: batches of `SCREENSHOT_COLUMNS`."""
+    """Writes batches of screenshots from the lake, with the columns `SCREENSHOT_COLUMNS`."""
     write_batches(path, _SCREENSHOTS, batches)
 
 
@@ -162,7 +163,7 @@ def read_screenshots(path: Path) -> "Screenshots":
 
 
 class Screenshots(Mapping[str, bytes]):
-    """The screenshots of a file: PNG by sha256, each read on access; further columns are ignored."""
+    """The screenshots of a file: PNG by sha256, read on access; additional columns are ignored."""
 
     def __init__(self, path: Path) -> None:
         self._table = mapped(path)
@@ -178,12 +179,12 @@ class Screenshots(Mapping[str, bytes]):
         return len(self._places)
 
     def size(self, digest: str) -> tuple[int, int]:
-        """Reads width and height in pixels; raises KeyError for a screenshot that is not there."""
+        """Reads width and height in pixels; raises KeyError for an unknown screenshot."""
         place = self._places[digest]
         return self._table["width"][place].as_py(), self._table["height"][place].as_py()
 
     def png(self, digest: str) -> bytes:
-        """Reads the bytes; raises KeyError for a screenshot that is not there."""
+        """Reads the PNG's bytes; raises KeyError for an unknown screenshot."""
         return self[digest]
 
 
@@ -202,6 +203,6 @@ def _sample(row: dict[str, Any]) -> TrainSample:
 
 
 def _size(png: bytes) -> tuple[int, int]:
-    """Reads width and height from a PNG's header; 0 and 0 if it is none."""
+    """Reads width and height from a PNG's header; 0 and 0 if it is no PNG."""
     width, height = struct.unpack(">II", png[16:24]) if png[:4] == b"\x89PNG" and len(png) >= 24 else (0, 0)
     return width, height

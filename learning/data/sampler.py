@@ -1,8 +1,8 @@
-"""Sampling order as arithmetic: sample id = f(seed, epoch, position), so there is no state to save or lose.
+"""Computes the sampling order as sample id = f(seed, epoch, position), without any state.
 
-An epoch of N positions is one systematic draw from the weights: position p takes the sample in whose interval of the
-cumulated weights (perm(p) + u) / N falls. Each sample comes its share times N, rounded up or down. A caller can draw
-all positions beforehand (`Sampler.first`) and leave out samples that never come (`FixedOrder`).
+An epoch of N positions is one systematic draw from the weights. Position p gets the sample whose interval of the
+cumulated weights contains (perm(p) + u) / N. So each sample occurs N times its share, rounded up or down. A caller can
+draw all positions in advance (`Sampler.first`) and leave out samples that never occur (`FixedOrder`).
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ class Sampler:
     """Draws sample ids by weight.
 
     Raises:
-        ValueError: no sample has a weight above 0, or one is negative or not a number.
+        ValueError: no weight is above 0, or a weight is negative or no number.
     """
 
     def __init__(self, weights: Sequence[float] | np.ndarray, seed: int) -> None:
@@ -50,7 +50,7 @@ class Sampler:
 
 
 class FixedOrder(Sampler):
-    """Sample ids that were drawn beforehand; after the last position they begin again.
+    """Sample ids that were drawn in advance; after the last position, the order repeats.
 
     Args:
         order: (n,) the sample id at each position.
@@ -65,7 +65,7 @@ class FixedOrder(Sampler):
 
 
 def by_sample(order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inverts an order: ids that come (m,), increasing; where the positions of each begin (m + 1,); all positions (n,).
+    """Inverts an order: increasing ids that occur (m,); the begin of each id's positions (m + 1,); all positions (n,).
 
     The positions are listed id by id.
     """

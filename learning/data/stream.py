@@ -1,13 +1,13 @@
-"""The folder between actors and trainer while both run: batches go one way, weights the other.
+"""Defines the folder between actors and trainer: actors write batches, and the trainer writes weights.
 
 Streaming (UI-TARS-2, arXiv 2509.02544, 2.7) trains as soon as enough trajectories are finished and leaves the others in
-the pool. Batch k (from 1) is trained on by weights with k - 1 updates; training on it makes the weights with k updates.
-The age of a step is k - 1 less the updates of the weights that chose it. The paper prints no bound; a step older than
-`train.stream.stale` updates is left out, and so is a step of weights that this training never made (its folder was
-lost). The others are weighed by `learning.algorithms.policy_losses.truncated_weights`.
+the pool. The weights with k - 1 updates train on batch k (from 1), which makes the weights with k updates. The age of a
+step is k - 1 minus the number of updates of the weights that chose it. The paper gives no bound. Steps older than
+`train.stream.stale` updates are left out. Steps of weights that this training never made, because its folder was lost,
+are left out, too. `learning.algorithms.policy_losses.truncated_weights` weighs the other steps.
 
-A file or folder has its name only once it is whole, so a kill of either side leaves nothing that the other could
-mistake for a batch or for weights.
+A file or folder gets its name only when it is whole. So if one side is killed, the other side never reads an incomplete
+batch or incomplete weights.
 """
 
 import json
@@ -21,16 +21,16 @@ from learning.data.rollouts import Rollout, write_rollouts
 from learning.data.sample import write_screenshots
 
 KEEP = 3
-"""Number of newest weights that are kept; a reader has as long to load some as two more updates take."""
+"""Number of newest weights that are kept; a reader can load weights until two more updates are made."""
 
 
 def weights_name(candidate: str, parent: str, updates: int) -> str:
-    """Names the weights of a streaming training; before the first update they have the parent's name."""
+    """Names the weights of a streaming training; before the first update, this is the parent's name."""
     return f"{candidate}+{updates}" if updates else parent
 
 
 def updates_of(name: str, candidate: str, parent: str) -> int | None:
-    """Parses the number of updates out of a name of weights; None if they are not of this training."""
+    """Parses the number of updates from a name of weights; None if the weights are not of this training."""
     if name == parent:
         return 0
     head, plus, updates = name.rpartition("+")
@@ -41,11 +41,11 @@ def staleness(chosen_at: int | None, trained_at: int) -> int | None:
     """Counts the updates between the weights that chose a step and those that train on it.
 
     Args:
-        chosen_at: updates that the former had had; None if they are not of this training.
-        trained_at: updates that the latter have had, at least 0.
+        chosen_at: updates of the weights that chose the step; None if these are not of this training.
+        trained_at: updates of the weights that train on the step, at least 0.
 
     Returns:
-        At least 0; None for weights that this training has not made, or not yet: their age is unknown.
+        At least 0; None if this training has not made the choosing weights, so that the age is unknown.
     """
     if chosen_at is None or chosen_at > trained_at:
         return None
@@ -55,13 +55,13 @@ def staleness(chosen_at: int | None, trained_at: int) -> int | None:
 def leave_out_stale(
     rollouts: Sequence[Rollout], ages: Mapping[tuple[str, int], int | None], most: int, whole: bool = False
 ) -> tuple[list[Rollout], int]:
-    """Selects the rollouts that are at most `most` updates old, each with its age, and counts the others.
+    """Selects the rollouts that are at most `most` updates old, with their ages, and counts the others.
 
     Args:
-        rollouts: of any trajectories.
-        ages: `staleness` by trajectory and step; a rollout that is not there was not drawn by a policy, and stays.
-        most: updates, at least 0.
-        whole: whether a trajectory goes as a whole if one of its steps is too old: advantages over its turns need all.
+        rollouts: rollouts of any trajectories.
+        ages: `staleness` by trajectory and step; a rollout without an entry was not sampled by a policy, and stays.
+        most: maximum number of updates, at least 0.
+        whole: whether one stale step removes the whole trajectory, as advantages over turns need all steps.
     """
     aged = [(rollout, ages.get((rollout.trajectory_id, rollout.step), 0)) for rollout in rollouts]
     broken = {rollout.trajectory_id for rollout, age in aged if whole and (age is None or age > most)}
@@ -74,7 +74,10 @@ def leave_out_stale(
 
 
 class StreamFolder:
-    """The folder of one streaming training. One process puts batches, another publishes weights."""
+    """The folder of one streaming training.
+
+    One process adds batches, and another process publishes weights.
+    """
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -85,11 +88,11 @@ class StreamFolder:
         return self._path / f"batch-{number:05d}.parquet"
 
     def screenshots(self, number: int) -> Path:
-        """Returns the path of its screenshots."""
+        """Returns the path of a batch's screenshots."""
         return self._path / f"batch-{number:05d}.screenshots.parquet"
 
     def put(self, rollouts: Sequence[Rollout], pngs: Mapping[str, bytes], notes: Mapping[str, Any]) -> int:
-        """Adds the next batch; its notes are for the writer. Returns its number."""
+        """Adds the next batch, with notes for the writer itself; returns the batch's number."""
         number = self.batches() + 1
         write_rollouts(self.rollouts(number), rollouts)
         write_screenshots(self.screenshots(number), pngs)
@@ -105,7 +108,7 @@ class StreamFolder:
         return [json.loads(self._notes(number).read_text()) for number in range(1, self.batches() + 1)]
 
     def has(self, number: int) -> bool:
-        """Checks whether a batch is there."""
+        """Checks whether a batch exists."""
         return self._notes(number).exists()
 
     def end(self) -> None:
@@ -117,16 +120,16 @@ class StreamFolder:
         return (self._path / "end.json").exists()
 
     def weights(self, updates: int) -> Path:
-        """Returns the path of the checkpoint of the weights after so many updates."""
+        """Returns the path of the weights' checkpoint after a number of updates."""
         return self._path / f"weights-{updates:05d}"
 
     def published(self) -> int:
-        """Counts the updates of the newest weights that are there; 0 if there are none."""
+        """Counts the updates of the newest published weights; 0 if there are none."""
         found = [folder.name.removeprefix("weights-") for folder in self._path.glob("weights-*")]
         return max((int(name) for name in found if name.isdigit()), default=0)
 
     def forget(self) -> None:
-        """Removes all weights but the newest few."""
+        """Removes all weights except the newest `KEEP`."""
         newest = self.published()
         for folder in self._path.glob("weights-*"):
             name = folder.name.removeprefix("weights-")

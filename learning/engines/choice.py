@@ -1,4 +1,4 @@
-"""Chooses the engine of a model, and refuses options of another engine by name instead of ignoring them."""
+"""Chooses the engine of a model, and refuses options of other engines by name instead of ignoring them."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,15 +21,15 @@ OTHERS_ONLY = (
     "lora.rank", "token_cap", "replicas", "compiled", "experts", "activation_checkpointing", "precision", "device",
     "memory",
 )  # fmt: skip
-"""Options and sections of `train` that it does not read; `device` only where it is a GPU."""
+"""Options and sections of `train` that the small policy does not read; `device` counts only if it is a GPU."""
 
 
 def engine_of(job: "Job", rank: int, world: int) -> "Engine":
-    """The engine for the job's parent.
+    """Makes the engine for the job's parent.
 
     Raises:
-        CheckpointError: there is none for such a parent.
-        UsageError: an option that it does not have.
+        CheckpointError: no engine supports such a parent.
+        UsageError: the job sets an option that the engine does not have.
     """
     small = is_tiny(read_config(job.parent))
     check_options(job.train, small)
@@ -37,22 +37,23 @@ def engine_of(job: "Job", rank: int, world: int) -> "Engine":
         from learning.engines.tiny.engine import TinyEngine
 
         return TinyEngine(job, rank, world)
-    # transformers takes seconds that the small policy need not wait for
+    # importing transformers takes seconds, which the small policy avoids
     from learning.engines.fsdp.engine import FsdpEngine
 
     return FsdpEngine(job, rank, world)
 
 
 def optimizer_of(checkpoint: Path) -> Optimizer:
-    """The optimiser of the engine that trains a checkpoint; raises `CheckpointError` if it cannot be read."""
+    """Returns the optimiser of the engine that trains a checkpoint; raises `CheckpointError` if it is unreadable."""
     return "muon" if is_tiny(read_config(checkpoint)) else "adamw"
 
 
 def check_training(train: TrainConfig, base: str) -> float:
-    """The learning rate of trainings of this `policy.base`.
+    """Returns the learning rate of trainings of this `policy.base`.
 
     Raises:
-        UsageError: before anything is spent, an option that the method or the model does not have.
+        UsageError: the config sets an option that the method or the model does not have. The check comes before any
+    cost arises.
     """
     small = is_small(base)
     check_options(train, small)
@@ -60,19 +61,20 @@ def check_training(train: TrainConfig, base: str) -> float:
 
 
 def is_small(base: str) -> bool:
-    """Whether a `policy.base` is the small policy; raises `CheckpointError` if it cannot be read."""
+    """Checks whether a `policy.base` is the small policy; raises `CheckpointError` if it cannot be read."""
     return base == "tiny" or is_tiny(read_config(Path(base)))
 
 
 def check_options(train: TrainConfig, small: bool) -> None:
-    """Raises `UsageError`, naming it, for an option that was set and that the model's engine does not read."""
+    """Raises `UsageError` that names a set option which the model's engine does not read."""
     for name in _set_in_vain(train, small):
         whose = "the small policy does not have it" if small else "only the small policy is trained so"
         raise UsageError(f"`train.{name}`: {whose}.", "Remove it from the config.")
 
 
 def without_ignored(train: TrainConfig, small: bool) -> TrainConfig:
-    """A stored training's settings without those that its model's engine never read: they were not refused once."""
+    """Returns a stored training's settings without options that its engine does not read, which older versions
+    accepted."""
     sections = {name.partition(".")[0] for name in _set_in_vain(train, small)}
     return train.model_copy(update={name: getattr(TrainConfig(), name) for name in sections})
 

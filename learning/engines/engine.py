@@ -1,8 +1,9 @@
-"""The interface between a method and the network that it trains.
+"""Defines the interface between a method and the network that it trains.
 
-An engine runs a network for training: it encodes documents, gives the log probability of every target token and the
-hidden state behind it, gathers gradients, steps, and keeps its state. It knows no method; an objective
-(`learning.algorithms.objective`) knows no network. Every rank holds one engine and calls it in the same order.
+An engine runs a network for training: it encodes documents, computes the log probability of every target token and the
+hidden state before it, gathers gradients, makes steps, and keeps its state. An engine does not depend on the method,
+and an objective (`learning.algorithms.objective`) does not depend on the network. Every rank has one engine and calls
+it in the same order.
 """
 
 from abc import ABC, abstractmethod
@@ -29,9 +30,9 @@ class SampleRef:
     """One sample of a batch."""
 
     position: int
-    """Position in the sampler's stream; with the job's seed, the seed of all its randomness."""
+    """Position in the sampler's stream; with the job's seed, it seeds all randomness of the sample."""
     sample: int
-    """Index among the job's samples; for an engine, among its documents."""
+    """Index among the job's samples or, for an engine, among its documents."""
 
 
 @dataclass(slots=True)
@@ -39,19 +40,20 @@ class Batch:
     """One optimiser step's work on this rank."""
 
     documents: list[int]
-    """The documents of the whole step, in the order of their numbers in it."""
+    """The documents of the whole step, by their number in the step."""
     targets: int
-    """Divisor of a sum over the step's targets: their number.
+    """Number of the step's targets, the divisor of a sum over them.
 
-    The small policy's supervised samples, whose questions differ from draw to draw, count themselves instead.
+    For the small policy's supervised samples, whose questions differ between draws, it is the number of samples.
     """
     own: list[int]
-    """Documents that this rank trains on; of ranks that share one, only the first lists it."""
+    """Documents on which this rank trains; if ranks share a document, only the first rank lists it."""
     pieces: Sequence[Piece]
     tokens: float = 0.0
-    """Tokens that the network reads, screens included: this rank's part, or all of the step's on one rank."""
+    """Number of tokens that the network reads, including screens: this rank's part, or the whole step on one rank."""
     operations: float = 0.0
-    """Floating-point operations of the network, forward and backward, of the same part; 0 if they are not counted."""
+    """Floating-point operations of the network, forward and backward, for the tokens in `tokens`; 0 if they are not
+    counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,23 +61,23 @@ class Outputs:
     """Results of a forward pass of a piece; m is the number of its targets."""
 
     logprobs: Tensor
-    """(m,) in fp32 or better, of logits divided by the document's temperature."""
+    """(m,) log probabilities, in at least fp32, of logits divided by the document's temperature."""
     hidden: Tensor
     """(m, width) hidden states of the tokens before the targets."""
     weights: Tensor
-    """(m,) weight of each target; 1 but for the small policy's questions and the words of its screens."""
+    """(m,) weight of each target; 1 except for the small policy's questions and words of screens."""
     tokens: Tensor
     """(m,) number of each target among those of all documents; -1 for documents with questions."""
     rows: Tensor
-    """(m,) number of its document in the step; -1 for documents with questions."""
+    """(m,) number of each target's document in the step; -1 for documents with questions."""
     entropy: Tensor | None = None
     """(k,) entropies in nats, without gradient, of the distributions of the targets; None if not computed."""
     auxiliary: Tensor | None = None
-    """() the network's own term of the step's loss; it is not reported."""
+    """() an additional loss term of the network; it is not reported."""
 
 
 class Body(ABC):
-    """Separate network of a critic, with its gradient and its optimiser; all ranks call every method."""
+    """Separate network of a critic, with gradient and optimiser; all ranks call every method."""
 
     @abstractmethod
     def hidden(self, piece: Piece) -> Tensor:
@@ -106,7 +108,7 @@ class Body(ABC):
         """Returns weights and moments, to be saved and loaded in place."""
 
     def weights(self) -> State:
-        """Returns the fp32 weights alone, without adapters, as this rank holds them; to be loaded in place."""
+        """Returns only the fp32 weights, without adapters, as this rank holds them; to be loaded in place."""
         return {name: part for name, part in self.state().items() if name.startswith("model.")}
 
     def masters(self) -> State:
@@ -122,15 +124,14 @@ class Body(ABC):
         """Returns the whole weights by name; needed on rank 0 only."""
 
     def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """Frees the weights that passes without gradient gathered; called after such passes."""
+        """Frees the weights that were gathered for passes without gradient; called after such passes."""
 
 
 class Engine(ABC):
     """One rank's share of a network that is trained.
 
     Args:
-        job: the parent and the training's settings.
-        rank, world: this rank and how many there are.
+        job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
 
     Raises:
         CheckpointError: the parent cannot be loaded.
@@ -151,16 +152,16 @@ class Engine(ABC):
 
     @abstractmethod
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
-        """Takes these documents, all of one kind; returns their numbers of targets, 0 for one that cannot be drawn.
+        """Stores documents of one kind; returns the number of targets of each, 0 for a document that cannot be drawn.
 
         Args:
             documents: the samples or rollouts to encode.
             screenshots: the file that holds their screens.
-            numbered: whether each target needs the same number every time: then the small policy, too, encodes a sample
-                always the same way, without shifting screens or drawing other questions.
+            numbered: whether each target needs a fixed number. Then the small policy also encodes a sample always in
+                the same way, without shifting screens or drawing other questions.
 
         Raises:
-            FlywheelError: a document that cannot be encoded.
+            FlywheelError: a document cannot be encoded.
         """
 
     @abstractmethod
@@ -173,7 +174,7 @@ class Engine(ABC):
 
     @abstractmethod
     def forward(self, piece: Piece) -> Outputs:
-        """Runs one forward pass; with gradient where gradients are on."""
+        """Runs one forward pass, with gradient if gradients are enabled."""
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
         """Counts the tokens of a document's thought and of its whole reply; None if missing or not counted."""
@@ -188,15 +189,17 @@ class Engine(ABC):
 
     @abstractmethod
     def update(self, rate: float) -> float:
-        """Makes one optimiser step on the ranks' summed gradient; returns its norm. An unsound one moves nothing."""
+        """Makes one optimiser step on the ranks' summed gradient; returns the gradient's norm. An unsound gradient
+        changes no weight."""
 
     @abstractmethod
     def body(self, weights: Mapping[str, Tensor]) -> Body:
-        """Makes a network for a critic with these weights; with the parent's if there are none."""
+        """Makes a network for a critic with these weights, or with the parent's weights if none are given."""
 
     @abstractmethod
     def state(self) -> State:
-        """Returns the training state: weights and moments in fp32, as this rank holds them; also loaded in place."""
+        """Returns this rank's part of the training state, weights and moments in fp32; to be saved and loaded in
+        place."""
 
     @abstractmethod
     def restored(self, step: int) -> None:
@@ -204,7 +207,8 @@ class Engine(ABC):
 
     @property
     def moments_kind(self) -> str:
-        """Names optimiser and number format of the moments: a parent's moments are loaded only if both are the same."""
+        """Names the optimiser and the number format of the moments; a parent's moments are loaded only if both are
+        equal."""
         return self.optimizer
 
     @property
@@ -213,7 +217,7 @@ class Engine(ABC):
         return False
 
     def weights(self) -> State:
-        """Returns all weights by `model.` and their names without adapters, and the moments; to be loaded in place."""
+        """Returns all weights, named `model.` and the name without adapters, and the moments; to be loaded in place."""
         return self.state()
 
     def masters(self) -> State:
@@ -222,10 +226,11 @@ class Engine(ABC):
 
     @abstractmethod
     def write(self, folder: Path) -> None:
-        """Writes the weights into a copy of the parent's other files, which all ranks reach; all call it."""
+        """Writes the weights into a folder with a copy of the parent's other files, which all ranks can access; all
+        ranks call it."""
 
     def read(self, documents: Sequence[int], size: int | None = None) -> Iterator[Piece]:
-        """Yields this rank's pieces of these documents, `size` of them at a time; every rank goes through all."""
+        """Yields this rank's pieces of `size` documents at a time; every rank iterates to the end."""
         size = size or self._job.train.batch
         parts = [documents[start : start + size] for start in range(0, len(documents), size)]
         chosen = [[SampleRef(int(one), int(one)) for one in part] for part in parts]
@@ -237,14 +242,14 @@ class Engine(ABC):
             yield from batch.pieces
 
     def sum(self, values: Tensor) -> Tensor:
-        """Sums over the ranks, on every rank."""
+        """Returns the sum over the ranks, on every rank."""
         values = values.to(self.device)
         if self.world > 1:
             dist.all_reduce(values)
         return values
 
     def settle(self) -> None:  # noqa: B027  (most gather nothing)
-        """Frees the weights that passes without gradient gathered; called after such passes."""
+        """Frees the weights that were gathered for passes without gradient; called after such passes."""
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)
         """Releases threads and other resources."""

@@ -1,4 +1,4 @@
-"""Shared by all engines' optimisers: the learning rate of a step, and AdamW's moments as tensors to be saved."""
+"""Computes the learning rate of a step, and lists AdamW's moments for saving, for all engines."""
 
 import math
 
@@ -12,10 +12,10 @@ from schemas.config.training import TrainConfig
 def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> float:
     """Computes the learning rate: linear warmup to `peak`, a plateau, then a decay to `train.floor` of the peak.
 
-    The decay takes the last `train.decay` of the steps, straight or by a cosine; with a `decay` of 0 there is none.
+    The decay covers the last share `train.decay` of the steps, linearly or as a cosine; there is none for 0.
 
-    The next iteration starts from these weights, so many of its steps should move them far (warmup-stable-decay, Hu et
-    al., arXiv 2404.06395). A cosine over all steps is that of Loshchilov and Hutter (arXiv 1608.03983) without its
+    The next iteration starts from these weights, so most steps should have a high rate (warmup-stable-decay, Hu et al.,
+    arXiv 2404.06395). A cosine over all steps is the schedule of Loshchilov and Hutter (arXiv 1608.03983) without
     restarts.
     """
     warmup, decay, floor = train.warmup, train.decay, train.floor
@@ -30,7 +30,7 @@ def learning_rate(step: int, steps: int, peak: float, train: TrainConfig) -> flo
 
 
 def moments_of(adam: torch.optim.AdamW, weight: Tensor) -> dict[str, Tensor]:
-    """Returns AdamW's state of a weight, zeros if there was no step yet."""
+    """Returns AdamW's state of a weight; zeros before the first step."""
     state = adam.state[weight]
     if not state and isinstance(adam, AdamW8bit):
         state.update(adam.begun(weight))

@@ -1,7 +1,7 @@
-"""Stores verified trajectories on disk for the judge's network: memory does not grow with the lake.
+"""Stores verified trajectories on disk for the judge's network, so that memory does not grow with the lake.
 
-Each array of a case lies in a file of its own, row after row, about 40 kB a trajectory together. The files are mapped;
-training reads the rows of a batch.
+Each array of a case has its own file, with one row per case; a trajectory takes about 40 kB in all files. The files are
+memory-mapped, and training reads the rows of a batch.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from models.judges.local.features import Array, features_of, stacked
 from models.judges.local.network import numbered
 
 PARTS = np.int16
-"""Type of parts of names on disk; there are 4096 different ones."""
+"""Number type of parts of names on disk; there are 4096 different parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Cases:
     """Examples, added in any number and read by their numbers.
 
     Args:
-        folder: a new or empty one, for its files; it must stay while cases are read.
+        folder: a new or empty folder for the files; it must exist while cases are read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -44,23 +44,23 @@ class Cases:
         self._mapped: dict[str, Array] = {}
         self._truth: list[bool] = []
         self.pages: list[str] = []
-        """Task and seed of each."""
+        """Task and seed of each example."""
 
     def __len__(self) -> int:
         return len(self._truth)
 
     @property
     def truth(self) -> Tensor:
-        """Returns (n,) float32: 1 for a success."""
+        """Returns (n,) float32: 1 for a success, else 0."""
         return torch.tensor(self._truth, dtype=torch.float32)
 
     @property
     def numbers(self) -> int:
-        """Counts the numbers of a case; 0 where there is no case."""
+        """Returns the length of a case's `Features.numbers`; 0 without cases."""
         return self._shapes["numbers"][1][0] if self._shapes else 0
 
     def add(self, examples: Sequence[Example]) -> None:
-        """Appends examples to those that are there."""
+        """Appends examples."""
         if not examples:
             return
         arrays = stacked([features_of(one.case) for one in examples])
@@ -74,7 +74,7 @@ class Cases:
         self.pages += [one.page for one in examples]
 
     def batch(self, at: Sequence[int] | Array) -> dict[str, Tensor]:
-        """Reads the cases of these numbers, as inputs of the network."""
+        """Reads the cases with these numbers, as inputs of the network."""
         if not self._mapped:
             self._mapped = {
                 name: np.memmap(self._folder / name, dtype, "r", shape=(len(self), *shape))

@@ -1,12 +1,13 @@
 """Trains the local judge from verified trajectories.
 
-First its reader learns the content around a point from the elements that pages list, by a contrastive loss between
-pixels and names (CLIP, arXiv 2103.00020); a judge in use never sees elements. Then the whole network learns the
+First, the judge's reader learns the content around a point from elements that pages list, by a contrastive loss between
+pixels and names (CLIP, arXiv 2103.00020). The trained judge never sees elements. Then the whole network learns the
 verifier's results. Scores are calibrated, and the threshold is chosen, on validation trajectories.
 
-Calibrates a network's logits: scores that are probabilities, and the threshold from which one is accepted.
+The module also calibrates a network's logits, so that scores are probabilities, and chooses the threshold for accepting
+a score.
 
-Both are chosen on trajectories that the network was not trained on.
+Both use trajectories on which the network was not trained.
 """
 
 import math
@@ -27,11 +28,11 @@ from models.judges.local.network import JudgeNet, reading_loss
 
 
 def platt(logits: Tensor, known: Tensor) -> tuple[float, float]:
-    """Computes scale and shift of logits with the least cross entropy (Platt, 1999).
+    """Computes the scale and shift of logits with the least cross entropy (Platt, 1999).
 
     Args:
-        logits: (n,) of a trained network.
-        known: (n,) 0 or 1.
+        logits: (n,) logits of a trained network.
+        known: (n,) true results, 0 or 1.
     """
     both = torch.zeros(2, requires_grad=True)
     with torch.no_grad():
@@ -49,7 +50,8 @@ def platt(logits: Tensor, known: Tensor) -> tuple[float, float]:
 
 
 def best_threshold(scores: Tensor, known: Tensor) -> float:
-    """Finds the threshold in steps of 0.01 with the best F1; of equal ones the highest, which accepts the least."""
+    """Finds the threshold in steps of 0.01 with the best F1; among equal ones, the highest, which accepts the
+    fewest."""
     grid = [number / 100 for number in range(5, 96)]
     return max(grid, key=lambda one: (_f1(scores >= one, known > 0), one))
 
@@ -61,7 +63,7 @@ def _f1(accepted: Tensor, known: Tensor) -> float:
 RATE, DECAY = 1.5e-3, 0.02
 READING_SHARE = 0.3
 JITTER = 2
-"""Pixels by which crops are shifted at random, so that none is learned by heart."""
+"""Maximum random shift of crops in pixels, so that the network does not memorise crops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +73,10 @@ class Effort:
     reading_steps: int = 1000
     epochs: int = 12
     steps: int = 1500
-    """Maximum number of steps, however large the lake is."""
+    """Maximum number of steps, for a lake of any size."""
     batch: int = 64
     readings: int = 192
-    """Number of points of one step of reading."""
+    """Number of points in one step of the reader's training."""
 
 
 USUAL = Effort()
@@ -94,7 +96,7 @@ class Fitted:
         (folder / CONFIG).write_text(self.config.model_dump_json())
 
     def scores(self, cases: Cases) -> Tensor:
-        """Computes (n,) P(success) of cases, as the written judge does."""
+        """Computes (n,) P(success) of cases in the way of the written judge."""
         return torch.sigmoid(self.config.scale * logits_of(self.net, cases) + self.config.shift)
 
 
@@ -109,11 +111,11 @@ def fit(
     """Trains, calibrates and chooses the threshold.
 
     Args:
-        train, validation: trajectories of different pages; both outcomes must be in each.
-        points: points of training screens with their elements; none for pages that list no elements.
-        effort: how long.
-        seed: of weights, order and jitter.
-        note: called with the share of the work that is done.
+        train, validation: trajectories of different pages; each set must have both outcomes.
+        points: points of training screens with their elements; empty if pages list no elements.
+        effort: length of the training.
+        seed: seed of weights, order and jitter.
+        note: called with the completed share of the work.
     """
     torch.manual_seed(seed)
     net = JudgeNet(points.kinds, train.numbers)
@@ -132,7 +134,7 @@ def fit(
 
 
 def logits_of(net: JudgeNet, cases: Cases) -> Tensor:
-    """Computes (n,) the network's logits of cases."""
+    """Computes the network's logits of cases, (n,)."""
     with torch.inference_mode():
         starts = range(0, len(cases), TOGETHER)
         parts = [net(cases.batch(np.arange(at, min(at + TOGETHER, len(cases))))) for at in starts]
@@ -147,7 +149,7 @@ def _train(
     order: np.random.Generator,
     note: Callable[[float], None],
 ) -> None:
-    """Trains the reader alone first, if there are points; then the whole network together with the reader."""
+    """Trains first only the reader, if there are points, then the whole network including the reader."""
     optimiser = torch.optim.AdamW(net.parameters(), RATE, weight_decay=DECAY)
     kinds, reading = points.kinds, effort.reading_steps if len(points) else 0
     for step in range(reading):

@@ -1,4 +1,4 @@
-"""Samples points of screens with their elements for the judge's reader: uniform, of bounded size."""
+"""Samples a bounded number of screen points with their elements for the judge's reader, uniformly."""
 
 import random
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from torch import Tensor
 from models.judges.local.features import CROP, Array, crop_of, grams_of, grey_of
 
 MOST = 65_536
-"""Maximum number of points: 168 MB of pixels, on disk."""
+"""Maximum number of points, which take 168 MB of pixels on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelledPoint:
-    """A point of a screen, in fractions of it, and the element there."""
+    """A point of a screen, in fractions of the screen, and the element at the point."""
 
     png: bytes
     x: float
@@ -27,12 +27,12 @@ class LabelledPoint:
 
 
 class Points:
-    """Keeps at most `most` of the added readings, each with the same chance (Vitter's algorithm R, 1985).
+    """Keeps at most `most` of the added points, each with equal probability (Vitter's algorithm R, 1985).
 
     Args:
-        file: a new one, for the pixels; it must stay while points are drawn.
-        chance: decides which are kept.
-        most: how many.
+        file: a new file for the pixels; it must exist while points are drawn.
+        chance: random numbers that decide which points are kept.
+        most: maximum number of points.
     """
 
     def __init__(self, file: Path, chance: random.Random, most: int = MOST) -> None:
@@ -46,11 +46,11 @@ class Points:
 
     @property
     def kinds(self) -> list[str]:
-        """Lists the kinds of elements among them, and none, in order."""
+        """Lists the kinds of elements of the kept points, and the empty kind, in order."""
         return sorted({*self._kinds, ""})
 
     def add(self, reading: LabelledPoint) -> None:
-        """Adds a reading; it may be kept, in the place of another, or dropped."""
+        """Adds a point, which is kept, replaces another point, or is dropped."""
         at = self._added if self._added < self._most else self._chance.randrange(self._added + 1)
         self._added += 1
         if at >= self._most:
@@ -64,7 +64,7 @@ class Points:
     def draw(
         self, count: int, order: np.random.Generator, kinds: Sequence[str]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Draws so many points in the form of `network.reading_loss`."""
+        """Draws `count` points as arguments of `network.reading_loss`."""
         at = order.integers(0, len(self), count)
         names = [self._names[index] for index in at]
         different = sorted({name for name in names if name}) or [""]

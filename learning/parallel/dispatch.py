@@ -1,8 +1,8 @@
-"""Sends samples, and values computed from them, to the ranks of a plan: one all-to-all each way.
+"""Sends samples and their computed values to the ranks of a plan, by one all-to-all in each direction.
 
-Between two phases with plans A and B a sample's outputs go straight from its rank in A to its rank in B
-(`learning.planning.balance`; OrchMLLM's rearrangement composition), with no way back first. The backward pass
-takes the same way back.
+Between two phases with plans A and B, a sample's outputs go directly from its rank in A to its rank in B
+(`learning.planning.balance`; OrchMLLM's rearrangement composition). The backward pass sends gradients in the opposite
+direction.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,17 +21,17 @@ class Route:
     """Route of one rank's rows from plan A to plan B; rows are in the order of their sample numbers."""
 
     order: Tensor
-    """(rows here under A,) the order in which they are sent: by receiver, then by sample."""
+    """(this rank's rows under A,) order of sending: by receiver, then by sample."""
     sent: tuple[int, ...]
     """Number of rows for every rank."""
     received: tuple[int, ...]
     """Number of rows from every rank."""
     place: Tensor
-    """(rows here under B,) position of each row, by sample number, among those received."""
+    """(this rank's rows under B,) position of each row, in the order of sample numbers, among the received rows."""
 
 
 AllToAll = Callable[[Tensor, Route], Tensor]
-"""Function from this rank's rows (n, ...) to those it holds after a route, differentiable, such as `all_to_all`."""
+"""Differentiable function from this rank's rows (n, ...) to its rows after a route, such as `all_to_all`."""
 
 
 def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Route:
@@ -39,8 +39,7 @@ def route(before: Ints, after: Ints, sizes: Ints, rank: int, world: int) -> Rout
 
     Args:
         before, after: (n,) the rank of every sample.
-        sizes: (n,) rows of every sample, 0 for a sample that has none.
-        rank, world: this rank and how many there are.
+        sizes: (n,) number of rows of every sample; may be 0. rank, world: this rank, and the number of ranks.
     """
     here = [int(sample) for sample in (before == rank).nonzero()[0]]
     starts, row = {}, 0
@@ -70,11 +69,11 @@ def all_to_all(rows: Tensor, way: Route, group: dist.ProcessGroup | None = None)
 def exchange(
     rows: Tensor, sent: Sequence[int], received: Sequence[int], group: dist.ProcessGroup | None = None
 ) -> Tensor:
-    """Exchanges rows between all ranks of the group; differentiable; all of them call it.
+    """Exchanges rows between all ranks of the group; differentiable; all ranks of the group call it.
 
     Args:
-        rows: (sum of `sent`, ...), in the order of their receivers.
-        sent, received: the number of rows for, and from, every rank.
+        rows: (sum of `sent`, ...), ordered by receivers. sent, received: the number of rows to every rank, and from
+            every rank.
         group: the ranks.
 
     Returns:

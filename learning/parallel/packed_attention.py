@@ -1,11 +1,10 @@
-"""Attention over packed documents and screens, for any `transformers` model: no padding, no mask, no token of another.
+"""Computes attention over packed documents and screens for any `transformers` model, without padding and masks.
 
-Registered among the library's attention functions: as `NAME`, which a model loaded with `attn_implementation=NAME`
-calls in every layer, and as `SCREENS`, which its vision tower calls once a layer for all screens and all their windows.
-The keyword `packed` of the model's forward pass names the packed documents; the tower itself passes the ends of its
-screens and windows; a call without either is one whole sequence. Inside a sequence-parallel group
-(`learning.parallel.ulysses`) a rank holds a stretch of the tokens on both sides of attention and whole sequences of
-some heads within it.
+The library knows this function by two names. A model that was loaded with `attn_implementation=NAME` calls `NAME` in
+every layer. Its vision tower calls `SCREENS` once per layer for all screens and windows. The keyword `packed` of the
+model's forward pass gives the packed documents, and the tower passes the ends of its screens and windows. A call with
+neither has one whole sequence. In a sequence-parallel group (`learning.parallel.ulysses`), a rank holds a stretch of
+the tokens before and after attention, and whole sequences of some heads during attention.
 """
 
 from collections.abc import Sequence
@@ -26,20 +25,20 @@ NAME = "flywheel_packed"
 SCREENS = "flywheel_flash_screens"
 """Name of the tower's attention; the library makes one call for all screens if the name contains `flash`."""
 SHORT = 320
-"""Maximum patches of a screen for which a CPU is faster in bf16 by products of matrices than by its flash kernel."""
+"""Maximum patches of a screen for which matrix products in bf16 are faster on a CPU than the flash kernel."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackedDocuments:
-    """Documents laid one after the other."""
+    """Concatenated documents."""
 
     edges: tuple[int, ...]
-    """Start of each document, and the end of the last, in tokens of the whole group."""
+    """Start of each document, and end of the last document, in tokens of the whole group."""
     group: dist.ProcessGroup | None = None
-    """Ranks that share them, each holding an even stretch; None for one rank."""
+    """Ranks that share the documents, each with an equal stretch; None for one rank."""
 
 
-@torch.compiler.disable  # one call for any number of documents: compiled, it would be so anew for every packing
+@torch.compiler.disable  # a compiler would compile it again for every packing
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -54,18 +53,20 @@ def packed_attention(
     max_length_q: int | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Computes attention: (1, heads, tokens, width) in, (1, tokens, heads, width) out. The library's interface.
+    """Computes attention from (1, heads, tokens, width) to (1, tokens, heads, width).
+
+    The signature is the library's.
 
     Args:
         module: the layer; its `is_causal` counts unless the call passes one.
         query, key, value: keys and values may have fewer heads than queries.
         attention_mask: never given, as `packed` replaces it.
-        scaling: of the scores.
-        dropout: 0, or the gradient would depend on the plan.
-        is_causal: whether a token sees those after it.
+        scaling: factor of the scores.
+        dropout: must be 0, since the gradient would otherwise depend on the plan.
+        is_causal: whether a token attends only to earlier tokens and itself.
         packed: the documents.
-        cu_seq_lens_q: where windows or screens start, and where the last ends, for the vision tower.
-        max_length_q: the longest of them.
+        cu_seq_lens_q: starts of windows or screens, and the end of the last one, for the vision tower.
+        max_length_q: length of the longest window or screen.
     """
     causal = bool(getattr(module, "is_causal", True)) if is_causal is None else is_causal
     if packed is None and cu_seq_lens_q is None:
@@ -105,7 +106,7 @@ def _has_kernel(query: Tensor) -> bool:
 def _by_length(
     query: Tensor, key: Tensor, value: Tensor, lengths: Sequence[int], scaling: float | None, causal: bool
 ) -> Tensor:
-    """Attends without such a kernel: one call for all sequences of a length."""
+    """Attends without a kernel for variable lengths, by one call for all sequences of equal length."""
     alike: dict[int, list[int]] = {}
     for place, length in enumerate(lengths):
         if length:
@@ -125,7 +126,7 @@ def _variable_length(
     """Attends in one call of the GPU's flash kernel."""
     from torch.nn.attention.varlen import varlen_attn
 
-    # an older torch (2.11) takes fewer keys than queries without being asked
+    # torch 2.11 supports fewer heads of keys than of queries without this argument
     asked = "enable_gqa" in (varlen_attn.__kwdefaults__ or {})
     grouped: dict[str, Any] = {"enable_gqa": query.shape[1] != key.shape[1]} if asked else {}
     made = varlen_attn(
@@ -146,7 +147,7 @@ def _variable_length(
 
 @lru_cache(maxsize=8)
 def _starts(edges: tuple[int, ...], device: torch.device) -> Tensor:
-    """Copies the edges to the GPU once for all layers; each copy would wait for the work before it."""
+    """Copies the edges to the GPU once for all layers, since each copy waits for earlier work."""
     return torch.tensor(edges, dtype=torch.int32, device=device)
 
 

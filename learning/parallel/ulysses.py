@@ -1,8 +1,9 @@
-"""Sequence parallelism inside a group: every rank holds a stretch of the tokens, or all tokens of some heads.
+"""Runs attention with sequence parallelism: a rank holds a stretch of the tokens, or all tokens of some heads.
 
-Between the two lies one all-to-all (DeepSpeed-Ulysses, Jacobs et al., arXiv 2309.14509). Everything but attention works
-token by token on the stretch; attention needs whole sequences, and works head by head. So the heads go in rounds: while
-those of one round attend, those of the next are on their way and those of the last on their way back.
+One all-to-all converts between the two layouts (DeepSpeed-Ulysses, Jacobs et al., arXiv 2309.14509). Attention needs
+whole sequences and works on each head separately; all other layers work on each token separately. So heads are
+processed in rounds: during one round's attention, the next round's heads and the previous round's results are being
+sent.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,29 +17,32 @@ from torch import Tensor
 from schemas.failure import PlanError
 
 ROUNDS = 4
-"""Maximum number of rounds: all but a quarter of the exchange can then be hidden, and a round still fills a GPU."""
+"""Maximum number of rounds. With four, three quarters of the exchange can overlap with attention, and a round still
+fills a GPU."""
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-"""Attention over whole sequences: queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
+"""Attention over whole sequences: from queries, keys and values (tokens, heads, width) to (tokens, heads, width)."""
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, attention: Attention) -> Tensor:
-    """Computes attention over sequences of which each of a group's ranks holds a stretch; differentiable.
+    """Computes attention over sequences whose stretches are on the group's ranks; differentiable.
 
-    All exchanges of heads are begun before the first is waited for, and the way back of a round before the next round's
-    attention; backward in the opposite order. On a GPU they run on the stream of the group's NCCL communicator.
+    All exchanges of heads start before the first wait, and a round's results are sent back before the next round's
+    attention. The backward pass uses the opposite order. On a GPU, exchanges run on the stream of the group's NCCL
+    communicator.
 
     Args:
-        query: (stretch, heads, width).
-        key, value: as many heads or fewer; fewer than ranks are repeated, so that each has the one its queries ask.
+        query: (stretch, heads, width). key, value: as many heads as the query, or fewer. If there are fewer heads than
+        ranks, they are repeated, so that each rank has the head for its queries.
         group: the ranks, in the order of their stretches.
-        attention: of a rank's heads of a round.
+        attention: attention for a rank's heads in a round.
 
     Returns:
         (stretch, heads, width).
 
     Raises:
-        PlanError: the group's degree does not divide the heads, or neither divides those of keys nor is a multiple.
+        PlanError: the group's degree does not divide the number of heads, or is neither a divisor nor a multiple of the
+    number of key heads.
     """
     degree = dist.get_world_size(group)
     if query.shape[1] % degree:
@@ -58,7 +62,7 @@ def attend(query: Tensor, key: Tensor, value: Tensor, group: dist.ProcessGroup, 
 
 
 def _by_rank(part: Tensor, degree: int) -> Tensor:
-    """Reshapes (stretch, heads, width) to (degree, stretch, heads / degree, width): for each rank its heads."""
+    """Reshapes (stretch, heads, width) to (degree, stretch, heads / degree, width), with the heads of each rank."""
     heads = part.shape[1]
     if heads % degree:
         if degree % heads:
@@ -69,7 +73,8 @@ def _by_rank(part: Tensor, degree: int) -> Tensor:
 
 
 def _rounds(query: Tensor, key: Tensor, value: Tensor) -> list[tuple[Tensor, ...]]:
-    """Queries of each round with the keys and values that they ask: heads of keys in turn, or the only one at first."""
+    """Lists the queries of each round with their keys and values: the heads of keys in turn, or a single head in the
+    first round."""
     asked, heads = query.shape[2], key.shape[2]
     if heads == 1:
         queries, keys, values = query.tensor_split(min(ROUNDS, asked), dim=2), (key,), (value,)
@@ -80,7 +85,7 @@ def _rounds(query: Tensor, key: Tensor, value: Tensor) -> list[tuple[Tensor, ...
 
 
 def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
-    """Starts an all-to-all: part i of rank j becomes part j of rank i. The returned function waits for it, once.
+    """Starts an all-to-all, after which part i of rank j is part j of rank i; the returned function waits for it, once.
 
     Autograd runs backward in reverse order, so work between start and wait runs while the gradient travels.
     """
@@ -90,7 +95,10 @@ def _begun(parts: Tensor, group: dist.ProcessGroup) -> Callable[[], Tensor]:
 
 
 class _UlyssesExchange:
-    """An exchange in progress. It holds no tensor of the graph that holds it: nothing would free such a cycle."""
+    """An exchange in progress.
+
+    It holds no tensor of the graph that holds the exchange, since such a cycle would never be freed.
+    """
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
@@ -98,14 +106,14 @@ class _UlyssesExchange:
         self._parts: Tensor | None = None
 
     def begin(self, parts: Tensor) -> Tensor:
-        """Starts the exchange; returns the tensor that holds the others' parts after `wait`."""
+        """Starts the exchange; returns the tensor that has the other ranks' parts after `wait`."""
         self._parts = parts.contiguous()
         arriving = torch.empty_like(self._parts)
         self._work = dist.all_to_all_single(arriving, self._parts, group=self._group, async_op=True)
         return arriving
 
     def wait(self) -> None:
-        """Waits until the parts are there; on a GPU, all later work of the stream waits."""
+        """Waits until the parts have arrived; on a GPU, all later work of the stream waits."""
         self._work.wait()
         self._work = self._parts = None
 
@@ -135,13 +143,13 @@ class _End(torch.autograd.Function):
 
 
 class GroupPool:
-    """The process groups of this rank that any plan can name: one aligned stretch of ranks for each degree, made once.
+    """The process groups of this rank that plans can use: one aligned range of ranks for each degree, made once.
 
-    Only a group's own ranks make it, the smaller before the larger, so a rank among 1,024 makes ten at the most and not
-    all 2,047 there are.
+    Only the ranks of a group create it, from the smallest group to the largest. So each of 1,024 ranks creates at most
+    ten groups instead of all 2,047.
 
     Args:
-        degrees: those that plans may use; one rank alone needs no group.
+        degrees: degrees that plans may use; a single rank needs no group.
     """
 
     def __init__(self, degrees: Sequence[int]) -> None:
@@ -153,5 +161,5 @@ class GroupPool:
             self._groups[first, degree] = dist.new_group(members, use_local_synchronization=True)
 
     def of(self, first: int, degree: int) -> dist.ProcessGroup:
-        """Returns the group of `degree` ranks from `first` on, of which this rank is one; 2 ranks or more."""
+        """Returns the group of at least 2 ranks, `degree` ranks from `first` on, which includes this rank."""
         return self._groups[first, degree]

@@ -1,11 +1,13 @@
 """Assigns samples to ranks, phase by phase (post-balancing, OrchMLLM, arXiv 2503.23830).
 
-A step has phases: the vision encoder, then the language model. Each ends when its slowest rank does, and a sample's
-cost in one is hardly related to its cost in the other. The summed gradient does not depend on which rank computes a
-sample, so after sampling each phase gets its own assignment of samples to ranks that levels its cost. The paper's body
-was not at hand: the two algorithms below follow its abstract, the public code of the same laboratory, and the textbook.
+A step has two phases: the vision encoder, then the language model. A phase ends when its slowest rank ends, and a
+sample's costs in the two phases are hardly related. The summed gradient does not depend on the rank that computes a
+sample. So after sampling, each phase gets its own assignment of samples to ranks, which balances the phase's cost. The
+two algorithms follow the paper's abstract, public code of the same laboratory, and textbooks, since the full paper was
+not available.
 
-Costs are whole numbers, so every machine makes the same plan from the same lengths. No torch here.
+Costs are whole numbers, so every machine computes the same plan from the same lengths. The module does not import
+torch.
 """
 
 import heapq
@@ -21,41 +23,41 @@ Ints = npt.NDArray[np.int64]
 ROUNDS = 8
 """Maximum rounds of swaps."""
 LEVEL = 0.003
-"""Relative excess over the best possible load below which a rank is not swapped."""
+"""Relative excess over the best possible load below which a rank's load is not improved."""
 MEMBERS = 12
 """Samples of a rank that are considered for a swap."""
 
 
 @dataclass(frozen=True, slots=True)
 class BalanceCost:
-    """Cost of a sequence of l tokens: linear * l + quadratic * l^2, in units of its own."""
+    """Cost of a sequence of l tokens: linear * l + quadratic * l^2, in arbitrary units."""
 
     linear: int
     quadratic: int = 1
 
     def of(self, lengths: npt.ArrayLike) -> Ints:
-        """Computes costs of sequences, elementwise."""
+        """Computes the cost of each sequence."""
         long = np.asarray(lengths, dtype=np.int64)
         return self.linear * long + self.quadratic * long * long
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase of a step: cost and tokens of every sample of the global batch in it."""
+    """A phase of a step: cost and tokens of every sample of the global batch in this phase."""
 
     costs: Ints
-    """(n,) at least 0; 0 for a sample that has nothing to do in this phase."""
+    """(n,) costs, at least 0; 0 for a sample without work in this phase."""
     tokens: Ints
-    """(n,)."""
+    """(n,) tokens."""
     cap: int | None = None
-    """Maximum tokens that a rank can hold, if there is a limit."""
+    """Maximum tokens that a rank can hold; None for no limit."""
 
 
 def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
     """Assigns a rank to every sample in every phase, each (n,) in [0, ranks).
 
     Raises:
-        PlanError: a phase does not fit under its cap; names the phase and the sample.
+        PlanError: a phase exceeds its cap; the message names the phase and the sample.
     """
     plans: dict[str, Ints] = {}
     for name, phase in phases.items():
@@ -69,19 +71,20 @@ def balance(phases: Mapping[str, Phase], ranks: int) -> dict[str, Ints]:
 def longest_first(
     costs: npt.ArrayLike, ranks: int, tokens: npt.ArrayLike | None = None, cap: int | None = None
 ) -> Ints:
-    """Assigns packed batches: the dearest sample left goes to the least loaded rank, then ranks swap; (n,) ranks.
+    """Assigns packed batches: the most expensive remaining sample goes to the least loaded rank, then ranks swap; (n,)
+    ranks.
 
-    At most 4/3 - 1/(3 ranks) of the best makespan (Graham, 1969). Equal costs go by index, equal loads by rank. The
-    swaps matter where a rank has few samples of like cost, which the greedy rule leaves uneven.
+    The makespan is at most 4/3 - 1/(3 ranks) of the best one (Graham, 1969). Ties are resolved by sample index and by
+    rank. The swaps help if a rank has few samples of similar cost, which the greedy rule leaves uneven.
 
     Args:
-        costs: (n,) whole numbers.
-        ranks: how many there are.
+        costs: (n,) costs, as whole numbers.
+        ranks: number of ranks.
         tokens: (n,) tokens, needed with `cap`.
-        cap: the most tokens a rank may hold; a rank without room is passed over.
+        cap: maximum tokens of a rank; a rank without room is skipped.
 
     Raises:
-        PlanError: no ranks, a sample longer than the cap, or no rank with room for one.
+        PlanError: there are no ranks, a sample exceeds the cap, or no rank has room for a sample.
     """
     if ranks < 1:
         raise PlanError(f"{ranks} ranks.", "At least one is needed.")
@@ -103,10 +106,11 @@ def longest_first(
 
 
 def _swapped(work: Ints, plan: Ints, ranks: int, tokens: Ints | None = None, cap: int | None = None) -> Ints:
-    """Improves a plan in rounds: the fullest ranks each swap one sample, or give one, with one of the emptiest.
+    """Improves a plan in rounds: each of the fullest ranks exchanges one sample with one of the emptiest, or gives it
+    one.
 
-    A swap is made only if it lowers the higher load of the two, and keeps both under the cap; so no round is worse
-    than the one before. Ends when no rank is more than LEVEL above the best that any plan can reach.
+    A swap is made only if it lowers the higher load of both ranks and keeps both within the cap, so no round makes the
+    plan worse. It ends when no rank is more than LEVEL above the best possible load.
     """
     found, done = plan.copy(), loads(work, plan, ranks)
     held = loads(tokens, plan, ranks) if tokens is not None else np.zeros(ranks, dtype=np.int64)
@@ -140,7 +144,7 @@ def _swapped(work: Ints, plan: Ints, ranks: int, tokens: Ints | None = None, cap
 
 
 def _members(work: Ints, plan: Ints, ranks: int) -> Ints:
-    """Lists the cheapest samples of every rank, at most MEMBERS, filled up with n for none; (ranks, k)."""
+    """Lists the cheapest samples of every rank, at most MEMBERS, padded with n; (ranks, k)."""
     order = np.lexsort((work, plan))
     counts = np.bincount(plan, minlength=ranks)
     within = np.arange(len(plan)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -173,10 +177,11 @@ def _longest_first_capped(work: Ints, order: Ints, tokens: Ints, ranks: int, cap
 
 
 def padded(lengths: npt.ArrayLike, ranks: int, cost: BalanceCost) -> Ints:
-    """Assigns padded batches: a rank with k samples, the longest of m tokens, pays k * cost(m); (n,) ranks, exact.
+    """Assigns padded batches optimally: a rank with k samples and a longest sample of m tokens costs k * cost(m); (n,)
+    ranks.
 
-    Searches for the least bound that can be met: under a bound T, the longest sample left fixes how many fit on its
-    rank, and the next longest fill it, which leaves nothing worse than any other filling would.
+    It searches for the lowest feasible bound. For a bound T, the longest remaining sample determines the number of
+    samples on its rank, and the next longest samples fill the rank. No other filling leaves a better remainder.
     """
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-long, kind="stable")
@@ -195,7 +200,7 @@ def padded(lengths: npt.ArrayLike, ranks: int, cost: BalanceCost) -> Ints:
 
 
 def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
-    """Cuts the descending costs into stretches, each filled up to the bound."""
+    """Cuts descending costs into ranges, each filled up to the bound."""
     stretches: list[tuple[int, int]] = []
     start = 0
     while start < len(each):
@@ -206,18 +211,18 @@ def _filled(each: Ints, bound: int) -> list[tuple[int, int]]:
 
 
 def near_holders(holders: npt.ArrayLike, plan: npt.ArrayLike, sizes: npt.ArrayLike, ranks: int, per_node: int) -> Ints:
-    """Renames the plan's ranks so that the most bytes stay on the node where they lie; (n,) ranks.
+    """Renames the plan's ranks so that the most bytes stay on their node; (n,) ranks.
 
-    Which rank gets which share of the work is free, as ranks are alike. A transportation problem, solved exactly.
+    Ranks are equal, so any rank can get any share of the work. The renaming solves a transportation problem exactly.
 
     Args:
-        holders: (n,) the rank that holds each sample now.
-        plan: (n,) the rank it is to be computed on.
-        sizes: (n,) its bytes.
-        ranks: how many there are.
-        per_node: ranks on a node, consecutive ones.
+        holders: (n,) the rank that currently holds each sample.
+        plan: (n,) the rank that computes each sample.
+        sizes: (n,) bytes of each sample.
+        ranks: number of ranks.
+        per_node: number of consecutive ranks on a node.
     """
-    from scipy.optimize import linear_sum_assignment  # half a second that a trainer on one node need not wait for
+    from scipy.optimize import linear_sum_assignment  # the import takes half a second, which a single node avoids
 
     nodes = -(-ranks // per_node)
     held = np.zeros((ranks, nodes), dtype=np.int64)
@@ -234,5 +239,5 @@ def loads(costs: npt.ArrayLike, plan: npt.ArrayLike, ranks: int) -> Ints:
 
 
 def step_cost(phases: Sequence[tuple[npt.ArrayLike, npt.ArrayLike]], ranks: int) -> int:
-    """Computes the cost of a step of these (costs, plan) phases, one after another: the sum of their slowest ranks."""
+    """Computes the cost of a step with these consecutive phases (costs, plan): the sum of the slowest ranks' costs."""
     return int(sum(loads(costs, plan, ranks).max() for costs, plan in phases))

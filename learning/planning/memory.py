@@ -1,20 +1,23 @@
-"""Predicts a training's bytes on one GPU from the sizes of a model alone: every part by its own formula.
+"""Predicts a training's memory on one GPU only from the sizes of a model, with a formula for each part.
 
-Sharded over R ranks (ZeRO-3, Rajbhandari et al., arXiv 1910.02054, section 5; FSDP2 is its form here) a trained weight
-takes 4 bytes of itself, 4 of its gradient and 8 of AdamW's two moments (2 and their scales in 8 bits), each divided by
-R; a frozen one takes 4 / R, 2 / R, or 0.56 / R in 4 bits. On top come the temporary buffers of a step. Their formulas
-are those of the engine's own code (`learning.engines.fsdp`), with c bytes per number computed with:
+Weights are sharded over R ranks (ZeRO-3, Rajbhandari et al., arXiv 1910.02054, section 5) by FSDP2. A trained weight
+takes 4 bytes, its gradient 4, and AdamW's two moments 8 (or 2 and scales in 8 bits), each divided by R. A frozen weight
+takes 4 / R or 2 / R bytes, or 0.56 / R in 4 bits. A step also has temporary buffers. Their formulas follow the engine's
+code (`learning.engines.fsdp`), where c is the number of bytes per computed number:
 
-- The weights outside of blocks (tables, head, mergers) stay gathered through a step; a block is gathered twice over
-  while it is unpacked, c each, and in the backward pass its gradient is held together with the buffer of its reduction.
-- A block in 4 bits is gathered as its bytes; one of its matrices at a time is there in c each, in both passes.
-- A block keeps per token the tensors that autograd saves of its operations. The counts are exact for the classes of
-  `transformers` (`Stack.saved`; a test compares them with the saved tensors). With checkpointing a block keeps its
-  input, c per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
-- A target's logits take 12 bytes a word of the vocabulary: log probabilities, their gradient, and that of the logits.
+- The weights outside of blocks (tables, head, mergers) stay gathered during a step. A gathered block takes c bytes per
+  weight, and twice as much while it is unpacked. In the backward pass, a block's gradient and the buffer of its
+  reduction are held together.
+- A block in 4 bits is gathered as bytes; in both passes, one of its matrices at a time is unpacked to c bytes per
+  weight.
+- For each token, a block keeps the tensors that autograd saves for its operations. The counts are exact for the classes
+  of `transformers` (`Stack.saved`; a test compares them with the saved tensors). With checkpointing, a block keeps only
+  its input, with c bytes per number, and one block at a time is computed again (Chen et al., arXiv 1604.06174).
+- A target's logits take 12 bytes per word of the vocabulary: log probabilities, their gradient, and the logits'
+  gradient.
 
-The peak is the largest of three moments, not the sum of all: the end of the forward pass, a block's backward pass, or
-the root's.
+The peak is the maximum over three points of a step: the end of the forward pass, a block's backward pass, and the
+root's backward pass.
 """
 
 from collections.abc import Mapping
@@ -24,17 +27,17 @@ from typing import Any
 from schemas.config.training import TrainConfig
 
 MASTER = 4
-"""Bytes of a trained weight, and of each number kept for it."""
+"""Bytes of a trained weight, and of each number that is kept for the weight."""
 EIGHT_BIT = 1 + 4 / 256
 """Bytes of a moment in 8 bits, with its share of a block's scale."""
 NF4 = 0.5 + 4 / 64
-"""Bytes of a frozen weight in 4 bits, likewise."""
+"""Bytes of a frozen weight in 4 bits, with its share of a block's scale."""
 LOGIT = 12
 """Bytes per target and word of the vocabulary, in fp32: log probabilities, their gradient, the logits' gradient."""
 FRAGMENTS = 0.05
-"""Share of a step's temporary buffers that a GPU's allocator cannot use. Assumed, not measured."""
+"""Share of a step's temporary buffers that a GPU's allocator cannot use. The value is assumed."""
 CONTEXT = 1.5 * 2**30
-"""Bytes of a GPU that the driver, its libraries and the communicator hold before a model is there. Assumed."""
+"""Bytes of a GPU that the driver, libraries and communicator use before a model is loaded. The value is assumed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,32 +48,32 @@ class Stack:
     weights: int
     """Number of weights of one block."""
     adapted: int
-    """Weights of the adapters in one block."""
+    """Number of weights of the adapters in one block."""
     width: int
     inner: int
-    """Width of the feed-forward part; of one expert where there are some."""
+    """Width of the feed-forward part; for experts, the width of one expert."""
     queries: int
     """Width of all query heads together."""
     keys: int
     """Width of all key heads together."""
     gated: bool = True
-    """Whether the feed-forward part has a gate."""
+    """Whether the feed-forward part is gated."""
     normed: bool = False
     """Whether queries and keys have norms of their own."""
     fused: bool = False
-    """Whether queries, keys and values are one product, as in a vision tower."""
+    """Whether one product computes queries, keys and values, as in a vision tower."""
     experts: int = 0
-    """Experts that a token uses; 0 for a model without."""
+    """Number of experts that a token uses; 0 for a model without experts."""
     shared: int = 0
-    """Weights of all experts of a block."""
+    """Number of weights of all experts of a block."""
 
     def saved(self, compute: int, rank: int = 0, frozen: bool = False) -> float:
         """Computes bytes per token that a block's operations save for the backward pass.
 
         Args:
-            compute: bytes per number computed with.
-            rank: of adapters on all linear layers of the block; 0 for none.
-            frozen: nothing before or in the block is trained, so nothing is saved.
+            compute: bytes per computed number.
+            rank: rank of adapters on all linear layers of the block; 0 for none.
+            frozen: whether nothing before or in the block is trained, so that nothing is saved.
         """
         if frozen:
             return 0.0
@@ -80,7 +83,7 @@ class Stack:
         found = 4 * compute * self.width + 3 * compute * self.queries + 2 * compute * self.keys
         found += compute * (self.queries + self.keys) * self.normed
         found += inner * max(1, self.experts) + 2 * compute * self.width * self.experts
-        return found + 7 * rank * compute  # every adapter keeps its inner numbers
+        return found + 7 * rank * compute  # every adapter saves its inner activations
 
     def working(self, compute: int) -> float:
         """Computes temporary bytes per token of one block in the backward pass, in addition to the saved ones."""
@@ -94,16 +97,16 @@ class Network:
     language: Stack
     vision: Stack
     outside: int
-    """Weights outside of blocks: tables, head, mergers."""
+    """Number of weights outside of blocks: tables, head, mergers."""
     outside_vision: int
-    """Weights outside of blocks in the vision tower."""
+    """Number of weights outside of blocks in the vision tower."""
     head: int
-    """Weights of the head, which the table has too where the two are tied."""
+    """Number of weights of the head; a tied head shares them with the table."""
     vocabulary: int
     merge: int
-    """Patches that make one token."""
+    """Number of patches per token."""
     mergers: int = 1
-    """Ways from the tower into the language model: one, and DeepStack's."""
+    """Number of mergers from the tower to the language model: one, and those of DeepStack."""
 
     @property
     def weights(self) -> int:
@@ -127,36 +130,36 @@ class MemoryRecipe:
 
     ranks: int
     tokens: int
-    """Tokens of one rank in a micro-batch (`train.token_cap`)."""
+    """Number of tokens of one rank in a micro-batch (`train.token_cap`)."""
     targets: int
-    """Tokens with a target, among them."""
+    """Number of these tokens that have a target."""
     patches: int
-    """Patches of the vision tower in a micro-batch."""
+    """Number of patches of the vision tower in a micro-batch."""
     compute: int = 2
-    """Bytes per number computed with: 2 for bf16, 4 for fp32."""
+    """Bytes per computed number: 2 for bf16, 4 for fp32."""
     rank: int = 0
-    """Rank of adapters; 0: all weights are trained."""
+    """Rank of adapters; 0 if all weights are trained."""
     frozen: int = MASTER
     """Bytes of a frozen weight."""
     four_bits: bool = False
-    """Whether frozen weights of the language model's blocks are in 4 bits instead."""
+    """Whether frozen weights of the language model's blocks are in 4 bits."""
     moment: float = MASTER
-    """Bytes of each of a trained weight's two moments: 4, or `EIGHT_BIT`."""
+    """Bytes of each of the two moments of a trained weight: 4, or `EIGHT_BIT`."""
     freeze_vision: bool = False
     offload: bool = False
     checkpointing: bool = False
     logits_chunk: int | None = None
     replicas: int = 1
-    """Rows of ranks that each hold all weights."""
+    """Number of rows of ranks that each hold all weights."""
     whole_gradients: bool = False
     parallel_experts: bool = False
-    """Whether a rank holds its share of a block's experts, and the others are never gathered."""
+    """Whether a rank holds a share of each block's experts, and experts are never gathered."""
     networks: int = 1
     """Number of networks: 2 with a separate critic."""
     repeated: bool = True
-    """Whether a step has several micro-batches: gradients of the ones before are there from its beginning."""
+    """Whether a step has several micro-batches, so that gradients of earlier ones exist during the later ones."""
     cuda: bool = True
-    """Whether a GPU computes; its driver and its allocator then take memory too."""
+    """Whether a GPU computes; driver and allocator then use memory, too."""
 
     @classmethod
     def of(cls, train: TrainConfig, **sizes: Any) -> "MemoryRecipe":
@@ -191,7 +194,7 @@ class Prediction:
 
     @property
     def peak(self) -> int:
-        """Sums the parts: bytes of the GPU, or of the process if a CPU computes."""
+        """Sums the parts, which are bytes of the GPU, or of the process on a CPU."""
         return sum(self.parts.values())
 
 
@@ -210,7 +213,7 @@ def predict(network: Network, recipe: MemoryRecipe) -> Prediction:
 
 
 def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
-    """Computes bytes that last from step to step."""
+    """Computes the bytes that are kept between steps."""
     trained, frozen = _trained(network, recipe)
     share = recipe.networks * recipe.replicas / recipe.ranks
     summed = recipe.networks if recipe.whole_gradients else share
@@ -223,15 +226,15 @@ def _kept(network: Network, recipe: MemoryRecipe) -> dict[str, float]:
 
 
 def _in_four_bits(network: Network, recipe: MemoryRecipe) -> int:
-    """Counts weights in 4 bits; a block's norms, which are not, are a thousandth of it."""
+    """Counts weights in 4 bits. The norms of a block are not in 4 bits, but they are only a thousandth of it."""
     return network.language.blocks * network.language.weights if recipe.four_bits else 0
 
 
 def _moment_bytes(recipe: MemoryRecipe) -> float:
     """Computes the bytes of a moment.
 
-    Half of the adapters have rows as long as their rank, which are a block each, if of 16 or more numbers, and else
-    stay in fp32.
+    Half of the adapters' matrices have rows of the rank's length. A row of at least 16 numbers is one block; shorter
+    rows keep moments in fp32.
     """
     if not recipe.rank or recipe.moment == MASTER:
         return recipe.moment
@@ -248,7 +251,7 @@ def _trained(network: Network, recipe: MemoryRecipe) -> tuple[int, int]:
 
 
 def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, float]]:
-    """Computes temporary bytes at each moment of a step that may be the peak."""
+    """Computes temporary bytes at each point of a step that may be the peak."""
     compute, root = recipe.compute, recipe.compute * network.outside
     full = recipe.rank == 0
     block, dense = _gathered(network, recipe)
@@ -286,7 +289,7 @@ def _moments(network: Network, recipe: MemoryRecipe) -> dict[str, dict[str, floa
 
 
 def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
-    """Computes bytes of the largest gathered block, and of a matrix unpacked from 4 bits meanwhile."""
+    """Computes the bytes of the largest gathered block, and of a matrix that is unpacked from 4 bits."""
     compute, language, seen = recipe.compute, network.language, recipe.compute * network.vision.weights
     if not recipe.four_bits:
         return max(compute * _at_once(network, recipe), seen), 0.0
@@ -294,7 +297,7 @@ def _gathered(network: Network, recipe: MemoryRecipe) -> tuple[float, float]:
 
 
 def _at_once(network: Network, recipe: MemoryRecipe) -> float:
-    """Counts weights of a language model's block that a rank holds when it computes."""
+    """Counts the weights of a language model's block that a rank holds while it computes."""
     elsewhere = network.language.shared * (1 - 1 / recipe.ranks) if recipe.parallel_experts else 0
     return network.language.weights - elsewhere
 

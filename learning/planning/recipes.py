@@ -1,7 +1,7 @@
-"""Chooses settings that let a training fit on GPUs, the cheapest first, and predicts its pace.
+"""Chooses the fastest settings with which a training fits on GPUs, and predicts its pace.
 
-The user chooses the training; settings chosen here change memory and time, never the result. Settings that would change
-it (adapters, a frozen vision tower) or cost money (more GPUs) are only suggested.
+The user chooses the training. This module chooses only settings that change memory and time, never the result. Settings
+that would change it (adapters, a frozen vision tower) or cost money (more GPUs) are only suggested.
 """
 
 import re
@@ -13,17 +13,17 @@ from learning.planning.memory import EIGHT_BIT, MemoryRecipe, Network, Predictio
 from schemas.failure import UsageError
 
 USABLE = 0.975
-"""GiB that a GPU has per GB of its name: an H100 of 80 GB has about 78, an H200 of 141 about 139."""
+"""GiB of a GPU per GB of its nominal size: an H100 of 80 GB has about 78, and an H200 of 141 GB about 139."""
 CAPS = (16_384, 8_192, 4_096)
-"""Tokens of a micro-batch to try; the first holds six screens of 1920 x 1080 and their text."""
+"""Numbers of tokens of a micro-batch to try; the first is enough for six screens of 1920 x 1080 with text."""
 TARGETS = 8
-"""Tokens per target. Assumed: replies are shorter than their prompts."""
+"""Tokens per target; assumed, since replies are shorter than their prompts."""
 CHUNK = 512
-"""Targets whose logits are held at a time if logits are chunked."""
+"""Number of targets whose logits are held at a time if logits are chunked."""
 SAMPLE = 4_096
-"""Tokens of a sample, half of it a screen each, whose attention is counted. Assumed."""
+"""Assumed number of tokens of a sample, of which a screen is half, for the cost of attention."""
 MOST_GPUS = 4_096
-"""Maximum number of GPUs that is suggested."""
+"""Maximum number of suggested GPUs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Gpus:
     each: int
     """Number of GPUs of a node."""
     size: int
-    """GB of one."""
+    """Nominal memory of a GPU in GB."""
 
     @property
     def ranks(self) -> int:
@@ -55,13 +55,13 @@ class Speed:
     """Speeds from which a pace is computed."""
 
     operations: float
-    """Operations per second and GPU, as reached."""
+    """Achieved operations per second and GPU."""
     near: float
     """GB per second between the GPUs of a node."""
     far: float
     """GB per second between nodes."""
     block: float
-    """Overhead in seconds of a block of a micro-batch."""
+    """Overhead in seconds per block of a micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,15 +76,15 @@ class TriedRecipe:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A change that would make the training fit."""
+    """A change with which the training would fit."""
 
     change: str
     peak: int
-    """Bytes of a GPU with it."""
+    """Predicted bytes of a GPU with this change."""
 
 
 def read_gpus(text: str) -> Gpus:
-    """Parses `8x80`: GPUs and GB of one; `2x8x80`: nodes before. Raises `UsageError` for anything else."""
+    """Parses `8x80` (GPUs and GB of each) or `2x8x80` (with nodes first); raises `UsageError` for any other text."""
     found = re.fullmatch(r"(?:(\d{1,4})x)?(\d{1,4})x(\d{1,4})", text, re.ASCII)
     numbers = [int(one or 1) for one in found.groups()] if found else []
     if not numbers or not all(numbers):
@@ -95,13 +95,13 @@ def read_gpus(text: str) -> Gpus:
 
 
 def choose(network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None) -> tuple[TriedRecipe, bool]:
-    """Finds the first recipe that fits, and whether one does; else the one that comes nearest.
+    """Finds the first recipe that fits, else the recipe nearest to fitting, and whether it fits.
 
     Args:
-        network: the sizes of the model, adapters included if the recipe has a rank.
+        network: the sizes of the model, including adapters if the recipe has a rank.
         gpus: the GPUs available.
-        asked: the requested training; its ranks, tokens, targets and patches are filled in here.
-        cap: tokens of a micro-batch, if they are given.
+        asked: the requested training; this function sets its ranks, tokens, targets and patches.
+        cap: number of tokens of a micro-batch, if given.
     """
     nearest: TriedRecipe | None = None
     for recipe, why in _variants(network, gpus, asked, (cap,) if cap else CAPS):
@@ -120,9 +120,9 @@ def suggestions(
     """Lists changes with which a training that does not fit would fit.
 
     Args:
-        network, gpus, asked, cap: as for `choose`.
-        adapted: the sizes of the model with adapters of a rank.
-        rank: theirs.
+        network, gpus, asked, cap: as in `choose`.
+        adapted: the sizes of the model with adapters of this rank.
+        rank: the adapters' rank.
     """
     found: list[Suggestion] = []
     more = gpus
@@ -140,7 +140,7 @@ def suggestions(
     found += _fitting(others, gpus, cap)
     if not network.language.experts and not any(
         one.change.startswith("--lora") for one in found
-    ):  # else it rounds more
+    ):  # otherwise it only rounds more
         four = replace(asked, rank=asked.rank or rank, frozen=2, four_bits=True)
         change = f"{'' if asked.rank else '--lora '}train.memory.frozen=nf4: adapters on 4-bit weights"
         found += _fitting({change: (adapted, four)}, gpus, cap)
@@ -150,7 +150,8 @@ def suggestions(
 def instead_of_offloading(
     network: Network, gpus: Gpus, asked: MemoryRecipe, cap: int | None = None
 ) -> list[Suggestion]:
-    """Suggests moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as `choose`."""
+    """Suggests moments in 8 bits, if weights, gradients and moments then fit into the GPUs; arguments as in
+    `choose`."""
     for recipe, _ in _variants(network, gpus, replace(asked, moment=EIGHT_BIT), (cap,) if cap else CAPS):
         peak = predict(network, recipe).peak
         if not recipe.offload and peak <= gpus.room:
@@ -159,7 +160,7 @@ def instead_of_offloading(
 
 
 def _fitting(others: dict[str, tuple[Network, MemoryRecipe]], gpus: Gpus, cap: int | None) -> list[Suggestion]:
-    """Selects the changes with which a training fits."""
+    """Selects the changes with which the training fits."""
     tried = {change: choose(sizes, gpus, recipe, cap) for change, (sizes, recipe) in others.items()}
     return [Suggestion(change, one.prediction.peak) for change, (one, fits) in tried.items() if fits]
 
@@ -175,23 +176,22 @@ def pace(
 ) -> float:
     """Predicts tokens per second of all GPUs together.
 
-    A forward pass is 2 operations per weight that a token uses, a backward pass 4 (Kaplan et al., arXiv 2001.08361), 2
-    with adapters; activations computed twice are one more forward pass. Weights are gathered twice and gradients shared
-    out once meanwhile; the longer of the two counts.
+    A forward pass is 2 operations per weight that a token uses, a backward pass 4 (Kaplan et al., arXiv 2001.08361), or
+    2 with adapters. Recomputed activations cost one more forward pass. At the same time, weights are gathered twice and
+    gradients reduced once; the longer of computation and communication counts.
 
     Args:
-        language, vision: operations of a sample per token, of a screen per patch, in sixths.
-        network, gpus, recipe: the training and its GPUs.
-        forwards: forward passes in addition to those of the gradient: one where the loss compares with the weights
-            before.
-        by: speeds of a GPU and its links.
+        language, vision: costs of a sample per token, and of a screen per patch, in units of 6 operations. network,
+        gpus, recipe: the training and its GPUs.
+        forwards: forward passes in addition to those of the gradient: 1 if the loss compares with the parent's weights.
+        by: speeds of a GPU and of its links.
     """
     samples = recipe.tokens / SAMPLE
     screens = recipe.patches / (SAMPLE / 2 * network.merge)
     met = samples * float(language.of(SAMPLE)) + screens * float(vision.of(int(SAMPLE / 2 * network.merge)))
     passes = (1 + forwards + recipe.checkpointing) * 2 + (2 if recipe.rank else 4)
     computing = recipe.networks * passes * met / by.operations
-    within = gpus.nodes == 1 or recipe.replicas % gpus.nodes == 0  # weights are gathered from neighbours alone
+    within = gpus.nodes == 1 or recipe.replicas % gpus.nodes == 0  # weights are gathered only within nodes
     link = (by.near if within else by.far) * 1e9
     gathers = 0 if gpus.ranks == recipe.replicas else 2 if recipe.rank else 3
     moved = gathers * recipe.networks * recipe.compute * network.weights
@@ -202,7 +202,7 @@ def pace(
 def _variants(
     network: Network, gpus: Gpus, asked: MemoryRecipe, caps: tuple[int, ...]
 ) -> Iterator[tuple[MemoryRecipe, dict[str, str]]]:
-    """Yields recipes from the fastest on, each with its keys and reasons; all keep the requested settings."""
+    """Yields recipes from the fastest to the slowest, with keys and reasons; all keep the requested settings."""
 
     if gpus.nodes > 1 and asked.replicas == 1:
         rows = {f"train.replicas={gpus.nodes}": "each node holds the weights, so that none are gathered between nodes"}

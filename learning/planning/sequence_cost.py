@@ -1,6 +1,6 @@
-"""Cost model of groups of ranks that share sequences, and its terms (FlexSP, arXiv 2412.01523, section 4).
+"""Models the cost of groups of ranks that share sequences (FlexSP, arXiv 2412.01523, section 4).
 
-Numbers in equations are the paper's. No torch here.
+Numbers of equations are the paper's. The module does not import torch.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ClusterCost:
     fixed: float
     """b1 + b2, ms per group and micro-batch."""
     exchanged: float
-    """MiB per token that all all-to-alls of a step move, over all ranks of the group."""
+    """MiB per token that all all-to-alls of a step move, summed over the ranks of the group."""
     bandwidth: tuple[tuple[int, float], ...]
     """All-to-all bandwidth by degree, GB/s; a degree that is not listed costs no communication."""
     token: float
@@ -33,7 +33,7 @@ class ClusterCost:
     states: float
     """MiB of model states on every rank."""
     memory: float
-    """MiB that a rank has."""
+    """MiB of memory of a rank."""
     degrees: tuple[int, ...]
     """Legal degrees, powers of two: they must divide the model's heads."""
 
@@ -49,7 +49,7 @@ class ClusterCost:
         return max(0, int((self.memory - self.states) / self.token * degree))
 
     def least_degree(self, length: int) -> int:
-        """Finds the smallest legal degree that a sequence fits on; raises PlanError if there is none."""
+        """Finds the smallest legal degree on which a sequence fits; raises PlanError if there is none."""
         for degree in self.degrees:
             if length <= self.capacity(degree):
                 return degree
@@ -77,7 +77,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class GroupedMicroBatch:
-    """Groups that run at the same time; together they use every rank. A group may hold no sequence."""
+    """Groups that run at the same time and together use every rank; a group may be empty."""
 
     groups: tuple[Group, ...]
     milliseconds: float
@@ -87,11 +87,11 @@ class GroupedMicroBatch:
 def legal_degrees(ranks: int, query_heads: int, key_heads: int) -> tuple[int, ...]:
     """Lists the powers of two up to `ranks` that divide the query heads and fit the key heads.
 
-    They divide the key heads or are a multiple of them: Ulysses gives every rank whole heads, and keys of fewer heads
-    than ranks go to several.
+    A degree must be a divisor or a multiple of the number of key heads. Ulysses gives every rank whole heads, and
+    repeats key heads if there are fewer than ranks.
 
     Raises:
-        PlanError: no ranks, or not a power of two of them.
+        PlanError: the number of ranks is 0 or no power of two.
     """
     if ranks < 1 or ranks & (ranks - 1):
         raise PlanError(f"{ranks} ranks.", "Sequence plans need a power of two.")

@@ -1,7 +1,8 @@
-"""Fills the given groups of one micro-batch: longest sequence first, then evens out the ends of groups.
+"""Fills the given groups of one micro-batch, longest sequence first, then balances the groups' end times.
 
 A mixture is a number of groups of each degree (`learning.planning.sequence_mix` searches for good ones). A group may
-stay empty: its ranks take part in the step's collectives with a token of padding. Deterministic; no torch here.
+stay empty; its ranks then take part in the step's collectives with a token of padding. The module is deterministic and
+does not import torch.
 """
 
 import heapq
@@ -14,7 +15,7 @@ import numpy.typing as npt
 from learning.planning.sequence_cost import ClusterCost, Floats, Group, GroupedMicroBatch, Ints
 
 SWAPS = 200
-"""Maximum moves and swaps to even out the ends of groups."""
+"""Maximum number of moves and swaps that balance the groups' end times."""
 
 Counts = tuple[int, ...]
 """A mixture: groups of each degree, in the order of the cluster's degrees."""
@@ -22,10 +23,10 @@ Counts = tuple[int, ...]
 
 @dataclass(slots=True)
 class PlanningBudget:
-    """Remaining work of planning; counted, not timed, so that all ranks plan alike."""
+    """Remaining work of planning, which is counted and not timed, so that all ranks make the same plan."""
 
     left: float = math.inf
-    """Work in sequences placed."""
+    """Remaining work, as a number of placed sequences."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,13 +35,13 @@ class Load:
 
     tokens: Ints
     added: Floats
-    """(sequences, degrees) milliseconds on a group of each degree; infinite where it does not fit."""
+    """(sequences, degrees) milliseconds on a group of each degree; infinite if the sequence does not fit."""
     room: tuple[int, ...]
-    """Tokens that a group of each degree holds."""
+    """Maximum tokens of a group of each degree."""
     degrees: tuple[int, ...]
     fixed: float
     sizes: list[int]
-    """`tokens` and `added` once more, as lists."""
+    """`tokens` and `added` as lists."""
     rows: list[list[float]]
     work: PlanningBudget
     """Budget shared by all parts of a batch."""
@@ -60,11 +61,12 @@ class Filled:
     places: Ints
     """Group of each sequence; groups are numbered from the largest degree down."""
     milliseconds: float
-    """End of the last group."""
+    """End time of the slowest group."""
 
 
 def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -> tuple[Load, Ints]:
-    """Makes the load of these lengths, and the index of each of its sequences; planning it may use so much work."""
+    """Makes the load of these lengths, and the index of each of its sequences; `work` limits the work of planning
+    it."""
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(-long, kind="stable")
     room = tuple(cost.capacity(degree) for degree in cost.degrees)
@@ -75,9 +77,9 @@ def load_of(lengths: npt.ArrayLike, cost: ClusterCost, work: float = math.inf) -
 
 
 def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
-    """Assigns sequences, longest first, each to the group that ends first among those with room.
+    """Assigns sequences, longest first, to the group with room that ends first.
 
-    None if one finds no room, or none that lets it end below the limit.
+    Returns None if a sequence finds no group with room that ends before the limit.
     """
     present = [kind for kind, count in enumerate(counts) if count]
     empty = list(counts)
@@ -123,10 +125,10 @@ def fill(load: Load, counts: Counts, limit: float = math.inf) -> Filled | None:
 
 
 def evened(load: Load, found: Filled) -> Filled:
-    """Improves a filled mixture: moves or swaps sequences of the last group to end with those of others.
+    """Improves a filled mixture: moves sequences of the slowest group to other groups, or swaps them.
 
-    A move is a swap with a sequence of no tokens, which every group has one of. Each makes the later of both groups'
-    ends earlier.
+    A move is a swap with an empty sequence, which every group has. Each swap makes the later end of both groups
+    earlier.
     """
     kinds = np.array(kinds_of(found.counts))
     groups, size = len(kinds), len(load.tokens)
@@ -175,5 +177,5 @@ def micro_batch(found: Filled, load: Load, order: Ints) -> GroupedMicroBatch:
 
 
 def kinds_of(counts: Counts) -> list[int]:
-    """Lists the degree's index of every group, largest first."""
+    """Lists the index of every group's degree, the largest degree first."""
     return [kind for kind in reversed(range(len(counts))) for _ in range(counts[kind])]

@@ -1,6 +1,6 @@
-"""The paper's integer programme for sequence plans, on HiGHS: the reference for the default planner.
+"""Solves FlexSP's integer programme for sequence plans on HiGHS, as a reference for the default planner.
 
-FlexSP, arXiv 2412.01523, eqs. 15 to 22. No torch here.
+Source: FlexSP, arXiv 2412.01523, eqs. 15 to 22. The module does not import torch.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ class MilpSolution:
     """Best solution of the programme within its time limit."""
 
     batch: GroupedMicroBatch | None
-    """Solution; None if it found none."""
+    """Solution; None if none was found."""
     proven: bool
-    """Whether nothing better than the gap asked for exists; if False, the time was up."""
+    """Whether the solution is proven to be within the requested gap; False if the time limit was reached."""
 
 
 def buckets(lengths: npt.ArrayLike, number: int) -> tuple[Ints, Ints]:
@@ -61,14 +61,13 @@ def mixed_integer(
     """Solves the paper's integer programme over buckets (eqs. 17 to 22) on HiGHS.
 
     Variables: whether group p is used, how many sequences of bucket q it takes, and the makespan. Groups of a degree
-    are alike, so a later one is used only after an earlier one.
+    are interchangeable, so a group is used only if the previous group of its degree is used.
 
     Args:
-        lengths: of one micro-batch.
-        ranks, cost: the cluster.
-        number: buckets; as many as there are lengths makes it exact.
+        lengths: lengths of one micro-batch. ranks, cost: the cluster.
+        number: number of buckets; with as many buckets as lengths, the result is exact.
         seconds: time limit.
-        gap: relative gap at which it may stop.
+        gap: relative gap at which the solver may stop.
     """
     long = np.asarray(lengths, dtype=np.int64)
     upper, bucket = buckets(long, number)
@@ -93,12 +92,11 @@ def mixed_integer(
 def _constraints(
     upper: Ints, held: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
 ) -> tuple[Floats, Floats, Floats]:
-    """Builds eqs. 18 to 22: coefficients (rows, variables), and the least and the most of each row.
+    """Builds eqs. 18 to 22: coefficients (rows, variables), and the minimum and maximum of each row.
 
     Args:
-        upper, held: (q,) the length of each bucket, and how many sequences it has.
-        degrees: (p,) of every group there may be.
-        ranks, cost: the cluster.
+        upper, held: (q,) the length of each bucket, and its number of sequences.
+        degrees: (p,) degrees of all possible groups. ranks, cost: the cluster.
     """
     groups, kinds = len(degrees), len(upper)
     size = groups + groups * kinds + 1
@@ -125,7 +123,8 @@ def _constraints(
 def _read(
     solution: Floats, long: Ints, bucket: Ints, degrees: Sequence[int], ranks: int, cost: ClusterCost
 ) -> GroupedMicroBatch:
-    """Builds the groups of a solution, largest first so that each starts at a multiple of its degree; its true time."""
+    """Builds the groups of a solution, largest first so that each starts at a multiple of its degree, with its exact
+    time."""
     kinds = int(bucket.max()) + 1
     waiting = [list(np.flatnonzero(bucket == kind)) for kind in range(kinds)]
     taken: list[tuple[int, tuple[int, ...]]] = []

@@ -1,9 +1,10 @@
 """Searches for the mixture, the number of groups of each degree, that ends first in one micro-batch.
 
-There are 27,338 mixtures of 128 ranks and 3 * 10^8 of 1,024, so they are not listed. From those of one degree on, the
-likeliest are changed, some groups of a degree into groups of another, again and again; how long a mixture takes is
-estimated by pouring the sequences in like water. The likeliest that were met are filled, those of one degree always, so
-the result is never worse than the best of these. Deterministic; no torch here.
+There are 27,338 mixtures of 128 ranks and 3 * 10^8 of 1,024, so they are not enumerated. The search starts from the
+mixtures of one degree. It repeatedly changes the most promising mixtures, by replacing some groups of a degree with
+groups of another. A mixture's time is estimated by distributing the sequences' tokens continuously over its groups.
+Finally, the most promising mixtures are filled. Mixtures of one degree are always filled, so the result is never worse
+than the best of them. The module is deterministic and does not import torch.
 """
 
 import heapq
@@ -17,24 +18,24 @@ from learning.planning.sequence_cost import ClusterCost, Floats, GroupedMicroBat
 from learning.planning.sequence_fill import Counts, Filled, Load, evened, fill, load_of, micro_batch
 
 FILLS = 128
-"""Mixtures that are filled for one micro-batch, in addition to those of one degree."""
+"""Number of mixtures that are filled for one micro-batch, in addition to the mixtures of one degree."""
 HALVINGS = 6
-"""Steps of the bisection for a mixture's likely time."""
+"""Steps of the bisection for a mixture's estimated time."""
 BEAM = 4
-"""Mixtures that are changed in each round of the search."""
+"""Number of mixtures that are changed in each round of the search."""
 ROUNDS = 24
-"""Rounds at most."""
+"""Maximum number of rounds."""
 LATER = 1.5
-"""Mixtures are skipped whose likely time is above the quickest found by more than this factor."""
+"""Factor over the fastest found time above which a mixture's estimated time excludes it."""
 
 
 def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = FILLS) -> GroupedMicroBatch | None:
-    """Finds the quickest mixture for these sequences; None if none of those filled can take them.
+    """Finds the fastest mixture for these sequences; None if no filled mixture has room for them.
 
     Args:
         lengths: tokens of the micro-batch's sequences, at least one.
         ranks, cost: the cluster.
-        fills: mixtures that are filled, in addition to those of one degree.
+        fills: number of mixtures that are filled, in addition to the mixtures of one degree.
     """
     load, order = load_of(lengths, cost)
     found = quickest(load, ranks, fills, far=len(load.degrees))
@@ -44,7 +45,7 @@ def mixture(lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, fills: int = 
 def homogeneous(
     lengths: npt.ArrayLike, ranks: int, cost: ClusterCost, degree: int | None = None
 ) -> GroupedMicroBatch | None:
-    """Fills groups of one degree, the given one or the best; None if the sequences fit on none."""
+    """Fills groups of one degree, either the given degree or the best; None if the sequences fit on no degree."""
     load, order = load_of(lengths, cost)
     found = None
     for _, counts in _same_degree(load, ranks):
@@ -54,14 +55,14 @@ def homogeneous(
 
 
 def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, far: int = 1) -> Filled | None:
-    """Finds the best mixture of one degree or of the likeliest others; returns the one found before if none is better.
+    """Finds the best mixture of one degree or of the most promising others; returns `found` if no mixture is better.
 
     Args:
         load: the sequences.
-        ranks: how many there are.
-        fills: how many of the others are filled.
-        found: a mixture known before.
-        far: how many degrees apart a change may be.
+        ranks: number of ranks.
+        fills: number of other mixtures that are filled.
+        found: a known mixture.
+        far: maximum distance of a change, in degrees.
     """
     for least, counts in _same_degree(load, ranks):
         if found is None or least < found.milliseconds:
@@ -75,7 +76,7 @@ def quickest(load: Load, ranks: int, fills: int, found: Filled | None = None, fa
 
 
 def refined(load: Load, found: Filled, fills: int) -> Filled:
-    """Changes the mixture as long as that makes it quicker; fills at most so many changes."""
+    """Changes the mixture as long as this makes it faster; fills at most `fills` changes."""
     tried = {found.counts}
     while fills > 0 and load.work.left > 0:
         near = [one for one in _changed(found.counts, load.degrees, len(load.degrees)) if one not in tried][:fills]
@@ -92,14 +93,14 @@ def refined(load: Load, found: Filled, fills: int) -> Filled:
 
 
 def _better(load: Load, counts: Counts, found: Filled | None) -> Filled | None:
-    """Fills the mixture; returns the one found before if that is not slower."""
+    """Fills the mixture; returns `found` if it is not slower."""
     return fill(load, counts, math.inf if found is None else found.milliseconds) or found
 
 
 def _same_degree(load: Load, ranks: int) -> list[tuple[float, Counts]]:
-    """Lists the mixtures of one degree that may hold the sequences, by a rising lower bound of their time.
+    """Lists the mixtures of one degree that may have room for the sequences, by increasing lower bound of their time.
 
-    No group ends before its longest sequence alone would, and an even share is the least there is to do.
+    The bound is the larger of the longest sequence's time and an even share of all work.
     """
     groups = ranks // np.array(load.degrees)
     least = load.fixed + np.maximum(load.added[0], load.added.sum(axis=0) / groups)
@@ -113,7 +114,7 @@ def _only(kind: int, ranks: int, degrees: Sequence[int]) -> Counts:
 
 
 def _likely(load: Load, ranks: int, limit: float, most: int, far: int) -> list[Counts]:
-    """Finds mixtures by splitting and merging, the likeliest first."""
+    """Finds mixtures by splitting and merging, the most promising first."""
     pour = _Pour(load, ranks, limit)
     spans: dict[Counts, float] = {}
     fresh = [_only(kind, ranks, load.degrees) for kind in range(len(load.degrees))]
@@ -144,10 +145,10 @@ def _changed(counts: Counts, degrees: tuple[int, ...], far: int) -> Iterator[Cou
 
 
 class _Pour:
-    """Estimates the time of mixtures: sequences poured like water, longest first, into the largest groups first.
+    """Estimates the time of mixtures by a continuous distribution: longest sequences and largest groups first.
 
-    The estimate is neither a lower nor an upper bound of the filled time, but quick: many mixtures at once, by
-    bisection.
+    The estimate is neither a lower nor an upper bound of the filled time. It is fast, since one bisection covers many
+    mixtures.
     """
 
     def __init__(self, load: Load, ranks: int, limit: float) -> None:
@@ -161,7 +162,7 @@ class _Pour:
         self._limit = LATER * (limit - load.fixed)
 
     def spans(self, mixtures: Sequence[Counts]) -> list[float]:
-        """Estimates milliseconds of each; infinite where the sequences do not fit below the limit."""
+        """Estimates the milliseconds of each mixture; infinite if the sequences do not fit below the limit."""
         counts = np.array(mixtures)
         alone = np.where(counts > 0, self._load.added[0], np.inf).min(axis=1)
         low = np.maximum(self._shared, alone)
@@ -176,7 +177,7 @@ class _Pour:
         return np.where(fits, self._load.fixed + high, np.inf).tolist()
 
     def _poured_by(self, time: Floats, counts: Ints) -> npt.NDArray[np.bool_]:
-        """Checks whether all sequences are in by these times; (mixtures,)."""
+        """Checks whether all sequences fit within these times; (mixtures,)."""
         place = np.zeros(len(counts), dtype=np.int64)
         for kind in reversed(range(counts.shape[1])):
             poured = self._poured[kind]

@@ -1,11 +1,11 @@
-"""Micro-batches that take long and short sequences together: best-fit decreasing, as in FlexSP's release.
+"""Packs long and short sequences together into micro-batches: best-fit decreasing, as in FlexSP's release.
 
-Cuts of the sorted batch never let a short sequence use the memory that long ones leave, which costs micro-batches if
-sequences are large compared with a group: of lengths 6, 6, 4, 4 in groups of 10 tokens cuts make three, packing makes
-two. A sequence opens a group of the least degree that holds it, at least of a floor; with a floor that holds the
-longest all groups have one degree. Groups of like time then share a micro-batch (first-fit decreasing height over the
-ranks). Few sequences are sometimes quicker by first fit, which leaves other rooms. And where groups are not full, it is
-quicker to spread the sequences evenly over as many groups as that takes (longest processing time first).
+If a sorted batch is cut, short sequences never use the memory that long ones leave. This costs micro-batches if
+sequences are large compared with a group. For lengths 6, 6, 4, 4 in groups of 10 tokens, cuts make three micro-batches
+and packing makes two. A sequence opens a group of the smallest degree with room for it, but at least of a floor. If the
+floor has room for the longest sequence, all groups have one degree. Groups of similar time then share a micro-batch
+(first-fit decreasing height over the ranks). For few sequences, first fit is sometimes faster. If groups are not full,
+it is faster to spread the sequences evenly over the required number of groups (longest processing time first).
 """
 
 import heapq
@@ -19,33 +19,33 @@ from learning.planning.sequence_cost import Ints
 from learning.planning.sequence_fill import Filled, Load
 
 SHARES = (1.0, 0.9, 0.7, 0.5)
-"""Shares of a group's memory up to which it is packed: less is more micro-batches of evener groups."""
+"""Shares of a group's memory up to which it is packed; lower shares make more micro-batches with more even groups."""
 
 
 @dataclass(slots=True)
 class Bin:
-    """A group as it is packed."""
+    """A group during packing."""
 
     kind: int
-    """Index of its degree."""
+    """Index of the group's degree."""
     members: list[int]
     work: float
-    """Milliseconds of its sequences."""
+    """Milliseconds of the group's sequences."""
 
 
 def packed(load: Load, ranks: int, floor: int, share: float) -> list[list[Bin]]:
-    """Packs the groups of every micro-batch, the slowest first; each sequence fits on a group.
+    """Packs the groups of every micro-batch, the slowest first; every sequence must fit on a group.
 
     Args:
         load: the sequences.
-        ranks: how many there are.
-        floor: the kind of the least degree that a group has.
-        share: of its memory that a group is filled to, if its sequences leave the choice.
+        ranks: number of ranks.
+        floor: index of the smallest degree of a group.
+        share: share of a group's memory up to which it is filled, if its sequences allow this.
     """
     bins = sorted(_bins(load, floor, share), key=lambda one: -one.work)
     made: list[list[Bin]] = []
     left: list[int] = []
-    first = [0] * len(load.degrees)  # the first micro-batch with room for a group; the room left in one never grows
+    first = [0] * len(load.degrees)  # first micro-batch with room for a group, as room only shrinks
     for one in bins:
         width, at = load.degrees[one.kind], first[one.kind]
         while at < len(left) and left[at] < width:
@@ -60,9 +60,10 @@ def packed(load: Load, ranks: int, floor: int, share: float) -> list[list[Bin]]:
 
 
 def first_fit(load: Load, ranks: int, kind: int) -> list[list[Bin]]:
-    """Packs groups of one degree that holds each sequence, by first fit.
+    """Packs groups of one degree with room for every sequence, by first fit.
 
-    The longest goes first, into the first micro-batch with room, there to the group with the fewest tokens.
+    The longest sequence goes first, into the first micro-batch with room, and there to the group with the fewest
+    tokens.
     """
     made: list[list[tuple[int, int, Bin]]] = []
     groups, room = ranks // load.degrees[kind], load.room[kind]
@@ -80,11 +81,11 @@ def first_fit(load: Load, ranks: int, kind: int) -> list[list[Bin]]:
 
 
 def spread(load: Load, ranks: int, kind: int, number: int) -> list[list[Bin]] | None:
-    """As `packed`, in so many micro-batches of groups of one degree that holds each sequence: the longest first, each
-    to the group with the least work that has room. None if one finds no room so."""
+    """Packs a given number of micro-batches of groups of one degree: the longest sequence first, to the group with room
+    that has the least work. Returns None if a sequence finds no room."""
     groups = ranks // load.degrees[kind]
     bins = [Bin(kind, [], 0.0) for _ in range(groups * number)]
-    ready = [(0.0, place, load.room[kind]) for place in range(len(bins))]  # work, number and room
+    ready = [(0.0, place, load.room[kind]) for place in range(len(bins))]  # work, number, room
     for index, (tokens, row) in enumerate(zip(load.sizes, load.rows, strict=True)):
         full: list[tuple[float, int, int]] = []
         while ready and ready[0][2] < tokens:
@@ -109,7 +110,8 @@ def packed_ms(load: Load, made: list[list[Bin]]) -> float:
 
 
 def least(load: Load, ranks: int, floor: int, share: float) -> float:
-    """Computes a lower bound of such a packing's time: every rank as busy as any other, or the longest alone."""
+    """Computes a lower bound of such a packing's time: the larger of an even load of all ranks and the longest
+    sequence."""
     work = load.added[:, floor:] * np.array(load.degrees[floor:])
     rooms = np.array(_rooms(load, _kinds(load, floor), share)) / np.array(load.degrees)
     number = max(1, math.ceil(int(load.tokens.sum()) / (ranks * float(rooms[floor:].max())) - 1e-9))
@@ -118,7 +120,7 @@ def least(load: Load, ranks: int, floor: int, share: float) -> float:
 
 
 def filled(load: Load, ranks: int, groups: list[Bin]) -> tuple[Ints, Filled]:
-    """Fills a packed micro-batch: its sequences, longest first, the group of each, and idle ranks."""
+    """Fills a packed micro-batch: its sequences, longest first, with the group of each; idle ranks get empty groups."""
     groups = sorted(groups, key=lambda one: -one.kind)
     counts = [0] * len(load.degrees)
     for one in groups:
@@ -137,7 +139,7 @@ def _bins(load: Load, floor: int, share: float) -> list[Bin]:
     kinds = _kinds(load, floor)
     rooms = _rooms(load, kinds, share)
     bins: list[Bin] = []
-    ready: list[tuple[int, int]] = []  # room and number of the bins with room, rising
+    ready: list[tuple[int, int]] = []  # room and number of bins with room, ascending
     opens: list[int] = kinds.tolist()
     for index, (tokens, kind) in enumerate(zip(load.sizes, opens, strict=True)):
         at = bisect_left(ready, (tokens, -1))
@@ -160,6 +162,6 @@ def _kinds(load: Load, floor: int) -> Ints:
 
 
 def _rooms(load: Load, kinds: Ints, share: float) -> list[int]:
-    """Computes the tokens that groups of each degree are filled with: the share, or the longest that opens one."""
+    """Computes the maximum tokens of groups of each degree: the share, or the longest sequence that opens a group."""
     longest = [int(load.tokens[kinds == kind].max(initial=0)) for kind in range(len(load.degrees))]
     return [max(int(share * room), most) for room, most in zip(load.room, longest, strict=True)]

@@ -1,21 +1,21 @@
 """Plans the ranks of sequences: groups of different sequence-parallel degree in a step (FlexSP, arXiv 2412.01523).
 
-A long sequence needs many ranks to fit; a short one is quickest on few, where the all-to-all stays inside a node. So a
-global batch is sorted by length and cut into micro-batches (takeaway of the paper's section 5: little variance inside
-one), and each gets the mixture of groups that is found to finish first (`learning.planning.sequence_mix`).
+A long sequence only fits on many ranks. A short sequence is fastest on few ranks, whose all-to-all stays within a node.
+So a global batch is sorted by length and cut into micro-batches of similar sequences (section 5 of the paper). Each
+micro-batch gets the fastest mixture of groups that is found (`learning.planning.sequence_mix`).
 
-Where to cut is a shortest path: nodes are places in the sorted batch, an arc is the micro-batch between two of them and
-as long as it takes. An arc's lower bound is cheap and planning it is not, so only arcs on a path that still could be
-the shortest are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016), over few places first, then over more.
-The paper cuts into even tokens instead (eqs. 23 and 24); the best of those cuts with one degree in each micro-batch is
-the path that the search begins with. It ends by a count of its work, not by a clock, so all ranks plan alike.
+The best cut is a shortest path. Nodes are places in the sorted batch, and an arc is the micro-batch between two places,
+with its time as the length. A lower bound of an arc is cheap, but planning an arc is not. So only arcs on a possibly
+shortest path are planned (lazy shortest path: Dellin and Srinivasa, ICAPS 2016), first over few places, then over more.
+The paper instead cuts into parts with equal tokens (eqs. 23 and 24). The search begins with the best of these cuts that
+have one degree per micro-batch. A count of the work limits the search, not a clock, so all ranks make the same plan.
 
-Cuts leave memory unused in groups of long sequences. So whole batches are packed too, long and short sequences together
-(`learning.planning.sequence_pack`), and the quicker of path and packing is the plan.
+Cuts leave memory unused in groups of long sequences. So whole batches are also packed, with long and short sequences
+together (`learning.planning.sequence_pack`). The plan is the faster of path and packing.
 
-`learning.planning.sequence_milp` holds the paper's integer programme. No torch here.
+`learning.planning.sequence_milp` has the paper's integer programme. This module does not import torch.
 
-Cuts a batch sorted by length into micro-batches: of even tokens, or by the shortest path over cuts.
+The module cuts a sorted batch into micro-batches with equal tokens, or by the shortest path.
 """
 
 import math
@@ -34,19 +34,20 @@ from learning.planning.sequence_pack import SHARES, Bin, filled, first_fit, leas
 from schemas.failure import PlanError
 
 Edges = list[int]
-"""Places where a sorted batch is cut, its ends included."""
+"""Places at which a sorted batch is cut, including both ends."""
 Arc = tuple[int, int]
 
 
 def cut(lengths: npt.ArrayLike, number: int) -> list[Ints]:
-    """Indices sorted by length, cut into `number` stretches whose largest token sum is least (FlexSP, eqs. 23, 24)."""
+    """Cuts indices sorted by length into `number` ranges with the smallest maximum of token sums (FlexSP, eqs. 23,
+    24)."""
     long = np.asarray(lengths, dtype=np.int64)
     order = np.argsort(long, kind="stable")
     return [order[start:end] for start, end in pairwise(even(long[order], number))]
 
 
 def even(rising: Ints, number: int) -> Edges:
-    """Cuts rising lengths into at most `number` stretches whose largest token sum is least."""
+    """Cuts rising lengths into at most `number` ranges with the smallest maximum of token sums."""
     sums = [0, *np.cumsum(rising).tolist()]
     longest, share = int(rising.max()), -(-sums[-1] // number)
     low, high = max(longest, share), longest + share
@@ -67,10 +68,11 @@ def _edges(sums: list[int], bound: int) -> Edges:
 
 
 def shortest(weights: Floats) -> tuple[float, list[Arc]]:
-    """Length and arcs of the shortest path from the first node to the last; infinite and empty if there is none.
+    """Finds the length and arcs of the shortest path from the first node to the last; infinite and empty if there is
+    none.
 
     Args:
-        weights: (nodes, nodes) of the arcs from a node to a later one.
+        weights: (nodes, nodes) lengths of the arcs from a node to a later node.
     """
     size = len(weights)
     reached, came = np.full(size, np.inf), np.zeros(size, dtype=np.int64)
@@ -89,46 +91,46 @@ def shortest(weights: Floats) -> tuple[float, list[Arc]]:
 
 __all__ = ["ClusterCost", "Group", "GroupedMicroBatch", "cut", "legal_degrees", "plan", "total"]
 STAGES = (40, 80, 160, 320)
-"""Places to cut at, evenly over the tokens: first few, then more."""
+"""Numbers of places for cuts, evenly over the tokens: first few, then more."""
 SINGLES = 8
-"""The longest sequences, each of which may be the end of a micro-batch."""
+"""Number of longest sequences after each of which a micro-batch may end."""
 EVEN, LONGER = 24, 96
-"""Numbers of micro-batches of even tokens to try with one degree in each; and how many where none of them fits."""
+"""Number of counts of equal micro-batches to try with one degree each, and the number if none of them fits."""
 WORK, RANKS, MOST = 700_000, 1_024, 4
-"""Work of the search for 1,024 ranks, in sequences placed; fewer ranks get more, up to four times as much."""
+"""Work of the search for 1,024 ranks, in placed sequences; fewer ranks get up to four times as much."""
 LAST = 8
-"""Divisor of the work for the additional share of the end of the search."""
+"""Divisor of the work for the additional share at the end of the search."""
 PACKED = 4
-"""Divisor of the work for packings, not counting those that fill groups whole, which are always made."""
+"""Divisor of the work for packings; packings that fill groups whole are always made and not counted."""
 EFFORT = 16
 """Approximate number of micro-batches in which a sequence is planned."""
 ABORTED = 4
-"""Number of fillings of which about one is not cut short."""
+"""Number of fillings of which about one runs to its end."""
 MORE = 2
-"""How many micro-batches more than packing takes are tried to spread the sequences of one degree over."""
+"""Maximum number of additional micro-batches, compared with packing, over which sequences of one degree are spread."""
 FAR = 16
-"""Over all micro-batches of a path, how many degrees apart a change of a mixture may be."""
+"""Maximum sum of the distances of changes of mixtures, in degrees, over all micro-batches of a path."""
 FEW = 256
-"""Sequences up to which first fit is tried at each degree; of more it was never the quickest."""
+"""Maximum number of sequences for which first fit is tried at each degree; for more, it was never the fastest."""
 SLACK = 0.001
-"""Plans that would be quicker by less than this share are not looked for."""
+"""Minimum relative gain for which the search continues."""
 
 
 def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None = None) -> list[GroupedMicroBatch]:
-    """Finds the quickest plan for one global batch.
+    """Searches for the fastest plan for one global batch.
 
-    Never slower than even cuts with the best single degree in each, than best-fit packing at any one degree, than
-    groups of any one degree that are evened out, nor, of few sequences, than first fit at one. Every batch whose
-    sequences each fit on a group has one.
+    The plan is never slower than the following simple plans: equal cuts with the best single degree in each, best-fit
+    packing at any one degree, balanced groups of any one degree, and, for few sequences, first fit at one degree. There
+    is a plan if every sequence fits on a group.
 
     Args:
         lengths: tokens of the sequences.
-        ranks: a power of two.
+        ranks: number of ranks, a power of two.
         cost: the cluster.
-        work: the budget of the search, in sequences placed; by the ranks if None.
+        work: the budget of the search, in placed sequences; None for a budget by the number of ranks.
 
     Raises:
-        PlanError: a sequence that fits on no group, or of less than no tokens.
+        PlanError: a sequence fits on no group, or has a negative length.
     """
     if not len(lengths):
         return []
@@ -142,7 +144,7 @@ def plan(lengths: Sequence[int], ranks: int, cost: ClusterCost, work: int | None
 
 
 def total(micro_batches: Sequence[GroupedMicroBatch]) -> float:
-    """Sums predicted milliseconds of micro-batches that follow one another."""
+    """Sums the predicted milliseconds of consecutive micro-batches."""
     return sum(batch.milliseconds for batch in micro_batches)
 
 
@@ -151,12 +153,12 @@ Planned = tuple[Ints, Filled]
 
 
 def _spent(made: list[Planned]) -> float:
-    """Sums milliseconds of micro-batches; infinite if there are none."""
+    """Sums the milliseconds of micro-batches; infinite if there are none."""
     return sum(found.milliseconds for _, found in made) if made else math.inf
 
 
 class _Search:
-    """Search for the shortest path over cuts of one batch, its sequences longest first."""
+    """Searches for the shortest path over cuts of one batch, with the longest sequences first."""
 
     def __init__(self, load: Load, ranks: int, work: int) -> None:
         self._load, self._ranks = load, ranks
@@ -166,16 +168,16 @@ class _Search:
         self._last, self._packings = work // LAST, work // (PACKED * self._size)
         self._fills = min(FILLS, max(2, work // (EFFORT * self._size)))
         self._look = 10 * (100 + ranks.bit_length() * len(load.degrees) ** 2)
-        """Cost of a search for mixtures of one micro-batch, in sequences placed; measured."""
+        """Cost of a search for mixtures of one micro-batch, in placed sequences, as measured."""
         self._planned: dict[Arc, Filled | None] = {}
 
     @property
     def _left(self) -> float:
-        """Computes the work left, without the share of the end."""
+        """Computes the remaining work, without the share for the end."""
         return self._load.work.left - self._last
 
     def run(self) -> list[Planned]:
-        """Finds the micro-batches of the shortest path, or of a packing if that is quicker."""
+        """Finds the micro-batches of the shortest path, or of a packing if it is faster."""
         edges, near = self._of_one_degree()
         if self._left > 0:
             edges = self._shorter(edges, self._places(edges, near, STAGES[0]))
@@ -201,15 +203,15 @@ class _Search:
         return [(members, found) for members, found in made if found is not None]
 
     def _packing(self, limit: float) -> list[Planned]:
-        """Finds the quickest packing, with other mixtures in micro-batches where those are quicker.
+        """Finds the fastest packing, with other mixtures in micro-batches where these are faster.
 
-        None that is sure to take longer than the limit.
+        Packings that certainly take longer than the limit are not made.
         """
         load, ranks = self._load, self._ranks
         best, found, left = math.inf, list[list[Bin]](), self._packings
 
         def tried(bound: float, make: Callable[[], list[list[Bin]] | None], always: bool = False) -> int:
-            """Counts the micro-batches that it makes; 0 if none, or if it is sure to take too long."""
+            """Makes a packing and counts its micro-batches; 0 if there is none, or if it certainly takes too long."""
             nonlocal best, found, left
             if bound >= min(best, limit) or not (always or left > 0):
                 return 0
@@ -236,13 +238,13 @@ class _Search:
         return [(members, self._mixed(members, one) or one) for members, one in made]
 
     def _mixed(self, members: Ints | slice, found: Filled | None = None) -> Filled | None:
-        """Finds a mixture for these sequences with little work; returns the one known before if that is not slower."""
+        """Finds a mixture for these sequences with little work; returns `found` if it is not slower."""
         fills = self._fills if self._left > 0 else 0
         self._load.work.left -= self._look
         return quickest(self._load.part(members), self._ranks, fills, found)
 
     def _shorter(self, edges: Edges, nodes: Ints) -> Edges:
-        """Finds the shortest path over these nodes, which hold the cut given; it is not longer than that."""
+        """Finds the shortest path over nodes that include the given cut; the path is never longer than the cut."""
         known = np.full((len(nodes), len(nodes)), math.inf)
         bounds = self._bounds(nodes)
         at = {int(node): index for index, node in enumerate(nodes)}
@@ -252,7 +254,7 @@ class _Search:
             for start, end in waiting:
                 made = self._plan(int(nodes[start]), int(nodes[end]))
                 known[start, end] = math.inf if made is None else made.milliseconds
-                wider = bounds[: start + 1, end:]  # no micro-batch is quicker than a part of it
+                wider = bounds[: start + 1, end:]  # no micro-batch is faster than a part of it
                 np.maximum(wider, known[start, end], out=wider)
             best, found = shortest(known)
             least, path = shortest(np.minimum(bounds, known))
@@ -263,13 +265,14 @@ class _Search:
             del waiting[-(-len(waiting) // 2) :]
 
     def _plan(self, start: int, end: int) -> Filled | None:
-        """Plans the micro-batch between two places; None if no mixture that was filled holds it."""
+        """Plans the micro-batch between two places; None if no filled mixture has room for it."""
         if (start, end) not in self._planned:
             self._planned[start, end] = self._mixed(slice(start, end))
         return self._planned[start, end]
 
     def _places(self, edges: Edges, near: list[Edges], number: int) -> Ints:
-        """Lists places to cut at: so many evenly over the tokens, about as many of cuts that were near, and these."""
+        """Lists places for cuts: `number` places evenly over the tokens, about as many of cuts with a similar time, and
+        the given cut."""
         places = self._sums.searchsorted(np.linspace(0, int(self._sums[-1]), 1 + number)).tolist()
         found = {*places, *range(min(SINGLES, self._size) + 1), *edges}
         for others in near:
@@ -278,7 +281,7 @@ class _Search:
         return np.array(sorted(found))
 
     def _bounds(self, nodes: Ints) -> Floats:
-        """Computes a lower bound of every arc's time, (nodes, nodes); infinite where there is none."""
+        """Computes a lower bound of every arc's time, (nodes, nodes); infinite where there is no arc."""
         load = self._load
         work = np.concatenate([[0.0], np.cumsum((load.added * self._degrees).min(axis=1))]) / self._ranks
         alone = np.append(load.added.min(axis=1), 0.0)
@@ -288,7 +291,7 @@ class _Search:
         return np.where(impossible, math.inf, bounds)
 
     def _of_one_degree(self) -> tuple[Edges, list[Edges]]:
-        """Finds the quickest even cut with one degree per micro-batch, and all cuts that were tried."""
+        """Finds the fastest equal cut with one degree per micro-batch, and lists all tried cuts."""
         rising = self._load.tokens[::-1]
         least = min(self._size, max(1, -(-int(self._sums[-1]) // max(1, int(self._room.max())))))
         for first in range(least, min(least + LONGER, self._size + 1), EVEN):
@@ -315,7 +318,8 @@ class _Search:
         return float((self._load.fixed + spans.min(axis=1)).sum())
 
     def _spent_of_one_degree(self, edges: Edges, limit: float) -> float:
-        """Computes milliseconds of a cut with the best single degree in each; infinite if not below the limit."""
+        """Computes the milliseconds of a cut with the best single degree per micro-batch; infinite if not below the
+        limit."""
         spent = 0.0
         for start, end in pairwise(edges):
             made = quickest(self._load.part(slice(start, end)), self._ranks, 0)
@@ -325,7 +329,8 @@ class _Search:
         return spent
 
     def _halved(self, start: int, end: int) -> Edges:
-        """Makes a cut that fits for certain: halves of halves until one degree holds each; one sequence always fits."""
+        """Makes a cut that certainly fits: halves parts until one degree has room for each; a single sequence always
+        fits."""
         if quickest(self._load.part(slice(start, end)), self._ranks, 0) is not None:
             return [start, end]
         middle = (start + end) // 2

@@ -1,9 +1,9 @@
 """Plans one optimiser step: micro-batches, the ranks that share their samples, the encoding rank of each screen.
 
-Every rank makes the same plan from lengths alone, so each can fetch and decode only its own part. The work of the
-vision tower and of the language model is levelled separately (`learning.planning.balance`); a sequence-parallel group
+Every rank computes the same plan from lengths only, so each rank fetches and decodes only its own part. The work of the
+vision tower and of the language model is balanced separately (`learning.planning.balance`); a sequence-parallel group
 shares a sample that is too long for one rank (`learning.planning.sequence_plan`). The tower's outputs for a screen go
-straight to the ranks that hold the screen's tokens. No torch here.
+directly to the ranks that hold the screen's tokens. The module does not import torch.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ from schemas.failure import PlanError
 
 @dataclass(frozen=True, slots=True)
 class ScreenSpan:
-    """A screen inside a sample's tokens."""
+    """A screen's range within a sample's tokens."""
 
     start: int
     tokens: int
@@ -45,7 +45,7 @@ class Rules:
     language: BalanceCost
     """Cost of a sample, by its tokens."""
     level: bool = True
-    """Whether work is levelled; else samples and screens go to the ranks in turn."""
+    """Whether work is balanced; otherwise, samples and screens go to the ranks in turn."""
     cap: int | None = None
     """Maximum tokens of a rank in a micro-batch."""
     cluster: ClusterCost | None = None
@@ -58,18 +58,18 @@ class Rules:
         return replace(self, cluster=None, cap=None)
 
     def on_nodes(self, per_node: int) -> "Rules":
-        """Returns the same rules for nodes of so many ranks."""
+        """Returns the same rules for nodes with this number of ranks."""
         return replace(self, per_node=per_node)
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """Samples whose gradient is taken together, over all ranks."""
+    """Samples whose gradient is computed together, over all ranks."""
 
     groups: tuple[Group, ...]
-    """Groups that together hold every rank once; one without samples still takes part in the collectives."""
+    """Groups that together have every rank once; a group without samples still takes part in the collectives."""
     encoders: tuple[int, ...]
-    """Rank that encodes each screen, screens in the order of their samples."""
+    """Rank that encodes each screen, in the order of samples."""
 
     @property
     def samples(self) -> tuple[int, ...]:
@@ -79,12 +79,12 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class Fragments:
-    """Screens of a micro-batch, cut where the ranks' stretches of tokens are cut; each as (n,)."""
+    """Screens of a micro-batch, cut at the borders of the ranks' stretches of tokens; each field is (n,)."""
 
     before: Ints
-    """Rank that encodes it."""
+    """Rank that encodes each fragment."""
     after: Ints
-    """Rank that holds its tokens."""
+    """Rank that holds each fragment's tokens."""
     sizes: Ints
     """Number of tokens."""
 
@@ -93,14 +93,14 @@ def plan_step(items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
     """Plans the micro-batches of one step.
 
     Raises:
-        PlanError: a sample that does not fit, on one rank or on any group of ranks; names it.
+        PlanError: a sample fits on no rank and no group of ranks; the message names it.
     """
     shared = rules.cluster is not None and rules.ranks > 1
     return plan_of(_shared(items, rules) if shared else _alone(items, rules), items, rules)
 
 
 def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths], rules: Rules) -> list[MicroBatch]:
-    """Makes the plan with these groups in each micro-batch: their screens are shared out over all ranks."""
+    """Makes the plan with these groups in each micro-batch, and distributes their screens over all ranks."""
     made: list[MicroBatch] = []
     for groups in grouped:
         members = sorted(sample for group in groups for sample in group.sequences)
@@ -113,7 +113,7 @@ def plan_of(grouped: Sequence[tuple[Group, ...]], items: Sequence[SampleLengths]
 def check_plan(
     batches: Sequence[MicroBatch], items: Sequence[SampleLengths], ranks: int, degrees: Sequence[int]
 ) -> None:
-    """Raises `PlanError` unless every sample is there once, every rank is in one group, and every degree is legal."""
+    """Raises `PlanError` unless every sample occurs once, every rank is in one group, and every degree is legal."""
     seen = sorted(sample for batch in batches for sample in batch.samples)
     if seen != list(range(len(items))):
         raise PlanError(f"samples {seen} are planned, {len(items)} are in the batch.", "Plan each of them once.")
@@ -149,7 +149,7 @@ def fragments(batch: MicroBatch, items: Sequence[SampleLengths]) -> Fragments:
 
 
 def edges_of(group: Group, items: Sequence[SampleLengths]) -> tuple[int, ...]:
-    """Lists the starts of a group's samples, in order, the last one's end, and the padding's end, if any.
+    """Lists, in order, the starts of a group's samples, the end of the last sample, and the end of the padding, if any.
 
     A group without samples holds one token of padding per rank.
     """
@@ -166,7 +166,7 @@ def stretch_of(group: Group, items: Sequence[SampleLengths]) -> int:
 
 
 def predicted(batches: Sequence[MicroBatch], items: Sequence[SampleLengths], rules: Rules) -> float:
-    """Sums a step's cost in operations: in each micro-batch the slowest rank of each phase, in turn."""
+    """Sums a step's cost in operations: over all micro-batches and phases, the cost of the slowest rank."""
     total = 0.0
     for batch in batches:
         vision, language = np.zeros(rules.ranks), np.zeros(rules.ranks)
@@ -191,7 +191,7 @@ def _shared(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, .
 
 
 def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ...]]:
-    """Puts every sample on one rank: as few micro-batches as the cap allows, alike ones in the same."""
+    """Puts every sample on a single rank, in as few micro-batches as the cap allows, with similar samples together."""
     lengths = np.array([item.tokens for item in items], dtype=np.int64)
     costs = rules.language.of(lengths)
     if not rules.level:
@@ -214,7 +214,7 @@ def _alone(items: Sequence[SampleLengths], rules: Rules) -> list[tuple[Group, ..
 
 
 def _in_turn(lengths: Ints, rules: Rules) -> list[tuple[Group, ...]]:
-    """Puts sample i on rank i modulo the ranks; a new micro-batch where a rank is full."""
+    """Puts sample i on rank i modulo the ranks; begins a new micro-batch when a rank is full."""
     bins = np.empty(len(lengths), dtype=np.int64)
     filled = [(0, 0)] * rules.ranks
     for sample, length in enumerate(lengths.tolist()):
@@ -243,13 +243,13 @@ def _encoders(patches: list[int], rules: Rules) -> Ints:
 def _renamed(
     groups: tuple[Group, ...], screens: list[tuple[int, ScreenSpan]], encoders: Ints, rules: Rules
 ) -> tuple[Group, ...]:
-    """Renames the ranks of groups, with several nodes, to the node that encodes most of their screens."""
+    """With several nodes, moves groups to the node that encodes most of their screens."""
     if rules.per_node is None or rules.per_node >= rules.ranks or any(group.degree > 1 for group in groups):
         return groups
     rank = {sample: group.first for group in groups for sample in group.sequences}
     held = np.array([rank[sample] for sample, _ in screens], dtype=np.int64)
     sizes = [piece.tokens for _, piece in screens]
-    # An entry of no bytes for every rank makes the renaming a permutation that can be read off.
+    # With an additional entry of 0 bytes for every rank, the renaming of all ranks can be read from the result.
     holders = np.concatenate([encoders, np.zeros(rules.ranks, dtype=np.int64)])
     plan_now = np.concatenate([held, np.arange(rules.ranks)])
     renamed = near_holders(holders, plan_now, [*sizes, *[0] * rules.ranks], rules.ranks, rules.per_node)[len(held) :]

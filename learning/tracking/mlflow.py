@@ -1,4 +1,4 @@
-"""MLflow: a run for each training in an experiment, on a server or in a file of this machine."""
+"""Tracks trainings with MLflow: one run for each training, on a server or in a local file."""
 
 import logging
 import os
@@ -13,7 +13,7 @@ from schemas.failure import FlywheelError
 
 TAG = "flywheel.training"
 MOST = 1000
-"""Metrics of one request, as MLflow's server limits them."""
+"""Maximum metrics of one request, the limit of MLflow's server."""
 
 
 class MLflowOptions(Section):
@@ -35,7 +35,7 @@ class MLflow(Tracker[MLflowOptions]):
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Looks for the package, and that the address is one that MLflow still writes to."""
+        """Checks that the package is installed, and that MLflow supports the address."""
         super().require(options)
         kind = options.uri.partition(":")[0] if ":" in options.uri else "file"
         if options.uri and kind == "file" and not os.environ.get("MLFLOW_ALLOW_FILE_STORE"):
@@ -45,7 +45,7 @@ class MLflow(Tracker[MLflowOptions]):
             )
 
     def start(self, resumed: int) -> None:
-        """Finds the training's run or makes it."""
+        """Finds or makes the training's run."""
         mlflow: Any = import_module("mlflow")
         logging.getLogger("mlflow").setLevel(logging.WARNING)
         uri = self.options.uri or os.environ.get("MLFLOW_TRACKING_URI")
@@ -73,7 +73,7 @@ class MLflow(Tracker[MLflowOptions]):
         return run
 
     def log(self, points: Sequence[Point]) -> None:
-        """A value for each measure and step."""
+        """Sends a value for each measure and step."""
         entities: Any = import_module("mlflow.entities")
         values = [
             entities.Metric(name, value, int(point.at * 1000), point.step)
@@ -89,7 +89,7 @@ class MLflow(Tracker[MLflowOptions]):
 
 
 def _flat(section: Any, before: str = "") -> list[tuple[str, Any]]:
-    """The keys of a section with their values, dotted."""
+    """Yields the dotted keys of a section with their values."""
     found: list[tuple[str, Any]] = []
     for name, value in section.items():
         found += _flat(value, f"{before}{name}.") if isinstance(value, dict) else [(f"{before}{name}", value)]

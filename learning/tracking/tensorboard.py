@@ -1,4 +1,4 @@
-"""TensorBoard: event files in a folder for each training (`tensorboard --logdir FOLDER`)."""
+"""Tracks trainings with TensorBoard: event files in a folder for each training (`tensorboard --logdir FOLDER`)."""
 
 from collections.abc import Sequence
 from pathlib import Path

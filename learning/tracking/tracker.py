@@ -1,7 +1,7 @@
-"""Trackers, which follow a training from outside the lake: TensorBoard, Weights & Biases, MLflow, or yours.
+"""Defines trackers, which record trainings outside of the lake: TensorBoard, Weights & Biases, MLflow, or a custom one.
 
-A tracker receives; it decides nothing. It runs in a thread of its own within the stage that reads the trainer's
-messages (`tasks.train.recorded`), so one that fails or hangs costs the training nothing.
+A tracker only receives measures. It runs in a separate thread of the stage that reads the trainer's messages
+(`tasks.train.recorded`). So a tracker that fails or hangs does not affect the training.
 """
 
 from abc import ABC, abstractmethod
@@ -19,21 +19,21 @@ Options = TypeVar("Options", bound=Section)
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """One training, however often it is started."""
+    """A training, over all of its starts."""
 
     lake: str
     """The lake's id."""
     policy: str
-    """Version of the policy that it makes."""
+    """Version of the new policy."""
     parent: str
     iteration: int
     method: str
     config: Mapping[str, Any]
-    """The resolved config, which holds no credentials."""
+    """The resolved config, which has no credentials."""
 
     @property
     def id(self) -> str:
-        """Returns the id, unique among the trainings of all lakes; a resumed start has the same."""
+        """Returns the id, unique among the trainings of all lakes; a resumed start has the same id."""
         return f"{self.lake}-{self.policy}"
 
 
@@ -49,24 +49,24 @@ class Point:
 
 
 class Tracker(ABC, Generic[Options]):
-    """Follows one training; all methods are called from one thread, `start` first and `finish` last.
+    """Records one training; all methods are called from one thread, `start` first and `finish` last.
 
     Args:
-        options: its own section, `tracking.options.<name>`.
-        training: the training to follow.
+        options: the tracker's own section, `tracking.options.<name>`.
+        training: the training to record.
     """
 
     section: ClassVar[type[Section]] = Section
-    """Section of the options; a tracker with options of its own names theirs."""
+    """Section of the options; a tracker with own options names their section."""
     packages: ClassVar[Mapping[str, str]] = {}
-    """Required modules, each with the package to install, as pip takes it."""
+    """Required modules, each with the name of its pip package."""
 
     def __init__(self, options: Options, training: Training) -> None:
         self.options, self.training = options, training
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Checks whether it could run with these options, without a server.
+        """Checks whether the tracker can run with these options, without contacting a server.
 
         Raises:
             FlywheelError: a package or a key is missing; the hint names the fix.
@@ -80,10 +80,10 @@ class Tracker(ABC, Generic[Options]):
 
     @abstractmethod
     def start(self, resumed: int) -> None:
-        """Starts the run, or resumes the one that an earlier start of this training began.
+        """Starts the run, or resumes the run of an earlier start of this training.
 
         Args:
-            resumed: how many steps are kept of earlier starts; later points are made again.
+            resumed: number of steps that are kept from earlier starts; later points are sent again.
         """
 
     @abstractmethod

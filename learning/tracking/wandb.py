@@ -1,4 +1,4 @@
-"""Weights & Biases: a run for each training, online or as files to be synchronised later."""
+"""Tracks trainings with Weights & Biases: one run for each training, online or as files to synchronise later."""
 
 import netrc
 import os
@@ -38,7 +38,7 @@ class WandB(Tracker[WandBOptions]):
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Looks for the package and, where it is to send, for a key."""
+        """Checks that the package is installed and, for the mode `online`, that there is a key."""
         super().require(options)
         if options.mode == "online" and not _has_key():
             raise FlywheelError(
@@ -47,7 +47,7 @@ class WandB(Tracker[WandBOptions]):
             )
 
     def start(self, resumed: int) -> None:
-        """Begins the run of this training's id, or goes on in it."""
+        """Starts or resumes the run with this training's id."""
         wandb: Any = import_module("wandb")
         options, training = self.options, self.training
         folder = Path(options.folder) if options.folder else home() / "wandb"
@@ -72,7 +72,7 @@ class WandB(Tracker[WandBOptions]):
         self._run.define_metric("*", step_metric="step")
 
     def log(self, points: Sequence[Point]) -> None:
-        """A row for each point; its step is a column, since a run's own steps never go back."""
+        """Sends a row for each point; the step is a column, since a run's own steps cannot decrease."""
         for point in points:
             self._run.log({"step": point.step, **point.measures})
 

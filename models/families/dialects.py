@@ -4,9 +4,9 @@
 `point`   click(point='<point>480 520</point>')            Doubao, UI-TARS-1.5 template
 `bbox4`   click(start_box='[480, 520, 480, 520]')          desktop SDK; the point is the mean of the corners
 
-On the wire a coordinate is a thousandth of the screen or a pixel of the picture that the model sees
-(`models.families.screen`). The dialect applies to writing; reading takes any of them (`models.families.reading`), as
-the public parser does.
+In a model's text, a coordinate is a thousandth of the screen or a pixel of the picture that the model sees
+(`models.families.screen`). The dialect decides how actions are written. Reading accepts all dialects
+(`models.families.reading`), as the public parser does.
 """
 
 from dataclasses import replace
@@ -31,9 +31,9 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
 
     Args:
         action: the action to write.
-        dialect: how.
-        grid: units between coordinates that differ.
-        sides: how many units the screen is wide and high.
+        dialect: name of the text form.
+        grid: smallest difference between two written coordinates, in units.
+        sides: width and height of the screen, in units of the coordinates.
 
     Raises:
         ValueError: no such dialect.
@@ -55,7 +55,8 @@ def format_action(action: Action, dialect: str = "box_v1", grid: int = 1, sides:
 def format_reply(thought: str, action_text: str) -> str:
     """Writes a whole reply: `Thought: ...` and `Action: ...` on two lines.
 
-    A thought that would be read otherwise, such as one that holds a draft of an action, is written between tags.
+    If the thought would be read differently, for example because it contains a draft of an action, it is written
+    between tags.
     """
     bare = f"Action: {action_text}"
     forms = (lambda thought: f"Thought: {thought}\n{bare}", lambda thought: f"{between(thought)}{bare}")
@@ -63,7 +64,7 @@ def format_reply(thought: str, action_text: str) -> str:
 
 
 def parse_reply(text: str, sides: Sides = THOUSANDTHS) -> Completion:
-    """Returns the completion of this text, read (`read_completion`)."""
+    """Makes a completion of a text and reads it (`read_completion`)."""
     return read_completion(Completion(text), sides)
 
 
@@ -73,8 +74,9 @@ def read_completion(completion: Completion, sides: Sides = THOUSANDTHS) -> Compl
     Never raises for any text of a model.
 
     Args:
-        completion: `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`, or a bare action.
-        sides: how many units of its coordinates the screen is wide and high.
+        completion: its text has `Thought: ...` and `Action: ...`, also after `Reflection:` or `Action_Summary:`; or a
+            bare action.
+        sides: width and height of the screen, in units of the coordinates.
     """
     return with_reading(completion, read_reply(completion.text, lambda answer: read_text(answer, sides)))
 

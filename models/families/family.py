@@ -1,9 +1,9 @@
 """A model family: the prompts, actions and coordinates that a checkpoint was trained with.
 
-Acting and training use the same family, so that a policy is trained on its own prompts and in its own notation. Data
-that no policy of the family generated (demonstrations, preferences, corrections) is stored as typed actions, or as text
-in thousandths of the screen, and written by the family where it is trained on. A family of your own overrides `write`
-and `read_answer`, and `messages` and `reply` where its prompts and replies differ from `Thought: ...` and
+Acting and training use the same family, so that a policy is trained on its own prompts and in its own notation.
+Demonstrations, preferences and corrections come from no policy of the family. They are stored as typed actions, or as
+text in thousandths of the screen, and the family writes them for training. A custom family overrides `write` and
+`read_answer`. It also overrides `messages` and `reply` if its prompts and replies differ from `Thought: ...` and
 `Action: ...`.
 """
 
@@ -35,7 +35,7 @@ _ANY: Size = (1000, 1000)
 
 
 class ModelFamily:
-    """Coordinates are thousandths of the screen; prompts are `models.families.prompt`'s.
+    """A family with coordinates in thousandths of the screen and the prompts of `models.families.prompt`.
 
     Args:
         config: the dialect, and how many screens are shown.
@@ -48,18 +48,18 @@ class ModelFamily:
     unit = "thousandths of the screen"
     """Unit as the prompt names it."""
     limits: ImageLimits | None = None
-    """Limits of the checkpoint's image processor; None where it has none, or where no checkpoint was given."""
+    """Limits of the checkpoint's image processor; None for a processor without limits, or without a checkpoint."""
     published: ClassVar[ImageLimits | None] = None
-    """Limits of the processor of its published checkpoint, for a reply that is read without one; acting and training
-    never look at them."""
+    """Limits of the published checkpoint's processor, used to read a reply without a checkpoint. Acting and training
+    never use them."""
     name: str = ""
     """Name that its replies are recorded under: its own or its dotted path."""
     templates: tuple[str, ...] = ("computer", "hybrid")
-    """Values of `policy.template` that it has prompts for."""
+    """Values of `policy.template` for which the family has prompts."""
     dialects: tuple[str, ...] = DIALECTS
-    """Values of `policy.dialect` that it reads."""
+    """Values of `policy.dialect` that the family accepts."""
     asks_without: bool = True
-    """Whether it accepts prompts for an action without a thought."""
+    """Whether the family has prompts for an action without a thought."""
     shows_past: bool = True
     """Whether prompts can contain screens of past steps."""
     max_new_tokens: int = 256
@@ -99,11 +99,10 @@ class ModelFamily:
                 )
 
     def fit(self, limits: ImageLimits | None) -> None:
-        """Takes on the limits of the checkpoint's image processor, which decide the size of screens.
+        """Stores the limits of the checkpoint's image processor, which decide the size of screens.
 
         Raises:
-            UsageError: a family that writes pixels, and a processor without limits, so that the pixels' unit is
-                unknown.
+            UsageError: the family writes pixels and the processor has no limits, so the size of a pixel is unknown.
         """
         if self.counts == "pixels" and limits is None:
             raise UsageError(
@@ -121,7 +120,8 @@ class ModelFamily:
     def chat(self, context: Context) -> list[Message]:
         """Builds the chat for a policy: `messages` of the last `policy.history_turns` turns.
 
-        Texts from outside are marked, so that every tokenizer of ours reads them as text (`models.families.outside`).
+        Texts from outside are marked, so that every tokenizer of this project reads them as text
+        (`models.families.outside`).
         """
         context = self._marked(context)
         left_out = max(0, len(context.turns) - (self._history_turns or len(context.turns)))
@@ -133,7 +133,7 @@ class ModelFamily:
         )
 
     def _marked(self, context: Context) -> Context:
-        """Marks the instruction, and of each past turn all that is not the family's own markup."""
+        """Marks the instruction and each past turn, except for the family's own markup in the turns."""
         turns = [
             replace(turn, thought=self._mark(turn.thought), action_text=self._marked_action_text(turn.action_text))
             for turn in context.turns
@@ -155,7 +155,7 @@ class ModelFamily:
     def marked_reply(self, reply: str) -> str:
         """Marks a reply, except for the family's own markup.
 
-        Text within a thought or within an action's fields is marked even where it looks like that markup.
+        Text within a thought or an action's fields is marked even if it looks like the family's markup.
         """
         if not names_in(reply, self.tokens):
             return reply
@@ -172,7 +172,7 @@ class ModelFamily:
         return whole if SELECTOR in reply else opened(whole[:end]) + whole[end:]
 
     def _marked_action_text(self, text: str) -> str:
-        """Marks an action's text, except for the family's markup outside of the action's fields."""
+        """Marks an action's text, except for the family's markup outside of the fields."""
         if not names_in(text, self.tokens):
             return text
         action = self.read(Completion(text), _ANY).action
@@ -201,23 +201,24 @@ class ModelFamily:
         return messages_of(context, self.history_images, system, self.limits)
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds a chat that asks about screens outside of any trajectory; the answer is words or an action."""
+        """Builds a chat that asks about screens outside of any trajectory; `acts` asks for an action instead of a
+        text."""
         system = self._system((screens[-1].width, screens[-1].height)) if acts else ""
         return question_of(question, screens, system, self.limits)
 
     def write(self, action: Action, screen: Size) -> str:
-        """Writes the action as the model does on a screen of this size."""
+        """Writes the action as the model would on a screen of this size."""
         return format_action(action, self.dialect, self.grid, self.sides(screen))
 
     def read(self, completion: Completion, screen: Size) -> Completion:
         """Reads thought and actions of a completion; never raises for any text of a model.
 
-        Thinking between tags is split off first (`models.families.thinking`), for every family alike.
+        Thinking between tags is split off first (`models.families.thinking`), in every family.
         """
         return with_reading(completion, read_reply(completion.text, lambda answer: self.read_answer(answer, screen)))
 
     def sentence(self, written: str) -> str:
-        """Returns the step in words of an action as it was written; empty where the grammar has no such words."""
+        """Returns the sentence that describes a written action; empty if the grammar has no such sentence."""
         return ""
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
@@ -225,15 +226,15 @@ class ModelFamily:
         return read_text(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """Writes a whole reply as the model does: without the thought where none is wanted."""
+        """Writes a whole reply as the model would, without the thought if `config` asks for none."""
         return format_reply(thought if self.thinks else "", self.write(action, screen))
 
     def taught(self, thought: str, action: Action, screen: Size) -> str:
-        """Writes a whole reply that no model wrote, texts marked: only the family's own markup is read as tokens."""
+        """Writes a whole reply for training, with marked texts: only the family's own markup is read as tokens."""
         return self.reply(self._mark(thought), marked_action(action, self.tokens), screen)
 
     def rewrite(self, reply: str, screen: Size) -> str:
-        """Rewrites a reply stored as text in thousandths of the screen; one without an action stays as it is."""
+        """Rewrites a reply stored as text in thousandths of the screen; a reply without an action is unchanged."""
         read = parse_reply(reply)
         return reply if read.action is None else self.taught(read.thought, read.action, screen)
 
@@ -243,7 +244,7 @@ class ModelFamily:
 
 
 class TinyFamily(ModelFamily):
-    """The small policy: its tokens distinguish fewer places, and it reads no system turn."""
+    """The family of the small policy, whose coordinates are coarser and whose prompts have no system turn."""
 
     grid = GRID
     templates = ("computer",)
@@ -255,12 +256,13 @@ class TinyFamily(ModelFamily):
 
     @staticmethod
     def asked(instruction: str, thinks: bool) -> str:
-        """Returns the instruction as it is read; without a thought it ends with the beginning of such a reply."""
+        """Returns the instruction in the prompt's form; without a thought, the prompt ends with the reply's
+        beginning."""
         return instruction if thinks else f"{instruction}\n{format_reply('', '')}"
 
 
 class PixelFamily(ModelFamily):
-    """Coordinates are pixels of the picture that the checkpoint's image processor makes of the screen."""
+    """A family with coordinates in pixels of the picture that the checkpoint's image processor makes of the screen."""
 
     counts = "pixels"
     unit = "pixels"

@@ -1,4 +1,5 @@
-"""GLM-4.1V and 4.5V: one user turn with the history as text; on a phone JSON with boxes, on a desktop calls."""
+"""GLM-4.1V and 4.5V: one user turn with the history as text. Replies are JSON with boxes on a phone, and calls on a
+desktop."""
 
 import json
 import re
@@ -41,9 +42,9 @@ from schemas.problem import named_problem
 
 _BOX = re.compile(r"<\|(?:begin|end)_of_box\|>|</?answer>")
 _MEMORY = re.compile(r"(?:<\|end_of_box\|>|</answer>|\s)*^[ \t]*Memory:[ \t]*", re.MULTILINE)
-"""Label of a desktop's memory, behind the call."""
+"""Label of the memory that follows a desktop's call."""
 _KEPT = re.compile(r"Memory: ")
-"""Begin of a phone's thought that has a memory, too."""
+"""Label within a phone's thought that also has a memory."""
 _MARK = re.compile(r"<\|begin_of_box\|>")
 _PARTS = re.compile(r"(?:^|\n)[ \t]*(Memory|Reason|Action|Memory_Updated):[ \t]*")
 _CALL = re.compile(
@@ -59,7 +60,7 @@ _ACTION = re.compile(r"^[ \t]*Action:", re.MULTILINE)
 
 
 class GlmFamily(ModelFamily):
-    """GLM's formats: thousandths of the screen (GLM counts to 999); the current screen alone is shown."""
+    """GLM's formats: thousandths of the screen (GLM counts to 999). Prompts show only the current screen."""
 
     templates = ("computer", "mobile")
     dialects = ("box_v1",)
@@ -108,7 +109,7 @@ class GlmFamily(ModelFamily):
         return written
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """Reads the thought and the action, of either template."""
+        """Reads the thought and the action of a reply of either template."""
         return read_glm(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
@@ -126,7 +127,7 @@ class GlmFamily(ModelFamily):
 def read_glm(text: str) -> ParsedReply:
     """Reads thought and action of either template's answer.
 
-    The text after the last box's beginning or the last label `Action:` counts; drafts before it do not.
+    Only the text after the last begin of a box or the last label `Action:` counts. Drafts before it are ignored.
     """
     json_at, called = _begins(text)
     if called >= 0:
@@ -174,7 +175,7 @@ def _from(text: str, start: int) -> tuple[int, int]:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> list[int]:
-    """Finds the end of the last match outside of an action's text, if there is one."""
+    """Finds the end of the last match outside of an action's text; at most one."""
     found = pattern.finditer(text)
     matches = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     last, (begin, end) = list[int](), _action_span(text, 0) if matches else (0, 0)
@@ -186,7 +187,7 @@ def _last(pattern: re.Pattern[str], text: str) -> list[int]:
 
 
 def _action_span(text: str, start: int) -> tuple[int, int]:
-    """Finds begin and end of the first action behind a place."""
+    """Finds begin and end of the first action after a position."""
     json_at, called = _from(text, start)
     if called >= 0:
         return called, called + end_of_call(text, called)
@@ -197,7 +198,7 @@ def _action_span(text: str, start: int) -> tuple[int, int]:
 
 
 def _thought(text: str) -> str:
-    """Returns the text before the action: under `Reason` if it is there, with a memory that is not empty."""
+    """Returns the text before the action: the part under `Reason`, if any, and a memory that is not empty."""
     parts = _PARTS.split(_BOX.sub("", text))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
     reason, memory = ((named.get(name) or "").strip() for name in ("Reason", "Memory"))
@@ -207,7 +208,7 @@ def _thought(text: str) -> str:
 
 
 def _phone(thought: str, written: str) -> str:
-    """Writes a reply on a phone; a thought with a memory has both labels."""
+    """Writes a reply on a phone; a thought with a memory gets both labels."""
     inner = thought if _KEPT.match(thought) else f"Memory: None\nReason: {thought}"
     return f"{inner}\nAction: {written}"
 
@@ -217,13 +218,13 @@ def _remembered(turn: PastStep) -> str:
 
 
 def _call_in(text: str, begin: int) -> str:
-    """Returns a desktop's call that begins there, up to its box's end or the memory where its own end is unclear."""
+    """Returns a desktop's call from `begin`. If its own end is unclear, it ends at the box's end or the memory."""
     length = end_of_call(text, begin)
     return text[begin : begin + length] if length else _BOX.split(text[begin:])[0].split("\nMemory:")[0]
 
 
 def _end_of_memory(text: str, begin: int) -> int:
-    """Finds the end of a memory: of its JSON, else of the text."""
+    """Finds the end of a memory: the end of its JSON, or else of the text."""
     try:
         return _DECODER.raw_decode(text, begin + len(text[begin:]) - len(text[begin:].lstrip()))[1]
     except (ValueError, RecursionError):
@@ -231,14 +232,14 @@ def _end_of_memory(text: str, begin: int) -> int:
 
 
 def _desktop_parts(written: str) -> tuple[str, str]:
-    """Splits an action's text into the call and the memory behind it; the latter is empty without one."""
+    """Splits an action's text into the call and the memory after it, empty if there is none."""
     call = _call_in(written, 0)
     memory = _MEMORY.match(written, len(call))
     return (call.strip(), written[memory.end() :].strip()) if memory else (written, "")
 
 
 def _mobile(given: Arguments) -> list[Action]:
-    """Converts a call by JSON into actions, mostly one."""
+    """Converts a call in JSON into actions, usually one."""
     name = str(given.take("action_type"))[:40]
     if name in ("click", "long_press"):
         x, y = place_in(given.take("box_2d"), THOUSANDTHS)

@@ -1,4 +1,4 @@
-"""Holo 1.5 and 2: an element is localised; the reply is JSON with a place. They have no other action."""
+"""Holo 1.5 and 2: the model localises an element and replies with a point as JSON. It has no other action."""
 
 import json
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class HoloFamily(ModelFamily):
     shows_past = False
     file: ClassVar[str] = "holo-1.5-grounding.txt"
     named: ClassVar[dict[str, str]] = {"action": "click_absolute"}
-    """Fields of a reply in addition to the place."""
+    """Fields of a reply in addition to the point."""
 
     def __init__(self, config: PolicyConfig) -> None:
         super().__init__(config)
@@ -42,7 +42,7 @@ class HoloFamily(ModelFamily):
         return self.question(filled(self.file, instruction=context.instruction), [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, with the screens first."""
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [{"role": "user", "content": shown}]
 
@@ -62,7 +62,7 @@ class HoloFamily(ModelFamily):
         return _read(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """Writes the place alone."""
+        """Writes the point alone."""
         return self.write(action, screen)
 
 

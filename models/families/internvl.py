@@ -1,7 +1,7 @@
-"""InternVL: an element is localised; the reply is `[[x1, y1, x2, y2]]` in thousandths of the screen, or `[[x, y]]`.
+"""InternVL: the model localises an element as `[[x1, y1, x2, y2]]` or `[[x, y]]`, in thousandths of the screen.
 
-Its image processors cut a screen into tiles of a fixed size, so a server or `transformers` can run it, and the trainer,
-which lays screens out as grids of patches, cannot train it.
+Its image processors cut a screen into tiles of a fixed size, while the trainer lays screens out as grids of patches. So
+a server or `transformers` can run this family, but the trainer cannot train it.
 """
 
 import re
@@ -46,7 +46,7 @@ class InternVlFamily(ModelFamily):
         return self.question(filled("internvl-grounding.txt", instruction=context.instruction), [context.observation])
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, with the screens first."""
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [{"role": "user", "content": shown}]
 
@@ -66,12 +66,12 @@ class InternVlFamily(ModelFamily):
         return read_boxes(answer)
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """Writes the place alone."""
+        """Writes the point alone."""
         return self.write(action, screen)
 
 
 def read_boxes(text: str) -> ParsedReply:
-    """Reads the click of a reply with places in thousandths."""
+    """Reads the click of a reply with points or boxes in thousandths."""
     found = list(_PLACE.finditer(text))
     if not found:
         return ParsedReply("", text.strip(), error=f"no place in {text[:80]!r}")

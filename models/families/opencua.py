@@ -1,8 +1,10 @@
-"""OpenCUA: `## Thought`, `## Action` and `## Code` with PyAutoGUI calls; on Qwen2.5-VL pixels, on Qwen2-VL fractions.
+"""OpenCUA: `## Thought`, `## Action` and `## Code` with PyAutoGUI calls.
 
-Its prompts are those of two of its levels: with thoughts (L2) and without (L1). The sentence under `## Action`
-describes the code. It is part of the action's text, and history shows the sentences of past steps alone, as its agent
-does. A typed action has none, so demonstrations use a template's sentence.
+Coordinates are pixels on Qwen2.5-VL and fractions on Qwen2-VL.
+
+The prompts are OpenCUA's levels L2 (with thoughts) and L1 (without). The sentence under `## Action` describes the code
+and is part of the action's text. As in OpenCUA's agent, the history shows only the sentences of past steps. A typed
+action has no sentence, so demonstrations use the sentence of a template.
 """
 
 import re
@@ -33,7 +35,7 @@ FENCE = "```"
 _FENCE = re.compile(r"```[ \t]*(?:python|py|code)?\b", re.IGNORECASE)
 _FIRST = re.compile(r"^[ \t]*(?:(?:pyautogui|computer)\.\w+\(|(?:WAIT|DONE|FAIL)[ \t]*$)", re.MULTILINE)
 _STEP = re.compile(r"^[ \t]*+(?:#{1,3}|\*\*)[ \t]*+Step[ \t]++\d++[:：*\s]*?$", re.MULTILINE | re.IGNORECASE)
-"""Heading of a step, as the prompt's history has it and models write it, too."""
+"""Heading of a step, as in the prompt's history; models also write it."""
 _NAMES = {"click": "click", "left_double": "doubleClick", "right_single": "rightClick"}
 
 
@@ -51,7 +53,8 @@ class OpenCuaFamily(ModelFamily):
         self.dialect = "pyautogui"
 
     def messages(self, context: Context) -> list[Message]:
-        """Builds its prompt: past steps by their sentences, the last with screens; the screen now, and the task."""
+        """Builds its prompt: sentences of past steps, the last of them with screens, then the current screen and the
+        task."""
         chat = [text_turn("system", template("opencua-l2.txt" if context.thinks else "opencua-l1.txt"))]
         shown = len(context.turns) - (self.history_images - 1)
         for position, turn in enumerate(context.turns):
@@ -67,7 +70,7 @@ class OpenCuaFamily(ModelFamily):
         return [*chat, {"role": "user", "content": [screen_part(context.observation, self.limits), text_part(asked)]}]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, with the screens first."""
         head = [text_turn("system", template("opencua-l1.txt"))] if acts else []
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         return [*head, {"role": "user", "content": shown}]
@@ -82,7 +85,7 @@ class OpenCuaFamily(ModelFamily):
         return f"## Action:\n{templated_thought(action)}\n\n## Code:\n```python\n{code}\n```"
 
     def sentence(self, written: str) -> str:
-        """Returns the text under `## Action`, up to the code."""
+        """Returns the text under `## Action` before the code."""
         parts = _SECTION.split(written, maxsplit=2)
         if parts[1:2] != ["Action"]:
             return ""
@@ -94,7 +97,7 @@ class OpenCuaFamily(ModelFamily):
         return read_code(answer, self.sides(screen))
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """Writes a whole reply of its level."""
+        """Writes a whole reply of the configured level."""
         bare = self.write(action, screen)
         forms = (lambda thought: f"## Thought:\n{thought}\n\n{bare}", lambda thought: f"{between(thought)}{bare}")
         return readable(thought if self.thinks else "", bare, forms, lambda answer: read_code(answer, WIDE))
@@ -109,7 +112,7 @@ class OpenCuaQwen2Family(OpenCuaFamily):
 def read_code(text: str, sides: Sides) -> ParsedReply:
     """Reads the thought and the actions of a reply with PyAutoGUI calls; never raises for any text of a model.
 
-    The text of the action begins with its sentence, where it has one.
+    The action's text begins with its sentence, if any.
     """
     headings = _headings(text)
     begin, code, end = _code_in(text, headings)
@@ -120,11 +123,11 @@ def read_code(text: str, sides: Sides) -> ParsedReply:
 
 
 def read_program(code: str, sides: Sides) -> ParsedReply:
-    """Reads the actions of a program up to a call that is none; if that is the first, the reason.
+    """Reads the actions of a program until a call matches no action; if the first call matches none, gives the reason.
 
     Args:
         code: calls.
-        sides: how many units of its coordinates the screen is wide and high.
+        sides: width and height of the screen, in units of the coordinates.
     """
     played = play(code, lambda x, y: (x / sides[0], y / sides[1]), scrolls_at=(0.5, 0.5))
     error = None if played.actions else played.problem
@@ -133,9 +136,11 @@ def read_program(code: str, sides: Sides) -> ParsedReply:
 
 
 def _code_in(text: str, headings: Sequence[re.Match[str]]) -> tuple[int, str, int]:
-    """Finds the begin of the code of a reply with its heading or fence, the code, and the end of both.
+    """Finds where a reply's code begins (with its heading or fence), the code, and where it ends.
 
-    It is in the last fence behind the last heading, or begins there with the first line that begins with a call."""
+    The code is in the last fence after the last heading, or begins after that heading with the first line that starts
+    with a call.
+    """
     heading = headings[-1] if headings else None
     begin = heading.end() if heading else 0
     own = heading.start() if heading and heading[1] == "Code" else None
@@ -148,7 +153,7 @@ def _code_in(text: str, headings: Sequence[re.Match[str]]) -> tuple[int, str, in
 
 
 def _headings(text: str) -> list[re.Match[str]]:
-    """Lists the headings that count, without those in a string or a comment of the code under another."""
+    """Lists the headings of a reply; a heading within a string or a comment of the code is not one."""
     found = _SECTION.finditer(text)
     headings = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     kept, inside = list[re.Match[str]](), -1
@@ -164,7 +169,7 @@ def _headings(text: str) -> list[re.Match[str]]:
 
 
 def _fences(text: str, begin: int) -> list[tuple[int, str, int]]:
-    """Lists the blocks of code that are not empty, each with its start and end; at most the first 16 blocks."""
+    """Lists the non-empty blocks of code among the first 16, each with its start and end."""
     found, at = list[tuple[int, str, int]](), begin
     while len(found) < MOST_LABELS and (fence := _FENCE.search(text, at)):
         end, at = code_until(text, fence.end(), FENCE)
@@ -174,7 +179,8 @@ def _fences(text: str, begin: int) -> list[tuple[int, str, int]]:
 
 
 def _thought(text: str) -> str:
-    """Returns the text before the sentence, without labels: words before them, the observation and the thought."""
+    """Returns the text before the sentence, without labels: the words before the first label, the observation and the
+    thought."""
     parts = _SECTION.split(without_opening(text))
     named = dict(zip(parts[1::2], parts[2::2], strict=False))
     thought = (_STEP.sub("", parts[0]), named.get("Observation"), named.get("Thought"))
@@ -205,7 +211,7 @@ def _code(action: Action, sides: Sides, fraction: bool) -> list[str]:
         return [f"pyautogui.key{'Down' if action.type == 'press' else 'Up'}({pyautogui_name(action.key)!r})"]
     if isinstance(action, Wait):
         return ["computer.wait()"]
-    if isinstance(action, Finished):  # AgentNet's records have `answer`, the prompt has not
+    if isinstance(action, Finished):  # AgentNet's records have `answer`; the prompt does not
         return [f"computer.terminate(status='success'{f', answer={action.content!r}' if action.content else ''})"]
     if isinstance(action, CallUser):
         return ["computer.terminate(status='failure')"]

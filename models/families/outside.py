@@ -1,14 +1,16 @@
-"""Keeps text from outside (instructions, thoughts, page text, typed text, imported records) text for every tokenizer.
+"""Makes every tokenizer read text from outside as text, never as special tokens.
+
+Such text is in instructions, thoughts, pages, typed text and imported records.
 
 A special token such as `<|im_end|>` is a control code where the chat template writes it and plain text anywhere else.
-`marked` puts a variation selector behind the first character of everything that may be such a token: every text of the
-general form of one, and every added token of the checkpoint, if known. So neither a chat template, nor a processor that
-looks for its picture placeholders, nor a tokenizer takes it for one. A token that holds a selector is text, whatever
-its source: text from outside can use a selector to write text, and never to write a token.
+`marked` puts a variation selector after the first character of everything that may be such a token. These are all texts
+of a token's general form, and the checkpoint's added tokens if they are known. So no chat template, processor or
+tokenizer takes the text for a token. A token that holds a selector is text, whatever its source. So text from outside
+can use a selector to write text, but never to write a token.
 
-Our tokenizers delete the selectors after they have looked for tokens and before they split text (`as_text`), so the ids
-are those of the text itself (`split_special_tokens`). A server has its own tokenizer: it receives the text with a
-zero-width space in each such token (`sent`), and training on steps of a served model uses the same form.
+This project's tokenizers look for tokens first, then delete the selectors, then split the text (`as_text`). So the ids
+are those of the text itself (`split_special_tokens`). A server has its own tokenizer, so it receives a zero-width space
+in each such token (`sent`). Training on steps of a served model uses the same form.
 """
 
 import json
@@ -34,23 +36,23 @@ _FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", 
 
 
 def names_in(text: str, tokens: Collection[str] = ()) -> frozenset[str]:
-    """Finds everything in a text that may be a token, also within another.
+    """Finds everything in a text that may be a token; tokens may overlap.
 
     Args:
-        text: any text; marked parts of it are none.
-        tokens: the checkpoint's own (`tokens_of`), where they are known.
+        text: any text; its marked parts are no tokens.
+        tokens: the checkpoint's own (`tokens_of`), if known.
     """
     return frozenset(found[1] for found in _starts(frozenset(tokens)).finditer(text))
 
 
 def marked(text: str, markup: Collection[str] = (), tokens: Collection[str] = ()) -> str:
-    """Marks everything that may be a token; a marked text stays as it is.
+    """Marks everything that may be a token; a marked text is unchanged.
 
     Args:
-        text: from outside. Selectors that it holds are deleted first; with `markup` they stay, since parts of the
-            text are marked already.
+        text: text from outside. Its selectors are deleted first, except with `markup`, since the text then has marked
+            parts.
         markup: tokens that stay unmarked, since the text's author writes them as tokens.
-        tokens: the checkpoint's own (`tokens_of`), where they are known.
+        tokens: the checkpoint's own (`tokens_of`), if known.
     """
     text = text if markup else unmarked(text)
     return _starts(frozenset(tokens)).sub(
@@ -63,7 +65,7 @@ def marked(text: str, markup: Collection[str] = (), tokens: Collection[str] = ()
 def _starts(tokens: frozenset[str]) -> re.Pattern[str]:
     """Builds a pattern of the first characters of tokens: one match at each, with the whole token as its group 1.
 
-    Tokens that have a general form need no alternative of their own.
+    Tokens of the general form need no alternative of their own.
     """
     others = sorted((token for token in tokens if not _FORM.fullmatch(token)), key=len, reverse=True)
     return re.compile(f"(?=({'|'.join([*map(re.escape, others), *TOKEN_FORMS])})).", re.DOTALL)
@@ -75,7 +77,7 @@ def unmarked(text: str) -> str:
 
 
 def marked_action(action: Action, tokens: Collection[str] = ()) -> Action:
-    """Marks the texts of an action; returns the same object where none may be a token."""
+    """Marks the texts of an action; returns the same object if nothing in it may be a token."""
     fields = {name: value for name, value in action.model_dump(exclude={"type"}).items() if isinstance(value, str)}
     changed = {name: new for name, value in fields.items() if (new := marked(value, tokens=tokens)) != value}
     return action.model_copy(update=changed) if changed else action
@@ -90,8 +92,8 @@ def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
     """Converts a chat for the server of a checkpoint: a zero-width space in each token that holds a selector.
 
     Args:
-        chat: with marked texts.
-        tokens: the checkpoint's (`tokens_of`); where none is known, every general form is taken for one.
+        chat: a chat with marked texts.
+        tokens: the checkpoint's own (`tokens_of`); if unknown, every text of the general form counts as a token.
     """
     known = frozenset(tokens)
 
@@ -110,7 +112,7 @@ def sent(chat: "Sequence[Message]", tokens: Collection[str]) -> "list[Message]":
 
 
 def as_sent(chat: "Sequence[Message]", directory: Path, policy: PolicyConfig) -> "Sequence[Message]":
-    """Converts a chat into the prompt of a checkpoint's policy; as `sent` if a server runs it."""
+    """Converts a chat into the prompt of a checkpoint's policy: as `sent` does if a server runs the checkpoint."""
     return sent(chat, tokens_of(directory)) if policy.acts_on_server else chat
 
 
@@ -122,8 +124,9 @@ def _with_texts(message: "Message", change: Any) -> "Message":
 def as_text(backend: Any) -> None:
     """Makes a tokenizer (of `tokenizers`) read marked tokens as text: its normalizer deletes the marks.
 
-    A tokenizer looks for some added tokens in the given text, and for those that are `normalized` in the output of its
-    normalizer, where a mark is gone. So the latter are registered again as the former kind, with their ids.
+    A tokenizer looks for some added tokens in the given text. It looks for `normalized` added tokens in its
+    normalizer's output, where marks are gone. So `normalized` tokens are registered again without that option, with
+    their ids.
     """
     from tokenizers import AddedToken, normalizers
 
@@ -138,9 +141,9 @@ def as_text(backend: Any) -> None:
 
 @lru_cache(maxsize=16)
 def tokens_of(directory: Path) -> frozenset[str]:
-    """Lists the added tokens of a checkpoint from the files of its tokenizer; none where it has no such file.
+    """Lists the added tokens of a checkpoint from the files of its tokenizer; none if it has no such file.
 
-    White space and plain words that are not special are text, and so is a single character, which nothing can break.
+    White space, plain words that are not special, and single characters (which cannot be split) count as text.
     """
     found = dict[str, bool]()
     for path in (directory / name for name in _FILES):
@@ -167,6 +170,6 @@ def _listed(file: str, fields: dict[str, Any]) -> Iterator[tuple[str, bool]]:
 
 
 def _controls(content: str, special: bool) -> bool:
-    """Checks whether an added token is to be marked."""
+    """Checks whether an added token must be marked."""
     plain = all(one.isalnum() or one.isspace() for one in content)
     return len(content) > 1 and not content.isspace() and (special or not plain)

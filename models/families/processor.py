@@ -1,4 +1,4 @@
-"""Reads a model directory's own processor: the only module that turns chats and screens into a model's input."""
+"""Reads a model directory's own processor, which turns chats and screens into a model's input."""
 
 import importlib
 import inspect
@@ -12,18 +12,18 @@ from models.safe import SAFE
 from schemas.failure import CheckpointError, FlywheelError
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "vocab.txt", "tekken.json", "*.model", "*.tiktoken")
-"""Files of which every tokenizer has one."""
+"""Names of vocabulary files; every tokenizer has at least one of these."""
 
 
 def read_processor(directory: Path) -> Any:
-    """Reads the directory's processor with `AutoProcessor`; its tokenizer reads marked text as text.
+    """Reads the directory's processor with `AutoProcessor`; the tokenizer reads marked text as text.
 
-    Processors of models that also take videos need torchvision for their video part alone. Screens are no videos, so
-    where torchvision is not installed the same processor class is put together without that part.
+    Processors of models that also take videos need torchvision for their video part only. Without torchvision, the same
+    processor class is built without its video part, which screens do not need.
 
     Raises:
-        CheckpointError: the directory is not there, or has no processor for images and text.
-        FlywheelError: torchvision is installed, and in another build than torch.
+        CheckpointError: the directory does not exist, or has no processor for images and text.
+        FlywheelError: torchvision is installed, but does not fit torch's build.
     """
     _require_fitting_torchvision()
     if not any(next(directory.glob(name), None) for name in VOCABULARIES):  # transformers may make an empty one
@@ -45,11 +45,11 @@ def read_processor(directory: Path) -> Any:
 
 
 def read_limits(directory: Path) -> ImageLimits | None:
-    """Reads the limits of the directory's image processor, of either spelling in its files; None where it has none.
+    """Reads the limits of the directory's image processor in either spelling of its files; None if it has none.
 
     Raises:
         CheckpointError: the directory has no image processor.
-        FlywheelError: torchvision is installed, and in another build than torch.
+        FlywheelError: torchvision is installed, but does not fit torch's build.
     """
     _require_fitting_torchvision()
     try:
@@ -63,7 +63,8 @@ def read_limits(directory: Path) -> ImageLimits | None:
 
 
 def _image_processor(directory: Path) -> Any:
-    """Reads the directory's image processor: of the class that it names, else of its architecture's.
+    """Reads the directory's image processor: of the class that the directory names, or else of its architecture's
+    class.
 
     Qwen2.5-VL's first checkpoints name a `Qwen2_5_VLImageProcessor`, which no release of transformers has.
     """
@@ -75,7 +76,7 @@ def _image_processor(directory: Path) -> Any:
 
 
 def _names_image_processor(directory: Path) -> bool:
-    """Checks whether transformers has the image processor that the directory names, or it names none."""
+    """Checks whether transformers has the image processor that the directory names; true if it names none."""
     found = ""
     for name in ("preprocessor_config.json", "processor_config.json"):
         path = directory / name
@@ -88,7 +89,8 @@ def _names_image_processor(directory: Path) -> bool:
 
 
 def _require_fitting_torchvision() -> None:
-    """Raises FlywheelError where transformers could import nothing that handles pictures."""
+    """Raises FlywheelError if torchvision does not fit torch, since transformers could then import nothing that handles
+    pictures."""
     from transformers.utils.import_utils import is_torchvision_available
 
     if not is_torchvision_available():

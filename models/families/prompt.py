@@ -1,4 +1,4 @@
-"""Turns a context into a chat, for every model: UI-TARS's rule (arXiv 2501.12326, Eq. 3).
+"""Turns a context into a chat by UI-TARS's rule (arXiv 2501.12326, Eq. 3), for every model.
 
     P(t_n, a_n | instruction, t_1, a_1, ..., (o_{n-i}, t_{n-i}, a_{n-i}) for i = 1..N, o_n)
 
@@ -32,7 +32,7 @@ SAMPLES = (
     Finished(),
 )
 TOOL_SAMPLES = (Terminal(command="ls -l"), ReadFile(path="notes.txt"), WriteFile(path="notes.txt", content="text"))
-"""Additional actions where a screen has a shell and files behind it."""
+"""Samples of the additional actions of an environment with a shell and files."""
 
 
 THOUGHT = "Thought: ...\n"
@@ -42,9 +42,9 @@ def system_text(actions: Sequence[str], unit: str = "thousandths of the screen",
     """Writes the system turn: the task and the available actions.
 
     Args:
-        actions: examples, as the model writes them.
-        unit: of coordinates.
-        thinks: whether a thought is asked for before the action.
+        actions: sample actions, in the model's notation.
+        unit: unit of coordinates.
+        thinks: whether the prompt asks for a thought before the action.
     """
     written = "\n".join(actions)
     return (
@@ -59,10 +59,10 @@ def messages_of(context: Context, history_images: int, system: str, limits: Imag
     """Builds the chat that a policy continues.
 
     Args:
-        context: the instruction, the past steps and the screen now.
+        context: the instruction, the past steps and the current screen.
         history_images: N, screenshots shown including the current one; at least 1.
         system: the system turn's text.
-        limits: within which screens are shown; None: as they are.
+        limits: limits to which screens are resized; None shows them unchanged.
     """
     chat = [text_turn("system", system), text_turn("user", context.instruction)]
     shown = len(context.turns) - (history_images - 1)
@@ -76,7 +76,8 @@ def messages_of(context: Context, history_images: int, system: str, limits: Imag
 def question_of(
     question: str, screens: Sequence[Observation], system: str = "", limits: ImageLimits | None = None
 ) -> list[Message]:
-    """Builds a chat with a question about screens outside of any trajectory; with a system turn, for an action."""
+    """Builds a chat with a question about screens outside of any trajectory; a question for an action has a system
+    turn."""
     head = [text_turn("system", system)] if system else []
     return [*head, text_turn("user", question), *(screen_turn(screen, limits) for screen in screens)]
 
@@ -92,7 +93,7 @@ def text_turn(role: str, text: str) -> Message:
 
 
 def screen_turn(observation: Observation, limits: ImageLimits | None = None) -> Message:
-    """Builds a turn that shows a screen, in the size of `limits` where there are any (`models.families.screen`)."""
+    """Builds a turn that shows a screen, resized to `limits` if given (`models.families.screen`)."""
     return {"role": "user", "content": [screen_part(observation, limits)]}
 
 

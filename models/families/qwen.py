@@ -25,7 +25,7 @@ TOOLS: Mapping[str, str] = {"computer": "computer_use", "mobile": "mobile_use", 
 class QwenFamily(ModelFamily):
     """Common base of Qwen's families; its replies have no dialect.
 
-    The screens of the last steps are shown with the replies to them; steps before are named in the first turn.
+    Prompts show the screens of the last steps with their replies. The first turn lists the earlier steps.
     """
 
     templates = ("computer", "mobile", "grounding")
@@ -63,7 +63,7 @@ class QwenFamily(ModelFamily):
         return chat
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, with the screens first."""
         size = (screens[-1].width, screens[-1].height)
         shown = [*(screen_part(screen, self.limits) for screen in screens), text_part(question)]
         head = [text_turn("system", self._tools(size))] if acts else []
@@ -107,28 +107,28 @@ class QwenFamily(ModelFamily):
         return filled("qwen-tools.txt", tools=written) + self._format()
 
     def _format(self) -> str:
-        """Returns the instructions on the reply's form, behind the tools."""
+        """Returns the instructions on the reply's form, which follow the tools."""
         return ""
 
 
 def _sentence(thought: str) -> str:
-    """Returns the step in words: what follows the first line of a thought that begins with `Action:`, else all of it.
+    """Returns the sentence for a step: the thought from its first line that begins with `Action:`, or else all of it.
 
-    OSWorld's agent lists past steps by this sentence alone.
+    OSWorld's agent lists only this sentence of each past step.
     """
     label = _ACTION.search(thought)
     return thought[label.end() :].strip() if label else thought
 
 
 class Qwen25Family(QwenFamily):
-    """Qwen2.5-VL: pixels of the picture that it sees, whose size is in the prompt."""
+    """Qwen2.5-VL: pixels of the picture that the model sees; the prompt states its size."""
 
     counts = "pixels"
     published = QWEN25
 
 
 class Qwen3Family(QwenFamily):
-    """Qwen3-VL, dense and with experts: thousandths of the screen."""
+    """Qwen3-VL, dense or with experts: thousandths of the screen."""
 
     label = "Action: "
 

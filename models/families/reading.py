@@ -1,9 +1,9 @@
 """Reads a reply in UI-TARS's text: leniently, never raising for any text of a model, in linear time.
 
-The public parsers differ among themselves; this one reads all that any of them reads, and docs/families.md lists which
-one it follows where they disagree. The last `Action:` that is followed by a call counts (also inline, in Markdown and
-with a full-width colon); one or several calls follow it. Calls without their last bracket, arguments in brackets, box
-tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML are all read. Thinking between tags is split off
+The public parsers differ. This parser reads everything that any of them reads; docs/families.md lists which parser it
+follows where they disagree. Only the last `Action:` with one or more calls behind it counts. It may be inline, in
+Markdown, or with a full-width colon. The parser also reads calls without their last bracket, arguments in brackets, box
+tokens, `<point>` or `<bbox>`, and UI-TARS-2's XML. Thinking between tags is split off
 """
 
 import ast
@@ -31,7 +31,7 @@ Sides = tuple[float, float]
 WIDE: Sides = (1e9, 1e9)
 """Sides of a screen that contains every place, for reading that does not depend on the screen."""
 MOST_LABELS = 16
-"""Maximum labels of a reply that are considered, its first and its last ones, so that reading takes linear time."""
+"""Maximum labels that are considered in a reply, from its beginning and its end, so that reading takes linear time."""
 
 _UNESCAPES = {"\\": "\\", "'": "'", '"': '"', "n": "\n"}
 _QUOTED = r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\""""
@@ -57,12 +57,12 @@ _THOUGHT = re.compile(
 _FENCE = re.compile(r"\s*`{1,3}(?:[a-z]+(?=\n))?\s*")
 """Start of a block or a span of code."""
 _FENCE_AT = re.compile(r"^\s*+(?:(?:[-*+>]|\d{1,9}[.)])\s*+)*+```|```(?:\w[^`]*+)?+\s*+$")
-"""A fence at the beginning of a line, perhaps behind marks of lists, or at its end, with its language and options."""
+"""A fence at the beginning of a line, perhaps after list marks, or at the end of a line, with language and options."""
 LANGUAGES = "python|py|json|code|text|xml"
-"""Words behind a fence that models write around a reply or a call, as alternatives of a pattern."""
+"""Languages that models write behind a fence around a reply or a call, as alternatives of a pattern."""
 _MARK = rf"```(?:{LANGUAGES})?+[^\S\n]*+"
 _AROUND = re.compile(rf"\A\s*+```\w{{0,20}}\s*+(?={_THOUGHT.pattern})", re.IGNORECASE)
-"""A fence before the label of a thought, whose block goes on with the action."""
+"""A fence before the label of a thought, if its block also contains the action."""
 _FIRST_FENCE = re.compile(rf"\A\s*+{_MARK}(?:\n|\Z)", re.IGNORECASE)
 _OPENING = re.compile(rf"[^\S\n]*+(?:{_MARKS}Action{_MARKS}[:：]{_MARKS}[^\S\n]*+)?(?:{_MARK})?", re.IGNORECASE)
 """A line that opens an action behind a thought: a label, a fence, or both."""
@@ -76,9 +76,9 @@ _TAG = re.compile(
 )
 _OPENED = re.compile(r"<seed:tool_call\w*>\s*\Z")
 _BLOCK = re.compile(r"(?:^[^\S\n]*+|<seed:tool_call\w{0,80}>\s*+)(?=<function)", re.MULTILINE)
-"""Text before a call that begins a line or a tool call; a call within a line is mostly a word of a sentence."""
+"""Text before a call that begins a line or a tool call; a call within a line is usually part of a sentence."""
 _NEXT = re.compile(rf"\s*(?:<(?:parameter|function|/function{_NEVER}\s*>|/seed:tool_call)|\Z)")
-"""Text after the end of an argument; elsewhere `</parameter>` is a word of it."""
+"""Text after the end of an argument; anywhere else, `</parameter>` is part of the argument."""
 _LINES = re.compile(r"\A\n(.*)\n\Z", re.DOTALL)
 _MOST_TAGS = 24
 """Maximum tags that are tried as the end of an argument."""
@@ -90,14 +90,14 @@ _ACTING = re.compile(r"[\[\s]*+\{\s*+[\"'](?:next_)?action(?:_type)?[\"']\s*+:",
 _UNNAMED = re.compile(rf"(?:(?:pyautogui|computer)\.\w+|{'|'.join(TYPES)})\s?\(.*\)", re.DOTALL)
 """A call whose arguments have no names."""
 _BEFORE = 100
-"""Characters before a call in which its block may open."""
+"""Maximum distance of a call from the opening of its block, in characters."""
 _SEED = re.compile(r"</?seed:\w+>")
 _ENVIRONMENT = re.compile(r"<computer_env>\s*\Z")
 _BARE_POINT = re.compile(r"\s*[(\[]\s*-?\d+(?:\.\d+)?\s*,\s*-?\d+(?:\.\d+)?\s*[)\]]\s*\Z")
 
 _POINTS = {"start_box": "", "start_point": "", "point": "", "end_box": "to_", "end_point": "to_"}
 _NAMES = {"left_single": "click", "select": "drag", "swipe": "drag", "keydown": "press", "keyup": "release"}
-"""Actions of the public parsers under other names."""
+"""Actions by the other names that the public parsers use."""
 _KEYS = {("type", "text"): "content", ("hotkey", "hotkey"): "key"}
 """Arguments under other names."""
 _STRINGS = r"'''(?:\\.|[^\\])*?'''|\"\"\"(?:\\.|[^\\])*?\"\"\"|'(?:\\.|[^'\\\n])*+'|\"(?:\\.|[^\"\\\n])*+\""
@@ -114,15 +114,15 @@ class ParsedReply:
     error: str | None = None
     """Reason why there is no action."""
     parts: int = 1
-    """Number of actions of the first call: a click and typing are two."""
+    """Number of actions of the first call, such as two for a click and typing."""
     unused: tuple[str, ...] = ()
-    """Arguments of the first call for which our actions have no field, each as `name=value`."""
+    """Arguments of the first call for which this project's actions have no field, each as `name=value`."""
     tagged: bool = False
     """Whether the grammar has thoughts between tags, so that thinking and the text after it are one thought."""
     after: str = ""
     """Text behind the last call that was read."""
     closed: bool = True
-    """Whether every text of the calls ends by the grammar, so that its content is surely its own."""
+    """Whether every text of the calls is closed as the grammar requires, so that its extent is certain."""
 
 
 def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
@@ -130,8 +130,8 @@ def read_text(text: str, sides: Sides, pointing: bool = False) -> ParsedReply:
 
     Args:
         text: the reply.
-        sides: how many units of its coordinates the screen is wide and high.
-        pointing: whether two numbers alone are a click, as templates for grounding ask for them.
+        sides: width and height of the screen, in units of the coordinates.
+        pointing: whether two bare numbers are a click, as in templates for grounding.
     """
     thought, block, begin = _parts(text)
     calls = list(_calls(block))
@@ -154,7 +154,7 @@ def finds_call(text: str) -> bool:
 
 
 def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
-    """Reads an answer in tags as a finish, except one that is calls or an object with an action, as others write."""
+    """Reads an answer in tags as a finish, unless it holds calls or an object with an action."""
     thought, closed = _SEED.sub("", text[: answer.start()]), answer[0].endswith("</answer>")
     inner, after = answer[1].strip(), text[answer.end() :]
     calls = list(_calls(inner))
@@ -168,12 +168,13 @@ def _read_answer(text: str, answer: re.Match[str], sides: Sides) -> ParsedReply:
 
 
 def _tags(text: str, other: tuple[int, int] | None) -> list["_Call"]:
-    """Finds the calls of UI-TARS-2's XML if those count.
+    """Finds the calls of UI-TARS-2's XML; none if the other calls take precedence.
 
     Args:
         text: the reply.
-        other: where the calls of its label, or a bare one, begin and end. Tags within them are typed and tags before
-            them thought, as labels within a tag's argument are text; of both in a row the last counts.
+        other: begin and end of the calls after a label, or of a bare call. Tags within these calls are typed text, and
+            tags before them are thought. A label within a tag's argument is text, too. If both kinds follow each other,
+            the last one counts.
     """
     starts = [found.end() for found in islice(_BLOCK.finditer(text), MOST_LABELS)]
     inline = _TAG.search(text)
@@ -208,21 +209,21 @@ class _Call:
     end: int = 0
     """End of the call in its block."""
     twice: str = ""
-    """Argument that it has twice."""
+    """Name of an argument that the call has twice."""
     start: int = 0
     closed: bool = True
-    """Whether its texts end by the grammar."""
+    """Whether the call's texts are closed as the grammar requires."""
 
 
 def _read(thought: str, shown: str, calls: list[_Call], sides: Sides, after: str = "") -> ParsedReply:
-    """Reads these calls; one that makes no sense ends the list, and is the error if it is the first.
+    """Converts calls to a reading, up to the first invalid call; if that is the first call, it becomes the error.
 
     Args:
-        thought: the text before them.
-        shown: the text of the first one.
+        thought: the text before the calls.
+        shown: the text of the first call, as it was written.
         calls: the calls.
-        sides: how many units of its coordinates the screen is wide and high.
-        after: the text behind them.
+        sides: width and height of the screen, in units of the coordinates.
+        after: the text after the calls.
     """
     actions: list[Action] = []
     parts, unused = 1, list[str]()
@@ -246,7 +247,7 @@ def _read(thought: str, shown: str, calls: list[_Call], sides: Sides, after: str
 
 
 def _parts(text: str) -> tuple[str, str, int]:
-    """Finds the text before the actions, the block of actions that counts, and where that begins."""
+    """Finds the text before the actions, the block of actions that counts, and where the block begins."""
     found = _LABEL.finditer(text)
     labels = [*islice(found, MOST_LABELS // 2), *deque(found, maxlen=MOST_LABELS // 2)]
     first: int | None = None
@@ -271,7 +272,7 @@ def _parts(text: str) -> tuple[str, str, int]:
 
 
 def _after_fence(text: str, start: int) -> int:
-    """Finds where the text goes on that starts there, perhaps with a fence or a backtick of Markdown."""
+    """Finds where the text continues after `start`, behind a fence or a backtick of Markdown if there is one."""
     fence = _FENCE.match(text, start)
     return fence.end() if fence else start
 
@@ -296,7 +297,8 @@ def _calls(block: str, only_first: bool = False) -> Iterator[_Call]:
 
 
 def end_of_call(text: str, start: int) -> int:
-    """Counts the characters of the call that begins there; 0 where none does or its texts have no certain end."""
+    """Counts the characters of the call that begins at `start`; 0 if there is no call or its texts have no certain
+    end."""
     return next((call.end for call in _calls(text[start:], only_first=True) if call.closed), 0)
 
 
@@ -324,8 +326,8 @@ def _tagged(text: str, start: int) -> Iterator[_Call]:
 def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
     """Finds the value of an argument, where the text after it begins, and whether its end is written.
 
-    A text goes on to the `</parameter>` before the next argument or the call's end, or to a tag that begins a line
-    where that comes first.
+    A text ends at the `</parameter>` before the next argument or the call's end, or at an earlier tag that begins a
+    line.
     """
     first = _TAG.search(text, opened.end())
     if opened["argument"] not in _TEXTS:
@@ -342,14 +344,15 @@ def _argument(text: str, opened: re.Match[str]) -> tuple[str, int, bool]:
 
 
 def _value(text: str, closed: bool) -> str:
-    """Returns the text between two tags, on lines of its own or not; a \\n at its end is a new line."""
+    """Returns the text between two tags, on lines of its own or not; a written \\n at the end becomes a new line."""
     lines = _LINES.match(text)
     value = lines[1] if lines else text if closed else text.strip()
     return value[:-2] + "\n" if value.endswith("\\n") else value
 
 
 def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
-    """Converts a call into actions, mostly one, and lists its unused arguments; ValueError where there is no action."""
+    """Converts a call into actions, usually one, and lists its unused arguments; raises ValueError if there is no
+    action."""
     if call.twice:
         raise ValueError(f"argument {call.twice!r} twice")
     name = _NAMES.get(call.name, call.name)
@@ -363,7 +366,7 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
         fields.update(zip(named[key], (value,) if prefix is None else place_of(str(value), sides), strict=True))
     if (
         name != "drag" and {"to_x", "to_y"} <= fields.keys() and not {"x", "y"} & fields.keys()
-    ):  # a box is a box, whatever it is called
+    ):  # a box is recognised under any name
         fields |= {"x": fields.pop("to_x"), "y": fields.pop("to_y")}
     if isinstance(direction := fields.get("direction"), str):
         fields["direction"] = direction.lower()
@@ -399,13 +402,13 @@ def _actions(call: _Call, sides: Sides) -> tuple[list[Action], list[str]]:
 def typing(
     content: object, place: tuple[object, object] | None, enter: bool, clear: bool
 ) -> tuple[list[Action], object]:
-    """Lists the actions before a text is typed, and the text.
+    """Lists the actions to perform before typing, and the text to type.
 
     Args:
-        content: the text as it was written; anything but a string is left to the action's own check.
+        content: the text as it was written; the action itself checks a value that is no string.
         place: x and y in [0, 1] of a click that comes first.
-        enter: whether enter is pressed behind it, which a new line at its end does.
-        clear: whether the field is emptied first.
+        enter: whether to press enter afterwards, which a new line at the text's end does.
+        clear: whether to empty the field first.
     """
     before: list[Action] = []
     if place is not None:
@@ -420,12 +423,12 @@ def typing(
 
 
 def code_until(text: str, start: int, close: str) -> tuple[int, int]:
-    """Finds the end of the Python that begins at a place, and the end of its closing text; a string cannot close it.
+    """Finds the end of Python code and the end of its closing text, which no string of the code can contain.
 
     Args:
         text: the reply.
         start: where the code begins.
-        close: the closing text. It counts within a quote too where there is no Python otherwise.
+        close: the closing text. If the code is no Python otherwise, a closing text within a quote counts, too.
     """
     mark = re.escape(close)
     found = re.compile(rf"(?>{_STRINGS}|#(?:(?!{mark})[^\n])*+|(?!{mark}).)*+", re.DOTALL).match(text, start)
@@ -447,7 +450,7 @@ def is_python(code: str) -> bool:
 
 
 def is_true(value: object) -> bool:
-    """Checks whether an argument is true or 1, as JSON and Python write that, or as text."""
+    """Checks whether an argument is true or 1, as JSON or Python writes it, or as text."""
     return value == 1 or (isinstance(value, str) and value.strip().lower() in ("true", "1"))
 
 
@@ -455,7 +458,7 @@ def place_of(text: str, sides: Sides) -> tuple[float, float]:
     """Computes the place, in [0, 1], of two coordinates or the corners of a box.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither.
     """
     numbers = [float(number) for number in _NUMBER.findall(text[:200])]
     if len(numbers) not in (2, 4):
@@ -468,7 +471,7 @@ def place_in(given: object, sides: Sides) -> tuple[float, float]:
     """Computes the place, in [0, 1], of an argument by JSON: a list of numbers, each perhaps a text, or a text.
 
     Raises:
-        ValueError: it is no place.
+        ValueError: the argument is no place.
     """
     if isinstance(given, str):
         return place_of(given, sides)
@@ -492,10 +495,10 @@ def _number(value: object) -> float:
 
 
 def without_opening(before: str) -> str:
-    """Removes the label and the fence that open the action behind a thought, each the last line or both on it.
+    """Removes the label and the fence between a thought and its action, on one last line or on two.
 
-    A fence that goes on behind the thought is removed at its beginning, too. Blocks and spans of code within the
-    thought stay, as does a label within a line.
+    If a fence at the thought's beginning encloses the action as well, it is removed, too. Blocks and spans of code
+    within the thought stay, and so does a label within a line.
     """
     before = _AROUND.sub("", before)
     for _ in ("fence", "label"):
@@ -508,19 +511,19 @@ def without_opening(before: str) -> str:
 
 
 def _opens_block(text: str) -> bool:
-    """Whether a text ends within a block of code; fences within a line, and spans of code on it, are words."""
+    """Whether a text ends within a block of code; fences and spans of code within a line do not count."""
     return sum(line.count("```") % 2 for line in text.split("\n") if _FENCE_AT.search(line)) % 2 == 1
 
 
 def _thought(text: str) -> str:
-    """Returns the text before the action, without its label, or without both of a reflection's."""
+    """Returns the text before the action, without its label or the two labels of a reflection."""
     text = without_opening(_SEED.sub("", _ENVIRONMENT.sub("", text))).strip()
     label = _THOUGHT.search(text)
     return _THOUGHT.sub("", text, count=1 if label and label[1].lower() == "thought" else 2).strip()
 
 
 def _literal(text: str) -> object:
-    """Evaluates an argument: a text, a number, true, false or none; a place stays as it was written."""
+    """Evaluates an argument: a text, a number, true, false or none; a place is returned as written."""
     if text[0] in "'\"":
         return _unescaped(text[1:-1])
     if text[0] == "[" and (items := re.findall(_QUOTED, text, re.DOTALL)):

@@ -1,4 +1,4 @@
-"""Selects a checkpoint's family: the one that `policy.family` names, else by its architecture."""
+"""Selects a checkpoint's family by `policy.family`, or else by its architecture."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ FAMILIES = Registry(
         "scalecua-internvl": f"{_HERE}.scalecua:ScaleCuaInternFamily",
     },
 )
-"""Families by name; each takes `policy.*`."""
+"""Families by name; each is built from `policy.*`."""
 BY_MODEL_TYPE = {
     "qwen2_vl": "ui-tars-1.0",
     "qwen2_5_vl": "qwen2.5-vl",
@@ -50,19 +50,20 @@ BY_MODEL_TYPE = {
     "internvl": "internvl",
     "internvl_chat": "internvl",
 }
-"""Families by the `model_type` of a checkpoint's `config.json`, where `policy.family` is auto.
+"""Families by the `model_type` of a checkpoint's `config.json`, for the value auto of `policy.family`.
 
-Other types are refused, and so is a checkpoint of these types with another model's name: UI-TARS 1.5, OpenCUA, Holo,
-ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family."""
+Other types are refused. A checkpoint of these types with another model's name is refused, too: UI-TARS 1.5, OpenCUA,
+Holo, ScaleCUA and Fara share Qwen's types, so `policy.family` must name their family.
+"""
 PLAIN = {"qwen2_5_vl": "pixels", "qwen3_vl": "thousandths", "qwen3_vl_moe": "thousandths"}
-"""The same for a checkpoint that was not trained on its architecture's own grammar."""
+"""Families by `model_type` for a checkpoint that was not trained on its architecture's own grammar."""
 TAUGHT = "<tool_call>"
-"""Token of every published Qwen2.5-VL and Qwen3-VL, and of all models trained from them."""
+"""Token of every published Qwen2.5-VL and Qwen3-VL, and of all models that were trained from them."""
 
 
 _NAMED = [name for name in FAMILIES.names if name != "tiny"]
 _OWNERS = {"ui-tars-1.0": "ui-tars", "qwen2.5-vl": "qwen", "qwen3-vl": "qwen", "glm": "glm", "internvl": "internvl"}
-"""Common part of the names of a family's own published checkpoints."""
+"""Part that the names of each family's published checkpoints have in common."""
 _TRAINED = (
     *("ui-tars", "doubao", "open-cua", "scale-cua", "evo-cua", "holo", "fara", "auto-glm", "cog-agent", "gui-owl"),
     *("mobile-agent", "mai-ui", "ui-venus", "infi-gui", "gui-actor", "gui-g1", "gui-g2", "gui-r1", "ui-r1", "ui-s1"),
@@ -70,37 +71,39 @@ _TRAINED = (
     *("os-genesis", "u-ground", "see-click", "ferret-ui", "agent-cpm", "computer-rl", "mobile-rl", "arpo"),
     *("phi-ground", "ground-next", "molmo-web", "zero-gui", "ui-agile", "aria-ui", "ui-tron", "gui-eyes"),
 )
-"""Names of models trained from others on a grammar of their own."""
+"""Names of models that were trained from these checkpoints on a different grammar."""
 _PEOPLE_TOO = ("mano",)
-"""Names of such models that are also common names of folders, such as people's."""
+"""Names of such models that are also common names of people, and so of folders."""
 _SIZE = re.compile(r"\d[bB](?![a-zA-Z])")
 """The size in a published model's name, such as 7B or A3B."""
 _NAMELESS = re.compile(r"[0-9a-f]{12,}|\d+(?:\.\d+)?[bB](?![a-zA-Z]).*", re.DOTALL)
-"""A revision or a size, which name no model: the folder of a hub's snapshot, and the last one of `Qwen2.5-VL/7B`."""
+"""A folder's name that is a revision (in a hub's snapshots) or a size (in `Qwen2.5-VL/7B`), and so no model's name."""
 _BASE = re.compile(r"^base_model:([^\n]*(?:\n[ \t]*-[^\n]*)*)", re.MULTILINE)
 _NAME = re.compile(r"[^\s,'\"\[\]#-][^\s,'\"\[\]#]*")
-"""The bases in a card that is no YAML, and a name among them."""
+"""A name in the list of base models of a card with invalid YAML."""
 _FRONT = re.compile(r"\A\s*+---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.MULTILINE | re.DOTALL)
 _FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 _TITLE = re.compile(
     r"^#[ \t]+(?P<line>[^\n]+)$|<h1\b[^<>]*+>(?P<tagged>(?:(?!</?h1\b).)*+)</h1>",
     re.MULTILINE | re.IGNORECASE | re.DOTALL,
 )
-"""The first title, in linear time: a tag that does not end is no title."""
+"""The first title of a card. A tag without an end is no title, so that matching takes linear time."""
 _TAG = re.compile(r"<[^<>]*+>")
 
 
 def family_of(config: PolicyConfig, directory: Path | None = None) -> ModelFamily:
-    """Makes the family of the checkpoint in a directory; without one, of `policy.base` and models trained from it.
+    """Makes the family of the checkpoint in a directory; without a directory, of `policy.base` and models trained from
+    it.
 
     Raises:
         CheckpointError: the directory has no `config.json`, or no image processor.
-        UsageError: there is no such family, or it does not fit the checkpoint; the small policy has its own only.
+        UsageError: there is no such family, or it does not fit the checkpoint; the small policy accepts only its own
+    family.
     """
     name = name_of(config, directory)
     family = FAMILIES.class_of(name)(config)
     family.name = name
-    if name != "tiny":  # the small policy's control tokens have the general form; its others are words
+    if name != "tiny":  # the small policy's control tokens have the general form; its other tokens are words
         checkpoint = directory or Path(config.base)
         family.fit(read_limits(checkpoint))
         family.tokens = tokens_of(checkpoint)
@@ -162,8 +165,9 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
     """Collects the names of a checkpoint.
 
     Returns:
-        All its names; those whose size counts as its own (of its folder or the hub's cache, of its config, and the
-        title of a model card that names a base); and the names of its bases."""
+        All names; the names whose size counts as the checkpoint's own; the names of its bases. Names of the second kind
+        are the folder's or the hub cache's, the config's, and the title of a model card that names a base.
+    """
     cached = [part.rpartition("--")[2] for part in directory.parts if part.startswith("models--")]
     *above, named = _components(str(architecture.get("_name_or_path") or "")) or [""]
     names = [directory.name, *cached, named]
@@ -180,7 +184,7 @@ def _called(directory: Path, architecture: Mapping[str, Any]) -> tuple[list[str]
 def _bases(front: str) -> list[str]:
     """Reads the base models in a model card, as written there: names, paths or addresses.
 
-    A card is untrusted: its YAML is parsed but never constructed, and a card with invalid YAML is read by its lines.
+    A card is untrusted, so its YAML is parsed but never constructed. A card with invalid YAML is read line by line.
     """
     import yaml
 
@@ -202,7 +206,7 @@ def _bases(front: str) -> list[str]:
 
 
 def _components(named: str) -> list[str]:
-    """Splits a model's path or address into its names, in order, without the owner if there is one."""
+    """Splits a model's path or address into its names, in order and without the owner."""
     address = "://" in named
     parts = [one for one in re.split(r"[/\\]+", named.rpartition("://")[2]) if one]
     if hub := next((one for one in parts if one.startswith("models--")), ""):
@@ -217,8 +221,9 @@ def _components(named: str) -> list[str]:
 def _other(owner: str, names: Sequence[str], own: Sequence[str], bases: Sequence[str]) -> str:
     """Returns the first name of another model; empty if there is none.
 
-    Such a name contains a known model's, or has a size and lacks the owner's name. Sizes of bases count if no own name
-    contains the owner's."""
+    Such a name contains the name of a known model, or has a size and lacks the owner's name. Names of bases with a size
+    are considered only if no own name contains the owner's name.
+    """
     others = [one for one in (*_TRAINED, *_PEOPLE_TOO) if one != owner]
     sizes = own if any(_holds(name, owner) for name in own) else [*own, *bases]
     known = (name for name in [*names, *bases] if any(_holds(name, other) for other in others))
@@ -232,7 +237,7 @@ def _is_sized(name: str) -> bool:
 
 
 def _holds(name: str, model: str) -> bool:
-    """Checks whether a name contains a model's as a whole word, with or without its hyphens."""
+    """Checks whether a name contains a model's name as a whole word, with or without its hyphens."""
     return bool(re.search(rf"(?<![a-z]){model.replace('-', '[-_ ]?')}(?![a-z])", name.lower()))
 
 

@@ -1,8 +1,8 @@
 """Computes the tokens of prompts, and checks that a server reads a chat as the trainer does.
 
-The tokens that a server reports are compared with those of the checkpoint's own processor. A changed chat template,
-other limits of pictures, a default system turn: each would train a policy on another prompt than it acts on, and show
-in nothing else.
+The server's reported tokens are compared with the tokens of the checkpoint's own processor. A changed chat template,
+other limits of pictures, or a default system turn would make the prompts of acting and training differ. No other check
+would notice this.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from models.families.screen import ImageLimits, Size, picture
 from schemas.failure import FlywheelError
 
 AROUND = 8
-"""Tokens in the message before and after the first that differs."""
+"""Number of tokens that the message shows before and after the first difference."""
 
 
 class PromptTokens:
     """Makes the tokens of chats from their texts and the sizes of their screens, without pixels.
 
-    Each size is laid out once.
+    Each size of a screen is processed once.
 
     Args:
-        processor: a checkpoint's.
-        limits: within which its family shows screens.
+        processor: the checkpoint's processor.
+        limits: the family's limits for screens.
     """
 
     def __init__(self, processor: Any, limits: ImageLimits | None) -> None:
@@ -37,7 +37,7 @@ class PromptTokens:
         self.laid_out = lru_cache(maxsize=256)(self._laid_out)
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
-        """Computes the tokens up to where a reply begins, those of screens included."""
+        """Computes the tokens of the prompt, including the tokens of its screens."""
         text = self._processor.apply_chat_template(chat, add_generation_prompt=True, tokenize=False)
         written = [self.laid_out((screen.width, screen.height))[1] for screen in screens_of(list(chat))]
         texts, _ = self._processor.get_text_with_replacements([text], written, [], [])
@@ -46,7 +46,7 @@ class PromptTokens:
         return self._tokenizer(texts, **special)["input_ids"][0]
 
     def _laid_out(self, size: Size) -> tuple[Any, str]:
-        """Lays out a screen of this size: its grid of patches, None without one, and its text in a chat."""
+        """Computes a screen's grid of patches (None if the processor makes none) and its text in a chat."""
         blank = Image.new("RGB", self._limits.resized(size) if self._limits else size)
         made = self._processor.image_processor(images=[blank], return_tensors="pt")
         grid = made["image_grid_thw"][0] if "image_grid_thw" in made else None
@@ -57,7 +57,7 @@ def prompt_tokens(directory: Path, chat: Sequence[Message]) -> list[int]:
     """Computes the tokens of a chat as a server receives it, pictures included, by the directory's own processor.
 
     Raises:
-        CheckpointError: it has none for images and text.
+        CheckpointError: the directory has no processor for images and text.
     """
     processor = read_processor(directory)
     made = processor.apply_chat_template(
@@ -78,7 +78,7 @@ def require_same_prompt(directory: Path, chat: Sequence[Message], read: Sequence
         read: the tokens that the server reports (`prompt_token_ids`).
 
     Raises:
-        FlywheelError: they differ; names the first difference, with the tokens around it.
+        FlywheelError: the tokens differ; the message shows the first difference and the tokens around it.
     """
     ours = prompt_tokens(directory, chat)
     if list(read) == ours:
@@ -95,7 +95,7 @@ def require_same_prompt(directory: Path, chat: Sequence[Message], read: Sequence
 
 
 def _decoded(message: Message) -> Message:
-    """Decodes the screens of a turn into pictures, in the size that the family shows them in."""
+    """Decodes the screens of a turn into pictures, in the family's size."""
     parts = [
         {"type": "image", "image": picture(part["observation"].png, part.get("limits"))}
         if part["type"] == "image"

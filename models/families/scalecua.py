@@ -1,8 +1,9 @@
-"""ScaleCUA: `<think>`, `<operation>` (the step in words), `<action>` (calls); past steps shown as their operations.
+"""ScaleCUA: `<think>`, `<operation>` (the step in words), `<action>` (calls); the prompt shows past steps as
+operations.
 
-Its prompts are those of its training (planning with thoughts, navigation without, grounding); the user turn is as in
-its data sets (`curation.converters.scalecua`), whose picture has a line of its own. On Qwen2.5-VL coordinates are
-pixels of the picture that it sees, on InternVL fractions with four decimals. A recorded step has no operation, so
+Its prompts are those of its training (planning with thoughts, navigation without, grounding); the user turn is the one
+of its data sets (`curation.converters.scalecua`), with the picture on a separate line. Coordinates are pixels of the
+model's picture on Qwen2.5-VL, and fractions with four decimals on InternVL. A recorded step has no operation, so
 training targets use a template's sentence.
 """
 
@@ -71,7 +72,7 @@ class ScaleCuaFamily(ModelFamily):
         self.dialect = "scalecua"
 
     def messages(self, context: Context) -> list[Message]:
-        """Builds its prompt; the screen now, the task and the operations so far."""
+        """Builds the prompt from the current screen, the task and the operations so far."""
         asked = f"\n{context.instruction}"
         if self.template != "grounding":
             operations = [self.sentence(turn.action_text) or _calls(turn.action_text) for turn in context.turns]
@@ -86,12 +87,12 @@ class ScaleCuaFamily(ModelFamily):
         ]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`, the screens before the question."""
+        """Builds the question as `ModelFamily.question`, with the screens first."""
         head = [text_turn("system", self._prompt(False))] if acts else []
         return [*head, _screens_message(screens, f"\n{question}", self.limits)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """Writes the step in words and the action as calls; for grounding, the calls.
+        """Writes the step in words and the action as calls; for grounding, only the calls.
 
         Raises:
             UsageError: the template has no such action.
@@ -103,7 +104,7 @@ class ScaleCuaFamily(ModelFamily):
         return f"<operation>\n{templated_thought(action) or _worded(code)}\n</operation>\n{called}"
 
     def sentence(self, written: str) -> str:
-        """Returns the operation."""
+        """Returns the operation of a written action."""
         found = _block(written, "operation", 0)
         return found.text.strip() if found else ""
 
@@ -155,7 +156,7 @@ def read_tagged(text: str, sides: Sides) -> ParsedReply:
 
     Args:
         text: the reply.
-        sides: how many units of its coordinates the screen is wide and high.
+        sides: width and height of the screen, in units of the coordinates.
     """
     operation = _block(text, "operation", 0)
     blocks = _blocks(text, operation.end if operation else 0)
@@ -172,7 +173,7 @@ def read_tagged(text: str, sides: Sides) -> ParsedReply:
 
 
 def _worded(code: str) -> str:
-    """Writes code as words, in which nothing is a tag."""
+    """Writes code as text in which nothing is a tag."""
     return _TAG.sub(r"(\1)", code)
 
 
@@ -186,7 +187,7 @@ class _Block:
 
 
 def _block(text: str, name: str, start: int) -> _Block | None:
-    """Finds the first block of this name; a tag in a string of its code is text."""
+    """Finds the first block of this name; a tag within a string of the code is text."""
     opened = _OPENED[name].search(text, start)
     if opened is None:
         return None
@@ -202,7 +203,7 @@ def _blocks(text: str, start: int) -> list[_Block]:
 
 
 def _calls(written: str) -> str:
-    """Returns the calls of an action as it was written."""
+    """Returns the calls within a written action."""
     found = _block(written, "action", 0)
     return found.text.strip() if found else written
 

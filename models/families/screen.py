@@ -1,9 +1,9 @@
-"""Sizes of screens as a checkpoint sees them, and the units of the coordinates that it writes there.
+"""Computes the sizes of screens that a checkpoint sees, and converts its units of coordinates.
 
 An image processor of the Qwen kind resizes a screen to whole patches within its own limits of area, and models that
-write pixels write those of the resized picture. So the limits are read from the checkpoint's processor, never assumed;
-the screen is resized by them once, here, and that picture goes to the network, the server and the trainer alike. The
-rule gives its own results back (`smart_resize` is idempotent), so no processor resizes it a second time.
+write pixels write pixels of the resized picture. So the limits are read from the checkpoint's processor, never assumed.
+This module resizes a screen once, and the network, the server and the trainer all get the resized picture.
+`smart_resize` is idempotent, so no processor resizes the picture again.
 """
 
 import math
@@ -26,12 +26,12 @@ class ImageLimits:
     """Limits of an image processor for screens: sides in whole factors, an area within bounds.
 
     Args:
-        factor: pixels; both sides become a multiple (a patch times the patches merged into a token).
-        least, most: pixels of area (`size.shortest_edge` and `size.longest_edge`, which are no edges).
-        frames: how often the area counts: GLM's processor counts a picture as two frames.
+        factor: pixels; both sides become a multiple of it. It is a patch's side times the patches that are merged along
+        a side. least, most: bounds of the area in pixels, from the fields `size.shortest_edge` and `size.longest_edge`.
+        frames: factor of the area; GLM's processor counts a picture as two frames.
         pads: whether the processor fills a screen up to whole factors, at its right and bottom, instead of stretching
-            it (GLM-5's). A screen is then stretched here to the size that the processor would fill up, so that it has
-            nothing to fill and a thousandth of its picture is one of the screen.
+            it (GLM-5's). This module then stretches a screen to the size of the filled picture. So the processor has
+            nothing to fill, and a thousandth of the picture is a thousandth of the screen.
     """
 
     factor: int
@@ -41,15 +41,15 @@ class ImageLimits:
     pads: bool = False
 
     def resized(self, screen: Size) -> Size:
-        """Computes width and height in which a screen of this size is shown.
+        """Computes the width and height to which a screen of this size is resized.
 
         Raises:
-            ValueError: one side is over 200 times the other, which no processor takes.
+            ValueError: one side is over 200 times the other; no processor accepts such a picture.
         """
         width, height = screen
         if (ratio := max(screen) / min(screen)) > MOST_OBLONG:
             raise ValueError(f"a screen of {width}x{height} has sides of ratio {ratio:g}, over {MOST_OBLONG}")
-        if self.frames > 1 and min(screen) < self.factor:  # GLM's, which does not resize from nothing
+        if self.frames > 1 and min(screen) < self.factor:  # as GLM's processor enlarges a side below one factor
             scale = self.factor / min(screen)
             width, height = int(width * scale), int(height * scale)
         resize = padded_size if self.pads else smart_resize
@@ -60,11 +60,10 @@ class ImageLimits:
 def smart_resize(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
     """Computes the (height, width) in pixels that Qwen's image processors choose.
 
-    The sides are multiples of `factor`, the area is within [`least`, `most`], and the aspect is kept as far as that
-    allows.
+    The sides are multiples of `factor` and the area is within [`least`, `most`]; the aspect is kept as far as possible.
 
-    Halves are rounded to the even one, as in Python and unlike in the desktop client's TypeScript; a side below half a
-    factor becomes 0 and is then scaled up (`transformers.models.qwen2_vl`).
+    Halves are rounded to even, as in Python and unlike in the desktop client's TypeScript. A side below half a factor
+    becomes 0 and is then scaled up (`transformers.models.qwen2_vl`).
     """
     rows, columns = (round(side / factor) * factor for side in (height, width))
     if rows * columns > most:
@@ -79,8 +78,8 @@ def smart_resize(height: int, width: int, factor: int, least: float, most: float
 def padded_size(height: int, width: int, factor: int, least: float, most: float) -> tuple[int, int]:
     """Computes the (height, width) in pixels of the canvas on which GLM-5's image processor lays a picture.
 
-    Source: `smart_resize` of `transformers.models.glm5_next`, for one picture. Above the limit, the canvas of the
-    largest height whose picture of the same aspect still fits.
+    Source: `smart_resize` of `transformers.models.glm5_next`, for one picture. For an area above the limit, this is the
+    canvas with the largest height for which a picture of the same aspect fits.
     """
 
     def aligned(side: float) -> int:
@@ -105,7 +104,7 @@ def padded_size(height: int, width: int, factor: int, least: float, most: float)
 
 
 def limits_of(image_processor: Any) -> ImageLimits | None:
-    """Returns the limits of a loaded image processor; None for one that does not resize to whole patches by area."""
+    """Returns the limits of a loaded image processor; None if it does not resize to whole patches by area."""
     size = getattr(image_processor, "size", None) or {}
     least, most = (_entry(size, name) for name in ("shortest_edge", "longest_edge"))
     patch, merged = (int(getattr(image_processor, name, 0) or 0) for name in ("patch_size", "merge_size"))
@@ -134,17 +133,17 @@ class CoordinateSpace:
 
     Args:
         unit: thousandths or fractions of the screen, or pixels of the picture that the checkpoint's processor makes.
-        limits: the processor's; pixels need them.
+        limits: the processor's limits; required for pixels.
     """
 
     unit: Unit
     limits: ImageLimits | None = None
 
     def sides(self, screen: Size) -> tuple[float, float]:
-        """Computes width and height of a screen of this size in the unit.
+        """Computes width and height of a screen of this size in this unit.
 
         Raises:
-            ValueError: a screen that is too oblong for the processor.
+            ValueError: the screen is too oblong for the processor.
         """
         if self.unit != "pixels":
             return (1000.0, 1000.0) if self.unit == "thousandths" else (1.0, 1.0)
@@ -156,7 +155,7 @@ class CoordinateSpace:
 def picture(png: bytes, limits: ImageLimits | None) -> Image.Image:
     """Decodes a screen as RGB for a model, in the size that a processor of these limits would choose.
 
-    Resampled as the processors do (bicubic), so that the pixels are theirs too.
+    It resamples with the processors' bicubic filter, so that the pixels are equal, too.
     """
     image = rgb_of(png)
     return image if limits is None else sized(image, limits)
@@ -172,7 +171,7 @@ def sized(image: Image.Image, limits: ImageLimits) -> Image.Image:
 def picture_png(png: bytes, limits: ImageLimits | None) -> bytes:
     """Encodes a screen for a server: unchanged if it is plain and of the right size, else as a new PNG.
 
-    The last few are kept, since a screen is sent again with every step whose chat shows it.
+    A cache holds the last few results, since several steps' chats send the same screen.
     """
     png = stored_plain(png)
     if limits is None or limits.resized(size_of(png)) == size_of(png):

@@ -7,7 +7,7 @@ from pathlib import Path
 _FOLDER = Path(__file__).parent / "templates"
 _PLACE = re.compile(r"\{(\w+)\}")
 LANGUAGE = "English"
-"""Language of thoughts, where a template asks for one."""
+"""Language of thoughts, for templates that name one."""
 
 
 @lru_cache(maxsize=64)
@@ -17,6 +17,6 @@ def template(file: str) -> str:
 
 
 def filled(file: str, **values: str) -> str:
-    """Replaces each `{name}` of a template by its value, once: names within a value stay as they are."""
+    """Replaces each `{name}` of a template by its value; names within a value are not replaced."""
     known = {"language": LANGUAGE, **values}
     return _PLACE.sub(lambda found: known.get(found[1], found[0]), template(file))

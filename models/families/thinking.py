@@ -1,9 +1,9 @@
 """Splits a reply into thinking and answer: one rule for every family.
 
-Everything up to the last end tag of thinking is thinking, whether its begin tag is in the reply or in the prompt (a
-template that opens it), and a reply that begins to think and never ends is nothing but thinking. So no draft of an
-action is performed, and none of it is lost from the thought. An end tag within a text that the reply's action types or
-writes is part of that text, and a begin tag within a line is a word.
+Everything up to the last end tag of thinking is thinking, whether its begin tag is in the reply or in the prompt. A
+reply with a begin tag and no end tag is only thinking. So no draft of an action is performed, and the thought keeps
+every draft. An end tag within a text that the reply's action types or writes is part of that text. A begin tag within a
+line is part of the thought.
 """
 
 import re
@@ -16,8 +16,8 @@ from models.families.outside import SELECTOR, marked, unmarked
 from models.families.reading import LANGUAGES, ParsedReply, without_opening
 
 REASONING = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message with its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and axolotl,
-`reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
+"""Fields of a message that hold its thinking: `reasoning_content` of transformers, SGLang, DeepSeek's chats and
+axolotl, `reasoning` of vLLM and OpenRouter, `thinking` of Ollama, gpt-oss and templates of some checkpoints."""
 _NAME = r"(?:(?:\w{1,40}[:_])?think\w*|(?-i:thought))\s*"
 _END = re.compile(
     rf"<\s*/{_NAME}>|◁/{_NAME}▷|\[/THINK\]|<channel\|>|<\|END_THINKING\|>|<\|end_of_thought\|>"
@@ -33,28 +33,28 @@ _BEGIN = re.compile(
 )
 _TAG = re.compile(f"{_BEGIN.pattern}|{_END.pattern}", re.IGNORECASE)
 _OPENS = re.compile(rf"^[^\S\n]*+(?:\w{{1,20}}[:：][^\S\n]*+)?(?:{_BEGIN.pattern})", re.MULTILINE | re.IGNORECASE)
-"""A beginning at the beginning of a line, perhaps behind a label; another is a word of a sentence."""
+"""A begin tag at the start of a line, perhaps after a label; any other is part of a sentence."""
 _FIRST = re.compile(rf"\A(\s*)(?:{_BEGIN.pattern})", re.IGNORECASE)
 _HEADER = re.compile(
     r"(?:\s*(?:<\|(?:im_start|start_header_id)\|>\s*assistant(?:<\|end_header_id\|>)?|<\|assistant\|>|\[gMASK\]|<sop>))*"
 )
-"""Begin of a turn, as chat templates write it, which some servers leave in a reply."""
+"""Header of a turn, as in chat templates; some servers leave it in a reply."""
 _MARKUP = re.compile(
     rf"```(?:(?:{LANGUAGES})\b)?|</?(?:tool_call|answer|action|operation|seed:\w+|ref|box|point)>|<\|[\w/]{{1,40}}\|>"
 )
-"""Markup that may stand behind an action and holds no words."""
+"""Markup without words that may follow an action."""
 OPEN, CLOSE = "<think>", "</think>"
 _MARKED_OPEN, _MARKED_CLOSE = re.compile(rf"\A\s*<{SELECTOR}think>"), f"<{SELECTOR}/think>"
 _MOST = 16
-"""Maximum end tags that are considered, the first and the last ones, so that reading takes linear time."""
+"""Maximum end tags that are considered, from a reply's beginning and its end, so that reading takes linear time."""
 
 
 def split_thinking(text: str) -> tuple[str, str]:
     """Splits a reply after its last end of thinking.
 
     Returns:
-        The thinking without the tags around it (empty where there is none), and the answer; both with their white
-        space. Tags within the thinking are words of it.
+        The thinking without the tags around it (empty if there is none), and the answer; both with their white space.
+        Tags within the thinking stay.
     """
     ends = deque(_END.finditer(text), maxlen=1)
     return _split(text, ends[0]) if ends else ("", text)
@@ -70,15 +70,15 @@ def untagged(text: str) -> str:
 
 
 def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
-    """Reads a whole reply: its thinking by the rule above, its answer by the grammar of a family.
+    """Reads a whole reply: the thinking by this module's rule, and the answer by the grammar of a family.
 
     Args:
         text: the reply.
         read: reads an answer; its thought is all text before the action.
 
     Returns:
-        The reading. Its thought is the answer's text before its action, else the thinking; both where the grammar has
-        thoughts between tags.
+        The reading. Its thought is the answer's text before the action, or else the thinking. If the grammar has
+        thoughts between tags, it is both.
     """
     text = text[header.end() if (header := _HEADER.match(text)) else 0 :]
     thinking, answer, found = _answered(text, read)
@@ -92,15 +92,15 @@ def read_reply(text: str, read: Callable[[str], ParsedReply]) -> ParsedReply:
         found = replace(found, unused=(*found.unused, f"text behind the action={after[:80]}"))
     if found.tagged:
         return replace(found, thought=(thinking + inner).strip())
-    held = found.actions or found.text != answer.strip()  # else the answer is words alone, of which nothing is read
+    held = found.actions or found.text != answer.strip()  # else the answer has no action, only words
     return replace(found, thought=inner.strip() or (thinking.strip() if held else ""))
 
 
 def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, ParsedReply]:
     """Splits a reply into thinking and answer, and reads the answer.
 
-    It splits behind the first end tag after which the answer's actions type or write all end tags; the last one always
-    qualifies.
+    The split is the first end tag for which all end tags in the answer belong to texts that its actions type or write.
+    The last end tag always qualifies.
     """
     matches = _END.finditer(text)
     ends = [*islice(matches, _MOST // 2), *deque(matches, maxlen=_MOST // 2)]
@@ -117,7 +117,8 @@ def _answered(text: str, read: Callable[[str], ParsedReply]) -> tuple[str, str, 
 def _types(found: ParsedReply, answer: str, read: Callable[[str], ParsedReply]) -> bool:
     """Checks whether the texts of the actions hold all end tags in an answer.
 
-    Without these tags the texts hold as many fewer, even if they have others by escapes.
+    It reads the answer again without its end tags; the count of end tags in the texts must fall by their number.
+    Escapes can add end tags to the texts, so the count alone is no proof.
     """
     if not found.actions or not found.closed or not found.text:
         return False
@@ -137,7 +138,7 @@ def _typed_ends(found: ParsedReply) -> int:
 def opened(before: str) -> str:
     """Replaces a marked text's tags by the tokens of a model that thinks first.
 
-    That is `<think>` where the text begins with it, and `</think>` where that is its last end of thinking.
+    The tags are a `<think>` at the text's beginning, and a `</think>` that is its last end of thinking.
     """
     before = _MARKED_OPEN.sub(lambda found: unmarked(found[0]), before)
     ends, at = _END.findall(unmarked(before)), before.rfind(_MARKED_CLOSE)
@@ -155,14 +156,14 @@ def readable(thought: str, bare: str, forms: Sequence[Callable[[str], str]], rea
     """Writes a reply whose thought is read back unchanged, whatever the thought holds.
 
     Args:
-        thought: the thought; markup in it that is marked counts as if it were not, for a model writes it so.
+        thought: the thought; marked markup in it counts as unmarked, as a model would write it.
         bare: the reply without a thought.
-        forms: how a reply may have the thought, the usual form first; the last one has it between tags.
+        forms: forms of a reply with its thought, the usual form first; the last form has the thought between tags.
         read: reads an answer.
 
     Returns:
-        The reply in the first form that is read back to the same actions and thought. In none it is: the last form,
-        with brackets in place of those of each tag of thinking that the thought holds.
+        The reply in the first form that is read back to the same actions and thought. If there is none, the last form,
+        with brackets in place of the angle brackets of each thinking tag in the thought.
     """
     if not thought:
         return bare

@@ -1,10 +1,10 @@
-"""Converts Qwen's tools `computer_use` and `mobile_use` to actions of ours, and back.
+"""Converts Qwen's tools `computer_use` and `mobile_use` to this project's actions, and back.
 
-Where the two spaces differ: a drag is two calls of `computer_use`, `mouse_move` to its start and `left_click_drag` to
-its end; a scroll is of a fixed number of pixels, positive up; three clicks are the double click that Qwen's own tool
-makes of them; `terminate` with failure calls for a person, and an `answer` is a finish with content. Calls of models
-that were trained from Qwen's are read too: drags from place to place and `interact` (GUI-Owl), `visit_url` and
-`history_back` (Fara).
+The two action spaces differ as follows. A drag is two calls of `computer_use`: `mouse_move` to its start and
+`left_click_drag` to its end. A scroll has a fixed number of pixels, positive for up. Three clicks become a double
+click, as in Qwen's own tool. `terminate` with failure becomes a call for a person, and `answer` becomes a finish with
+content. Calls of models that were trained from Qwen's are read, too: drags from place to place and `interact`
+(GUI-Owl), `visit_url` and `history_back` (Fara).
 """
 
 import ast
@@ -45,13 +45,13 @@ from schemas.keyboard import pyautogui_names, together_in
 from schemas.problem import named_problem
 
 NAMES = ("computer_use", "mobile_use", "computer")
-"""Tools whose calls are read; trycua/cua takes the last one of Fara, too (`loops/fara/config.py`)."""
+"""Tools whose calls are read; trycua/cua also accepts `computer` from Fara (`loops/fara/config.py`)."""
 PIXELS = 5
-"""Pixels of each written scroll."""
+"""Distance of each written scroll, in pixels."""
 OPEN, CLOSE = "<tool_call>", "</tool_call>"
 _LABELS = re.compile(r"\A\s*(?:Thought|Action)[:：][ \t]*", re.IGNORECASE)
 _CALL = re.compile(r"<tool_call>\s*(?:```\w*\s*)?(?=\{)")
-"""A call, and no mention of one."""
+"""A tag that a call follows, as opposed to a mention of the tag."""
 _POINTED = {
     "left_click": "click",
     "click": "click",
@@ -61,16 +61,16 @@ _POINTED = {
     "long_press": "long_press",
 }
 _CLICKS = {"triple_click": 3}
-"""Numbers of clicks by name, where the action that is performed has another."""
+"""Numbers of clicks by name, for names whose performed action has another number."""
 _WRITTEN = {"click": "left_click", "left_double": "double_click", "right_single": "right_click"}
 _DRAGS = ("swipe", "drag", "left_click_drag", "scroll")
-"""Actions that become a drag where a call has two places; a scroll from place to place is a finger's."""
+"""Actions that become a drag if a call has two places. A scroll between two places is a finger's."""
 _BUTTONS: dict[str, Action] = {"back": PressBack(), "home": PressHome(), "enter": PressEnter()}
 _ACTION = re.compile(r"\bAction[:：]")
 _CLOSE = re.compile(re.escape(CLOSE))
 _MOST_ENDS = 8
-"""Maximum ends of calls up to which a Python literal is searched for."""
-_DECODER = json.JSONDecoder(strict=False)  # models write newlines of a text as they are
+"""Maximum candidate ends of a call at which it is tried as a Python literal."""
+_DECODER = json.JSONDecoder(strict=False)  # models leave newlines in a text unescaped
 _UNTAGGED = re.compile(r'\{\s*"(?:name|arguments|action)"\s*:')
 
 Place = tuple[float, float]
@@ -80,8 +80,8 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
     """Reads the thought and the actions of a reply with tool calls; never raises for any text of a model.
 
     Args:
-        text: the thought, then one or several `<tool_call>`s; a call's JSON alone is read too.
-        sides: how many units of its coordinates the screen is wide and high.
+        text: the thought, then one or several `<tool_call>`s; the JSON of a call without a tag is read, too.
+        sides: width and height of the screen, in units of the coordinates.
     """
     begin = _begin(text)
     if begin < 0:
@@ -114,7 +114,7 @@ def read_calls(text: str, sides: Sides) -> ParsedReply:
 def _begin(text: str) -> int:
     """Finds where the first call begins, its tag included; -1 without one.
 
-    A tag within the texts of a call by JSON alone is such a text, as is one that no call follows.
+    A tag within the texts of a call without a tag is text. A tag that no call follows is text, too.
     """
     tagged, untagged = _CALL.search(text), _UNTAGGED.search(text)
     if tagged and untagged and untagged.start() < tagged.start():
@@ -136,10 +136,11 @@ def _begin(text: str) -> int:
 
 
 def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]]:
-    """Yields the arguments of each call, its begin and its end; raises ValueError for one that cannot be read.
+    """Yields the arguments, begin and end of each call; raises ValueError for a call that cannot be read.
 
-    Each begins behind a tag that a call follows, the first one perhaps without a tag or with words between; a tag
-    within a call's texts is such a text."""
+    Each call follows a tag. The first call may lack the tag, or have words between. A tag within a call's texts is
+    text.
+    """
     while begin >= 0:
         start = text.find("{", begin)
         if start < 0:
@@ -151,7 +152,7 @@ def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]
         if (name := found.pop("name", None)) not in (None, *NAMES):
             raise ValueError(f"there is no tool {str(name)[:40]!r}; known: {', '.join(NAMES)}")
         arguments = found.get("arguments", found)
-        if isinstance(arguments, str):  # as OpenAI's protocol has them
+        if isinstance(arguments, str):  # a string in OpenAI's protocol
             arguments, _ = _DECODER.raw_decode(arguments.strip())
         if not isinstance(arguments, dict):
             raise ValueError("a tool call whose arguments are no JSON object")
@@ -163,13 +164,13 @@ def _calls(text: str, begin: int) -> Iterator[tuple[Mapping[str, Any], int, int]
 def _decoded(text: str, start: int) -> tuple[Any, int]:
     """Decodes the JSON, or a Python literal equal to JSON, that begins there, and finds its end.
 
-    Fara's and GUI-Owl's own clients read such literals too. Raises ValueError for neither.
+    Fara's and GUI-Owl's own clients also read such literals. Raises ValueError if the text is neither.
     """
     try:
         return _DECODER.raw_decode(text, start)
     except ValueError as error:
         ends = [*(found.start() for found in islice(_CLOSE.finditer(text, start), _MOST_ENDS)), len(text)]
-        for end in ends:  # an end within a text leaves that open
+        for end in ends:  # an end within a string leaves the literal open
             try:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", SyntaxWarning)
@@ -181,7 +182,7 @@ def _decoded(text: str, start: int) -> tuple[Any, int]:
 
 
 def _action(given: Arguments, sides: Sides, cursor: Place | None) -> tuple[list[Action], Place | None]:
-    """Converts a call into actions, none for a mere move, and the cursor's place after it."""
+    """Converts a call into actions (none for a mere move), and returns the cursor's place after the call."""
     name = str(given.take("action") or "")[:40]
     place = given.take("coordinate")
     at = place_in(place, sides) if place is not None else cursor
@@ -234,7 +235,7 @@ def _plain(name: str, given: Arguments) -> Action:
 
 
 def _flat(keys: Any) -> Iterator[Any]:
-    """Flattens a list of keys, also of lists within it, as OSWorld's Qwen agents do."""
+    """Flattens a nested list of keys, as OSWorld's Qwen agents do."""
     for key in cast(list[Any], keys) if isinstance(keys, list) else [keys]:
         if isinstance(key, list):
             yield from _flat(key)

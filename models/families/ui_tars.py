@@ -1,7 +1,7 @@
-"""UI-TARS 1.0 and 1.5, and Doubao: the template and the instruction are the first user turn, replies are text.
+"""UI-TARS 1.0 and 1.5, and Doubao: the first user turn has the template and the instruction; replies are text.
 
 Their checkpoints write box tokens around coordinates, which a decoder drops as special tokens. Past replies and
-training targets have them again, as in the public clients (`add_box_token`, README_deploy.md).
+training targets get the box tokens back, as in the public clients (`add_box_token`, README_deploy.md).
 """
 
 import re
@@ -27,7 +27,7 @@ class UiTarsFamily(ModelFamily):
     """Common base of UI-TARS's families.
 
     Raises:
-        UsageError: no template of the dialect that is asked for.
+        UsageError: the family has no template of the requested dialect.
     """
 
     forms: ClassVar[Mapping[str, Mapping[str, str]]]
@@ -43,7 +43,7 @@ class UiTarsFamily(ModelFamily):
         forms = self.forms[self.template]
         if config.dialect in forms:
             self.dialect = config.dialect
-        elif config.dialect == "box_v1":  # the default, which means the family's own
+        elif config.dialect == "box_v1":  # the default; it selects the family's own dialect
             self.dialect = next(iter(forms))
         else:
             raise UsageError(
@@ -69,19 +69,19 @@ class UiTarsFamily(ModelFamily):
         return [*chat, screen_turn(context.observation, self.limits)]
 
     def question(self, question: str, screens: Sequence[Observation], acts: bool = False) -> list[Message]:
-        """Builds the question as `ModelFamily.question`; the template asks for the action where one is wanted."""
+        """Builds the question as `ModelFamily.question`; a question for an action uses the template."""
         asked = filled(self._file, instruction=question) if acts else question
         return [text_turn("user", asked), *(screen_turn(screen, self.limits) for screen in screens)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """Writes the action with box tokens where the family has them."""
+        """Writes the action, with box tokens if the family has them."""
         if self.points and isinstance(action, Click):
             columns, rows = self.sides(screen)
             return f"({round(action.x * columns)},{round(action.y * rows)})"
         return self._boxed(format_action(action, self.dialect, sides=self.sides(screen)))
 
     def read_answer(self, answer: str, screen: Size) -> ParsedReply:
-        """Reads as `ModelFamily.read_answer`; a point alone is a click where the template asks for one."""
+        """Reads as `ModelFamily.read_answer`; a bare point is a click if the template asks for a point."""
         return read_text(answer, self.sides(screen), self.template == "grounding")
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
@@ -120,7 +120,7 @@ class UiTars15Family(UiTarsFamily):
 
     @property
     def points(self) -> bool:
-        """Never: its grounding template asks for a click."""
+        """Returns false: the grounding template asks for a click."""
         return False
 
 

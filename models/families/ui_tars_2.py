@@ -1,8 +1,8 @@
 """UI-TARS-2: the prompt as three system turns, replies with a thought between tags and calls as XML.
 
-Its weights are not published; the prompt is that of its public client (UI-TARS-desktop, the mode for GUIs) without the
-time of day, which a sample could not repeat; the further functions of the template `hybrid` are in our own words.
-Points are thousandths of the screen.
+Its weights are not published. The prompt comes from its public client (UI-TARS-desktop, the mode for GUIs), without the
+time of day, since a sample could not reproduce it. This project describes the additional functions of the template
+`hybrid` in its own words. Points are thousandths of the screen.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _POINTS = (("", "point"), ("to_", "end_point"))
 
 
 class UiTars2Family(ModelFamily):
-    """Thousandths of the screen; the screens of the last steps are shown before the replies to them."""
+    """UI-TARS-2: thousandths of the screen. Prompts show each of the last screens before the reply to it."""
 
     dialects = ("box_v1",)
     templates = ("computer", "hybrid")
@@ -38,7 +38,7 @@ class UiTars2Family(ModelFamily):
         self.dialect = "xml"
 
     def messages(self, context: Context) -> list[Message]:
-        """The prompt and the instruction, then, step by step, a screen and the reply to it."""
+        """Builds a chat of the prompt and the instruction, then, step by step, a screen and the reply to it."""
         chat = [*self._prompt(), text_turn("user", context.instruction)]
         shown = len(context.turns) - (self.history_images - 1)
         for position, turn in enumerate(context.turns):
@@ -53,10 +53,10 @@ class UiTars2Family(ModelFamily):
         return [*head, text_turn("user", question), *(screen_turn(screen, self.limits) for screen in screens)]
 
     def write(self, action: Action, screen: Size) -> str:
-        """The action as a call.
+        """Writes the action as a call.
 
         Raises:
-            UsageError: it has no such action.
+            UsageError: the family has no such action.
         """
         if isinstance(action, PressHome | PressBack | PressEnter) or action.type in ("long_press", "open_app"):
             raise UsageError(f"ui-tars-2 has no action for {action.type}.", "Take another `policy.family`.")
@@ -80,7 +80,7 @@ class UiTars2Family(ModelFamily):
         return written
 
     def reply(self, thought: str, action: Action, screen: Size) -> str:
-        """The thought, then the call."""
+        """Writes the thought, then the call."""
         return self._reply(thought, self.write(action, screen))
 
     @staticmethod
@@ -98,5 +98,5 @@ def _texts(action: Action) -> dict[str, str]:
 
 
 def _ended(value: str) -> str:
-    """An argument; a new line at its end, which submits, as the prompt asks for it."""
+    """Writes an argument; a new line at its end, which submits, is escaped as the prompt requires."""
     return value[:-1] + "\\n" if value.endswith("\n") else value

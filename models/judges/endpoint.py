@@ -1,4 +1,4 @@
-"""A judge behind any OpenAI-compatible server: the answer is asked for as JSON by a schema, and read strictly."""
+"""Judges with a model behind any OpenAI-compatible server: requests JSON by a schema, and reads it strictly."""
 
 import base64
 import json
@@ -27,7 +27,7 @@ PAIR_RULES = (
 
 
 def _schema(name: str, **properties: Any) -> dict[str, Any]:
-    """A strict schema of an object with these properties."""
+    """Builds a strict schema of an object with these properties."""
     required = {"type": "object", "properties": properties, "required": list(properties)}
     return {"name": name, "strict": True, "schema": {**required, "additionalProperties": False}}
 
@@ -54,14 +54,14 @@ class JudgeEndpointOptions(Section):
 
 
 MOST_REASON = 4_000
-"""Maximum characters of a reason that are kept."""
+"""Maximum length of a stored reason, in characters."""
 
 
 class EndpointJudge(Judge[JudgeEndpointOptions]):
     """Asks a served model; requests that fail are repeated `tries` times in all, and so are answers that are none."""
 
     section = JudgeEndpointOptions
-    reached = frozenset(JudgeEndpointOptions.model_fields)  # model and temperature are in the name
+    reached = frozenset(JudgeEndpointOptions.model_fields)  # the name has model and temperature
     prompt = RULES + json.dumps(SCHEMA)
 
     def __init__(self, options: JudgeEndpointOptions, tries: int = 1) -> None:
@@ -102,7 +102,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
         return float(better == "A")
 
     def _asked(self, rules: str, content: list[dict[str, Any]], schema: dict[str, Any]) -> tuple[str, int]:
-        """Requests an answer; returns its text and the tokens that it took."""
+        """Requests an answer; returns its text and the number of tokens used."""
         body = {
             "model": self.options.model,
             "messages": [{"role": "system", "content": rules}, {"role": "user", "content": content}],
@@ -117,7 +117,7 @@ class EndpointJudge(Judge[JudgeEndpointOptions]):
 
 
 def _content(case: JudgeCase) -> list[dict[str, Any]]:
-    """Builds text and pictures of a case as parts of a message."""
+    """Builds a case's text and pictures as parts of a message."""
     replies = "\n".join(f"Step {number}:\n{reply}" for number, reply in enumerate(case.replies))
     pictures = [
         {

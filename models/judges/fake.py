@@ -1,4 +1,4 @@
-"""A judge for tests, which needs no model."""
+"""Judges without a model, for tests."""
 
 import re
 

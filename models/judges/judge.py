@@ -1,8 +1,8 @@
-"""Judges: models that score finished trajectories of tasks whose environment has no verifier.
+"""Defines judges: models that score finished trajectories of tasks whose environment has no verifier.
 
-A judge sees the same as UI-TARS-2's outcome reward model (arXiv 2509.02544): the whole text and the last screens. It
-answers with a score in [0, 1]. A failure of the judge is an environment failure, never a bad score. It scores batches,
-of trajectories that have just ended or that rest in the lake, and compares two of one task.
+A judge sees the same as UI-TARS-2's outcome reward model (arXiv 2509.02544): the whole text and the last screens. A
+judge answers with a score in [0, 1]. A failure of the judge is an environment failure, never a bad score. A judge
+scores batches of trajectories that have just ended or that are in the lake, and compares two trajectories of a task.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ class JudgeCase:
     replies: tuple[str, ...]
     """Replies of the policy, step by step."""
     screens: tuple[bytes, ...]
-    """PNG of the last screens, oldest first, the one at the end last."""
+    """PNG of the last screens, oldest first; the final screen is the last."""
     actions: tuple[str | None, ...] = ()
-    """Actions, step by step, as canonical JSON; None where a reply held no action."""
+    """Actions, step by step, as canonical JSON; None for a reply without an action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Judgement:
     score: float | None
     reason: str
     tokens: int = 0
-    """Tokens that a served model read and wrote for it; 0 if they are not counted."""
+    """Tokens that a served model read and wrote for the judgement; 0 if they are not counted."""
 
 
 class JudgeFailure(Exception):
-    """Raised if the judge gave no answer, or one without a score; `again` is True if a retry may help."""
+    """Raised if the judge gave no answer, or an answer without a score; `again` is True if a retry may help."""
 
     def __init__(self, reason: str, again: bool = True) -> None:
         self.again = again
@@ -49,23 +49,25 @@ class JudgeFailure(Exception):
 
 
 class Judge(ABC, Generic[Options]):
-    """Scores trajectories. The public method is final: it retries, and turns failures into judgements without a score.
+    """Scores trajectories.
+
+    Subclasses do not override `score`: it retries, and turns failures into judgements without a score.
 
     Args:
         options: the judge's own section, `judge.options`.
-        tries: how often a case is judged before the judge has failed.
+        tries: number of attempts per case after which the judge has failed.
     """
 
     name: str
-    """Name and version of the model or rule."""
+    """Name and version of the judge's model or rule."""
     section: ClassVar[type[Section]] = Section
-    """Section of `judge.options`; a judge with options of its own names theirs."""
+    """Section of `judge.options`; a judge with own options names their section."""
     prompt: ClassVar[str] = ""
-    """Prompt of a model; a judge with another prompt is another judge."""
+    """Prompt of a model; the version depends on it."""
     reached: ClassVar[frozenset[str]] = frozenset()
-    """Options outside of the version: they configure access to the judge, or are in its name."""
+    """Options that the version does not hash: they configure access to the judge, or are in its name."""
     draws: bool = False
-    """Whether the same case may get another answer when it is judged again, as votes need."""
+    """Whether a repeated judgement of a case may differ, as several votes need."""
 
     def __init__(self, options: Options, tries: int = 1) -> None:
         self.options, self.tries = options, tries
@@ -74,24 +76,25 @@ class Judge(ABC, Generic[Options]):
     def version(self) -> str:
         """Returns the name with hashes of the prompt and of options that differ from the defaults.
 
-        Another version gives another judgement.
+        A case gets a new judgement from a judge with another version.
         """
         changed = self.options.model_dump_json(exclude_defaults=True, exclude=set(self.reached))
         texts = [text for text in (self.prompt, changed) if text not in ("", "{}")]
         return "-".join([self.name, *(hashlib.sha256(text.encode()).hexdigest()[:8] for text in texts)])
 
     def require(self) -> None:
-        """Raises FlywheelError if the judge cannot work here; called before anything is spent."""
+        """Raises FlywheelError if a requirement of the judge is missing; called before any cost arises."""
 
     def knows(self, task_id: str, seed: int) -> bool:
-        """Checks whether it was trained on that task and seed: its judgement is then no evidence."""
+        """Checks whether the judge was trained on this task and seed, so that its judgement is no evidence."""
         return False
 
     @final
     def score(self, cases: Sequence[JudgeCase], votes: int = 1) -> list[Judgement]:
         """Returns one judgement per case, in order; scores lie in [0, 1].
 
-        Of several votes all must be given, and the lowest counts: a case is accepted only if all accept it.
+        With several votes, every vote must succeed and the lowest counts, so a case is accepted only if all votes
+        accept it.
         """
         rounds = [self._checked(self._judge(cases)) for _ in range(votes)]
         return [_agreed(given) for given in zip(*rounds, strict=True)]
@@ -115,7 +118,7 @@ class Judge(ABC, Generic[Options]):
         raise JudgeFailure("it was never asked")
 
     def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
-        """Returns a judgement per case; a judge that is faster on several at once overrides this."""
+        """Returns a judgement per case; a judge that is faster with batches overrides this method."""
         return [self._tried(case) for case in cases]
 
     def _tried(self, case: JudgeCase) -> Judgement:
@@ -140,10 +143,10 @@ class Judge(ABC, Generic[Options]):
         ]
 
     def _prefer(self, first: JudgeCase, second: JudgeCase) -> float:
-        """Computes P(the first is better), for this order; raises JudgeFailure. By the scores, unless overridden."""
+        """Computes P(the first is better) in this order, by default from their scores; raises JudgeFailure."""
         one, other = self._checked(self._judge([first, second]))
         if one.score is None or other.score is None:
-            raise JudgeFailure(one.reason if one.score is None else other.reason, again=False)  # each was tried
+            raise JudgeFailure(one.reason if one.score is None else other.reason, again=False)  # both were tried
         return (1 + one.score - other.score) / 2
 
     @abstractmethod
@@ -152,14 +155,14 @@ class Judge(ABC, Generic[Options]):
 
 
 def _problem(judgement: Judgement) -> str:
-    """Describes the error of a judgement; empty if there is none."""
+    """Describes the error of a judgement; empty if it has a score."""
     if judgement.score is not None and 0.0 <= judgement.score <= 1.0:
         return ""
     return f"a score of {judgement.score}, which is not in [0, 1]"
 
 
 def _agreed(votes: Sequence[Judgement]) -> Judgement:
-    """Returns the lowest of several votes, with all of them in its reason; none where one of them failed."""
+    """Returns the lowest of several votes, with all of them in its reason; the result has no score if a vote failed."""
     if len(votes) == 1:
         return votes[0]
     tokens = sum(vote.tokens for vote in votes)

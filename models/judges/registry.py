@@ -27,7 +27,7 @@ JUDGES: Registry[Judge[Any]] = Registry(
 
 
 def judge_of(config: JudgeConfig) -> Judge[Any] | None:
-    """Makes the configured judge, or None where `judge.kind` is `none`; raises UsageError for one that cannot be."""
+    """Makes the configured judge, or None if `judge.kind` is `none`; raises UsageError for an invalid judge."""
     found = kind_of(config)
     if found is None:
         return None
@@ -41,10 +41,10 @@ def judge_of(config: JudgeConfig) -> Judge[Any] | None:
 
 
 def kind_of(config: JudgeConfig) -> tuple[type[Judge[Any]], Section] | None:
-    """Finds the configured judge's class with its options; None where `judge.kind` is `none`.
+    """Finds the configured judge's class with its options; None if `judge.kind` is `none`.
 
     Raises:
-        UsageError: an unknown judge, an unknown option, or options of no judge.
+        UsageError: the judge or an option is unknown, or there are options without a judge.
     """
     if config.kind != NONE:
         kind = JUDGES.class_of(config.kind)
@@ -56,7 +56,7 @@ def kind_of(config: JudgeConfig) -> tuple[type[Judge[Any]], Section] | None:
 
 
 def required_judge(config: JudgeConfig) -> Judge[Any]:
-    """Makes the configured judge; raises UsageError where there is none."""
+    """Makes the configured judge; raises UsageError if none is configured."""
     judge = judge_of(config)
     if judge is None:
         raise UsageError("`judge.kind`: there is no judge to ask.", f"Set it to {' or '.join(JUDGES.names)}.")
@@ -64,7 +64,7 @@ def required_judge(config: JudgeConfig) -> Judge[Any]:
 
 
 def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], config: JudgeConfig) -> JudgeCase:
-    """Builds a case from a trajectory, just ended or stored; `pngs` holds at least the screens of `screens_of`."""
+    """Builds a case from an ended or stored trajectory; `pngs` holds at least the screens of `screens_of`."""
     shown = screens_of(steps, config)
     return JudgeCase(
         instruction,
@@ -75,7 +75,7 @@ def case_of(instruction: str, steps: Sequence[Step], pngs: Mapping[str, bytes], 
 
 
 def screens_of(steps: Sequence[Step], config: JudgeConfig) -> list[str]:
-    """Lists sha256 of the last screens of a trajectory, the one at the end last."""
+    """Lists the sha256 of a trajectory's last screens; the final screen is the last."""
     seen = [step.screenshot for step in steps]
     if steps and steps[-1].next_screenshot:
         seen.append(steps[-1].next_screenshot)
@@ -85,8 +85,8 @@ def screens_of(steps: Sequence[Step], config: JudgeConfig) -> list[str]:
 def version_of(judge: Judge[Any], config: JudgeConfig) -> str:
     """Computes the version of the judge's verdicts.
 
-    It is the judge's own version, with the number of screens, the threshold of the score and, for several votes, their
-    number.
+    It is the judge's own version, with the number of screens, the score's threshold and, if above 1, the number of
+    votes.
     """
     votes = f" votes={config.votes}" if config.votes > 1 else ""
     return f"{judge.version} screens={config.screens} threshold={config.threshold:g}{votes}"

@@ -1,4 +1,5 @@
-"""A proposer behind any OpenAI-compatible server: it gets the screen and the actions that failed there."""
+"""Proposes corrections with a model behind any OpenAI-compatible server; the prompt has the screen and its failed
+actions."""
 
 import base64
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ class EndpointProposer(Proposer[ProposerEndpointOptions]):
         _client(options).require()
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """Requests the served model's completions; one that failed names its error."""
+        """Requests the served model's completions; a failed completion names its error."""
         return [self._ask(context, draw) for context in contexts]
 
     def _ask(self, context: Context, draw: int) -> Completion:
@@ -80,7 +81,7 @@ class EndpointProposer(Proposer[ProposerEndpointOptions]):
 
 
 def text_of(context: Context) -> str:
-    """Writes the prompt: the instruction, the actions before, and those that failed on this screen."""
+    """Writes the prompt: the instruction, the past actions, and the actions that failed on this screen."""
     parts = [f"Instruction: {context.instruction}"]
     if context.turns:
         done = "\n".join(format_reply(turn.thought, turn.action_text) for turn in context.turns)

@@ -1,11 +1,13 @@
-"""A proposer by precedent: transfers successful steps of the same task on another seed to this screen.
+"""Proposes by precedent: transfers successful steps of the same task, from another seed, to the current screen.
 
-A step that led on to success is described by its element, by kind and name, and by the point on it. The same is done to
-the element of that kind and name here; without one, to an element of that kind whose name is in this instruction as the
-other one's was in that one; else to the one of that kind at the same place among its like. It has no other knowledge of
-a task, and like every proposal it counts only if it succeeds. Where no precedent is left the explorer is asked.
+A precedent is a step of a successful trajectory: its action, the kind and name of its element, and the point on the
+element. On the current screen, the action is transferred to an element of the same kind. If the precedent's instruction
+has the element's name, the target is an element whose name is in the current instruction. Otherwise the target is an
+element of the same name. Without such a name, it is the element with the same index, if both screens have equally many
+elements of this kind. The proposer has no other knowledge of a task, and as for every proposer, only successful
+proposals count. If no precedent is left, the explorer proposes.
 
-Proposers from the project's own policies: the explorer, and the policy at a higher temperature.
+The module also has proposers that use the explorer, and the policy at a higher temperature.
 """
 
 import re
@@ -62,7 +64,7 @@ class PolicyProposer(Proposer[ProposerPolicyOptions]):
 
 
 def redrawn(context: Context, draw: int) -> Context:
-    """Returns the context with another seed for another draw."""
+    """Returns the context with a seed that depends on the draw."""
     return replace(context, seed=context.seed + 1_000_003 * draw)
 
 
@@ -82,7 +84,7 @@ class PrecedentProposer(Proposer[Section]):
         self._precedents, self._explorer = resources.precedents, resources.explorer()
 
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """Returns the first precedent that was not tried, else the explorer's action."""
+        """Returns the first untried precedent, else the explorer's action."""
         return [self._completion(context) or self._explored(context, draw) for context in contexts]
 
     def _explored(self, context: Context, draw: int) -> Completion:
@@ -102,7 +104,7 @@ def _distance(precedent: Precedent, context: Context) -> tuple[bool, int]:
 
 
 def brought(precedent: Precedent, context: Context) -> act.Action | None:
-    """Transfers the precedent's action to this screen; None where there is no element like its own."""
+    """Transfers the precedent's action to this screen; None if the screen has no similar element."""
     action, elements = precedent.action, context.observation.elements
     if isinstance(action, act.Type):
         return _typed(action, precedent.instruction, context.instruction)
@@ -122,7 +124,7 @@ def brought(precedent: Precedent, context: Context) -> act.Action | None:
 
 
 def _typed(action: act.Type, then: str, now: str) -> act.Type | None:
-    """Types the same text, or this instruction's quoted text in the position of that one's."""
+    """Types the same text, or the quoted text in the same position of the current instruction."""
     before, here = (re.findall(r'"([^"]+)"', text) for text in (then, now))
     place = next((at for at, text in enumerate(before) if text == action.content), None)
     if place is None:
@@ -131,7 +133,7 @@ def _typed(action: act.Type, then: str, now: str) -> act.Type | None:
 
 
 def _like(source: Element, precedent: Precedent, context: Context) -> Iterator[Element]:
-    """Yields the elements here that are like one there, the likest first."""
+    """Yields the current screen's elements that are similar to the precedent's element, the most similar first."""
     here = [one for one in context.observation.elements if one.kind == source.kind]
     there = [one for one in precedent.elements if one.kind == source.kind]
     asked = bool(source.name) and source.name.lower() in precedent.instruction.lower()
@@ -145,7 +147,7 @@ def _like(source: Element, precedent: Precedent, context: Context) -> Iterator[E
 
 
 def _moved(point: Point, source: Element, target: Element) -> Point:
-    """Moves a point to the target, at the same fraction of its box as in the source's."""
+    """Moves a point from the source to the target, at the same fraction of the box."""
     (left, top, right, bottom), (to_left, to_top, to_right, to_bottom) = source.box, target.box
     x = to_left + (point[0] - left) / max(1e-6, right - left) * (to_right - to_left)
     y = to_top + (point[1] - top) / max(1e-6, bottom - top) * (to_bottom - to_top)

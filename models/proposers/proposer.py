@@ -1,7 +1,7 @@
-"""Proposers of corrections: policies that avoid, screen by screen, the actions known to lead nowhere.
+"""Defines proposers of corrections: policies that avoid, on each screen, the actions that are known to fail.
 
-A proposer acts in a sandbox that was brought to the state in which a trajectory went wrong. `Context.avoid` holds the
-actions that failed there before: the recorded one, and those of earlier attempts, so attempts are drawn without
+A proposer acts in a sandbox in the state in which a trajectory went wrong. `Context.avoid` holds the actions that
+failed in this state: the recorded action, and the actions of earlier attempts. So attempts are drawn without
 replacement. A proposal is never trusted: only proposals that the verifier rewards are used for training.
 """
 
@@ -19,11 +19,11 @@ from schemas.registry import Registry
 
 Options = TypeVar("Options", bound=Section)
 DRAWS = 12
-"""Maximum draws of a proposer until one is not to be avoided."""
+"""Maximum draws of a proposer until an action need not be avoided."""
 NEAR = 0.02
-"""Maximum distance in each direction, in fractions of the screen, of two places that count as one."""
+"""Maximum distance in each direction, in fractions of the screen, of two points that count as equal."""
 LARGE = 0.15
-"""Share of the screen; on a larger element the place of an action matters."""
+"""Share of the screen above which the point of an action on an element matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +33,16 @@ class Precedent:
     instruction: str
     step: int
     elements: tuple[Element, ...]
-    """Elements of its screen."""
+    """Elements of the step's screen."""
     action: Action
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerResources:
-    """Resources of proposers, each made when one needs it."""
+    """Resources of proposers; each is made when a proposer needs it."""
 
     champion: Callable[[], Policy]
-    """Makes the policy that now rolls out."""
+    """Makes the policy of the current rollouts."""
     explorer: Callable[[], Explorer]
     """Makes the configured explorer."""
     precedents: Mapping[str, Sequence[Precedent]] = field(default_factory=dict[str, Sequence[Precedent]])
@@ -53,19 +53,19 @@ class Proposer(Policy, Generic[Options]):
     """Proposes corrections.
 
     Args:
-        options: its own section, `reflect.options.<name>`.
-        resources: the policies and precedents that it may use.
+        options: the proposer's own section, `reflect.options.<name>`.
+        resources: policies and precedents for the proposer.
     """
 
     section: ClassVar[type[Section]] = Section
-    """Section of the options; a proposer with options of its own names theirs."""
+    """Section of the options; a proposer with own options names their section."""
 
     def __init__(self, options: Options, resources: ProposerResources) -> None:
         self.options, self.resources = options, resources
 
     @final
     def act(self, contexts: Sequence[Context], temperature: float = 0.0) -> list[Completion]:
-        """Returns one completion per context, none of them to be avoided; without an action if there is no other."""
+        """Returns one completion per context with an action that need not be avoided, or without an action."""
         found: list[Completion] = [Completion("", error="nothing to propose that was not tried")] * len(contexts)
         left = list(range(len(contexts)))
         for draw in range(DRAWS):
@@ -82,11 +82,11 @@ class Proposer(Policy, Generic[Options]):
 
     @abstractmethod
     def propose(self, contexts: Sequence[Context], temperature: float, draw: int) -> list[Completion]:
-        """Returns one completion per context; another one for another `draw`. Never raises for any text of a model."""
+        """Returns one completion per context; it depends on `draw`. No text of a model makes it raise."""
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Raises FlywheelError if a requirement of its own section of the config is missing."""
+        """Raises FlywheelError if a requirement of the proposer's config section is missing."""
         return
 
 
@@ -100,18 +100,19 @@ PROPOSERS: Registry[Proposer[Any]] = Registry(
         "endpoint": "models.proposers.endpoint:EndpointProposer",
     },
 )
-"""Proposers by name. People's corrections need none: they are rows in the lake."""
+"""Proposers by name. Reviewers' corrections need no proposer, since they are rows in the lake."""
 
 
 def avoided(action: Action, context: Context) -> bool:
-    """Checks whether an action is, on this screen, one of those to be avoided."""
+    """Checks whether an action must be avoided on this screen."""
     return any(alike(action, other, context.observation.elements) for other in context.avoid)
 
 
 def alike(one: Action, other: Action, elements: Sequence[Element]) -> bool:
     """Checks whether two actions have the same effect.
 
-    They are equal, or of one kind and begin at one place or on one small element; of a drag both ends.
+    Two actions are alike if they are equal, or if they are of the same kind and at the same point or on the same small
+    element. For a drag, both ends are compared.
     """
     ends = _ends(one), _ends(other)
     if one.type != other.type or not ends[0]:
@@ -134,7 +135,7 @@ def _one_place(a: tuple[float, float], b: tuple[float, float], elements: Sequenc
 
 
 def _smallest(point: tuple[float, float], elements: Sequence[Element]) -> Element | None:
-    """Finds the smallest interactive element at a point; None where there is none, or only a large one."""
+    """Finds the smallest interactive element at a point; None if there is none or it is large."""
     x, y = point
     holding = [e for e in elements if e.interactive and e.box[0] <= x <= e.box[2] and e.box[1] <= y <= e.box[3]]
     smallest = min(holding, key=_area, default=None)

@@ -1,6 +1,6 @@
-"""RapidOCR: PP-OCR's models on ONNX, offline, on a CPU; reads lines of text with their boxes.
+"""Reads lines of text with their boxes by RapidOCR: PP-OCR's models on ONNX, offline, on a CPU.
 
-A screen is read in overlapping tiles at its own resolution, and lines that cross an edge are put together.
+A screen is read in overlapping tiles at its own resolution, and parts of lines that cross an edge are joined.
 """
 
 import logging
@@ -19,16 +19,16 @@ MODULES = ("rapidocr", "onnxruntime")
 SIDE = 736
 """Pixels of a tile's side, the size that the detector was made for (`Det.limit_side_len`).
 
-On a larger picture it misses lone labels, and RapidOCR shrinks one of more than 2000 pixels.
+On larger pictures the detector misses lone labels, and RapidOCR shrinks pictures with sides above 2000 pixels.
 """
 OVERLAP = 128
-"""Pixels that neighbouring tiles share: a line of at most this height is whole in one of them, or is put together."""
+"""Pixels that neighbouring tiles share. A line of at most this height is whole in one tile, or its parts are joined."""
 QUARTER = (SIDE + OVERLAP) // 2
-"""Pixels of a quarter's side: two of them, which share as much, are a tile's."""
+"""Pixels of a quarter's side. Two quarters with the same overlap cover a tile's side."""
 SURE = 0.6
 """Minimum confidence of a line."""
 MEASURED = 3840 * 2160
-"""Pixels of the largest screen whose recall is known (docs/perception.md)."""
+"""Pixels of the largest screen for which the recall was measured (docs/perception.md)."""
 
 Corner = tuple[int, int]
 Box = tuple[float, float, float, float]
@@ -36,7 +36,7 @@ Line = tuple[str, Box]
 
 
 class RapidReader(ScreenReader):
-    """Reads lines of text; it knows neither kinds nor clickability."""
+    """Reads lines of text, without kinds and clickability."""
 
     name: ClassVar[str] = "rapidocr-3-tiles"
 
@@ -56,7 +56,7 @@ class RapidReader(ScreenReader):
 
     @classmethod
     def require(cls) -> None:
-        """Raises FlywheelError where a package is missing."""
+        """Raises FlywheelError if a package is missing."""
         missing = [module for module in MODULES if find_spec(module) is None]
         if missing:
             raise FlywheelError(
@@ -71,7 +71,7 @@ class RapidReader(ScreenReader):
         except (UnidentifiedImageError, OSError) as error:
             raise FlywheelError(f"`annotate.reader`: a screenshot is no picture: {error}.") from error
         self._warn(picture.size)
-        # the models were made for larger letters than those of small screens
+        # the models expect larger letters than small screens have
         factor = max(1, SIDE // max(picture.size))
         large = picture.resize((picture.width * factor, picture.height * factor), Image.Resampling.BICUBIC)
         found = [line for corner in _corners(large.size, SIDE) for line in self._tile(large, corner)]
@@ -84,7 +84,7 @@ class RapidReader(ScreenReader):
         return _in_order(elements)
 
     def _warn(self, size: tuple[int, int]) -> None:
-        """Warns once of a size that is larger than those whose recall was measured."""
+        """Warns once about a screen larger than `MEASURED`."""
         if size[0] * size[1] > MEASURED and size not in self._warned:
             self._warned.add(size)
             logging.getLogger(__name__).warning(
@@ -94,10 +94,10 @@ class RapidReader(ScreenReader):
             )
 
     def _tile(self, picture: Image.Image, corner: Corner, side: int = SIDE) -> list[Line]:
-        """Reads the lines of a tile, their boxes in pixels of the whole picture.
+        """Reads the lines of a tile, with boxes in pixels of the whole picture.
 
-        A tile of one colour holds none. If the detector finds none in another tile, its quarters are read: the detector
-        misses a lone small label in much empty space.
+        A tile of one colour has no lines. If the detector finds no line in another tile, the quarters of the tile are
+        read, since the detector misses a lone small label in a large empty area.
         """
         left, top = corner
         tile = picture.crop((left, top, min(left + side, picture.width), min(top + side, picture.height)))
@@ -114,11 +114,12 @@ class RapidReader(ScreenReader):
         return [line for across, down in quarters for line in self._tile(picture, (left + across, top + down), QUARTER)]
 
     def _steps(self, picture: Image.Image, detects: bool) -> Any:
-        """Runs RapidOCR, with or without its detector; every call names its steps, since RapidOCR keeps the last."""
+        """Runs RapidOCR, with or without its detector; every call sets all options, since RapidOCR keeps the last
+        ones."""
         return self._ocr(np.asarray(picture)[:, :, ::-1], use_det=detects, use_cls=False, use_rec=True)
 
     def _line(self, picture: Image.Image, group: list[Line]) -> Line | None:
-        """Returns the line of a group of parts: one that covers the group, else a new reading."""
+        """Returns the line of a group of parts: the part that covers the group, or else a new reading."""
         whole = _around([box for _, box in group])
         text, box = max(group, key=lambda line: _area(line[1]))
         if _area(box) >= WHOLE * _area(whole):
@@ -132,13 +133,13 @@ class RapidReader(ScreenReader):
 
 
 WHOLE = 0.9
-"""Share of a group's area above which one of its lines has all of it."""
+"""Share of a group's area above which a part counts as the whole line."""
 ROW = 0.5
-"""Share of the lower one's height that two parts of a line have in common."""
+"""Minimum overlap of two parts of a line, as a share of the smaller height."""
 
 
 def _corners(size: tuple[int, int], side: int) -> list[Corner]:
-    """Lists the upper left corners of the tiles of this side that cover a picture, evenly spaced."""
+    """Lists the upper left corners of evenly spaced tiles of this side that cover a picture."""
     columns, rows = (_starts(length, side) for length in size)
     return [(left, top) for top in rows for left in columns]
 
@@ -151,7 +152,8 @@ def _starts(length: int, side: int) -> list[int]:
 
 
 def _in_order(elements: list[Element]) -> list[Element]:
-    """Sorts row by row from the top, each from the left; a line joins the row whose first line spans its middle."""
+    """Sorts lines by rows from the top, and within a row from the left. A line belongs to the row whose first line
+    spans the line's middle."""
     rows: list[list[Element]] = []
     for element in sorted(elements, key=lambda one: one.box[1]):
         if rows and element.centre[1] < rows[-1][0].box[3]:
@@ -164,7 +166,7 @@ def _in_order(elements: list[Element]) -> list[Element]:
 def _padded(tile: Image.Image) -> Image.Image:
     """Pads a tile to sides of at least a quarter.
 
-    The detector enlarges the shorter side to `SIDE`, and a strip far too much.
+    The detector enlarges the shorter side to `SIDE`, so it would enlarge a strip too much.
     """
     if min(tile.size) >= QUARTER:
         return tile
@@ -174,7 +176,7 @@ def _padded(tile: Image.Image) -> Image.Image:
 
 
 def _together(lines: list[Line]) -> list[list[Line]]:
-    """Groups lines that are parts of one: on the same row, and overlapping."""
+    """Groups overlapping lines on the same row, which are parts of one line."""
     groups: list[list[Line]] = []
     for line in lines:
         its = [group for group in groups if any(_same(line[1], other) for _, other in group)]

@@ -1,6 +1,6 @@
-"""Screen readers find elements in pixels where no page lists them (a desktop, an imported data set).
+"""Defines screen readers, which find elements in pixels if no page lists them (a desktop, an imported data set).
 
-`annotate.reader` names one: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
+`annotate.reader` names a reader: `page` for none, `rapidocr`, or `my_package.my_module:MyReader`.
 """
 
 from abc import ABC, abstractmethod
@@ -10,23 +10,24 @@ from schemas.observation import Element
 from schemas.registry import Registry
 
 NONE = "page"
-"""Name for no reader: elements are those that pages list."""
+"""Name for no reader; elements then come from pages."""
 
 
 class ScreenReader(ABC):
-    """Reads elements off a picture; made without arguments."""
+    """Finds elements in a picture; made without arguments."""
 
     name: ClassVar[str]
-    """Name and version, kept with every reading; another version reads screens again."""
+    """Name and version, stored with every reading; a new version reads all screens again."""
 
     @classmethod
     def require(cls) -> None:
-        """Raises FlywheelError, naming the package to install, where it cannot be made."""
+        """Raises FlywheelError if the reader cannot be made; the message names the package to install."""
         return
 
     @abstractmethod
     def read(self, png: bytes) -> list[Element]:
-        """Reads the elements of this PNG, from top to bottom, boxes in [0, 1]; raises FlywheelError for no picture."""
+        """Finds the elements of a PNG from top to bottom, with boxes in [0, 1]; raises FlywheelError if it is no
+        picture."""
 
 
 READERS: Registry[ScreenReader] = Registry(
@@ -38,8 +39,8 @@ def reader_class(name: str) -> type[ScreenReader] | None:
     """Finds the configured reader's class; None for `page`.
 
     Raises:
-        UsageError: there is none of that name.
-        FlywheelError: a package that it needs is not installed.
+        UsageError: there is no reader of this name.
+        FlywheelError: a package that the reader needs is not installed.
     """
     if name == NONE:
         return None

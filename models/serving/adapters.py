@@ -12,28 +12,29 @@ from models.weights import OURS, Adapter, Weights
 from schemas.failure import FlywheelError
 
 KEPT = 2
-"""Number of adapters that a server keeps, besides those still answering: the acting policy's and a compared one."""
+"""Number of adapters that a server keeps in addition to adapters that still answer: the acting policy's and a compared
+policy's."""
 _ALREADY = re.compile(r"already (been )?(loaded|exist)")
 _NEVER = ('"Not Found"', "not enabled")
-"""Words of a server that takes no adapter at all: FastAPI's for a path that it does not have, and SGLang's."""
+"""Messages of servers that accept no adapter: FastAPI's for an unknown path, and SGLang's."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LoadedAdapter:
     name: str
     base: str
-    """Fingerprint of the weights that it belongs to."""
+    """Fingerprint of the adapter's base weights."""
     listed: bool
-    """Whether the server lists it among its models."""
+    """Whether the server lists the adapter among its models."""
 
 
 class Adapters:
-    """Adapters of one server; one thread at a time may change them, any may ask and forget.
+    """Adapters of one server; one thread at a time may change them, and any thread may call `name`, `may` and `forget`.
 
     Args:
-        updater: of the server.
+        updater: the server's updater.
         lock: the caller of `name` holds it until `busy` includes its request.
-        note: takes a line for the server's log.
+        note: writes a line to the server's log.
     """
 
     def __init__(self, updater: Updater, lock: threading.Condition, note: Callable[[str], None]) -> None:
@@ -42,10 +43,10 @@ class Adapters:
         self._refused: set[str] = set()
         self._takes = type(updater).add is not Updater.add
         self.slept = False
-        """Whether the server slept since its list was last seen empty: entries that it still lists then are noise."""
+        """Whether the server slept since its list was last empty. Entries that it still lists are then meaningless."""
 
     def forget(self) -> None:
-        """Forgets the server's adapters, as they are unknown from now on."""
+        """Forgets the server's adapters, since their state is unknown from now on."""
         with self._lock:
             self._held.clear()
 
@@ -55,19 +56,19 @@ class Adapters:
         return held.name if held is not None and held.base == base else None
 
     def may(self, weights: Weights) -> bool:
-        """Checks whether it is worth asking the server to take them."""
+        """Checks whether the server may accept these weights as an adapter."""
         return self._takes and weights.name not in self._refused
 
     def take(self, weights: Weights, adapter: Adapter, busy: Callable[[Weights], bool]) -> bool:
         """Checks whether the server has an adapter; loads it if needed.
 
         Args:
-            weights: the weights that it makes of its parent's.
+            weights: the weights that result from the adapter and its parent.
             adapter: the folder and parent of the adapter.
-            busy: whether a request of these weights is being answered: such adapters stay.
+            busy: tells whether the server is answering a request with given weights; such adapters stay.
 
         Raises:
-            NoAnswer: the server cannot be asked.
+            NoAnswer: the server does not answer.
         """
         if not self.may(weights):
             return False
@@ -82,12 +83,12 @@ class Adapters:
                     return False
             listed = name in models()
         with self._lock:
-            self._held.pop(weights, None)  # the newest is the last
+            self._held.pop(weights, None)  # keeps the newest last
             self._held[weights] = _LoadedAdapter(name, adapter.fingerprint, listed)
         return True
 
     def lost(self, weights: Weights, name: str) -> bool:
-        """Checks whether this adapter is gone: found so before, or listed once and not any more."""
+        """Checks whether this adapter is gone: because it was found to be, or because the server no longer lists it."""
         with self._lock:
             held = self._held.get(weights)
         if held is None:
@@ -97,10 +98,10 @@ class Adapters:
         return False
 
     def unload(self) -> None:
-        """Unloads all of them, also those of another process; one that stays nevertheless is never used.
+        """Unloads all adapters, including other processes' adapters. An adapter that the server keeps is never used.
 
         Raises:
-            NoAnswer: the server cannot be asked.
+            NoAnswer: the server does not answer.
         """
         self.forget()
         if self._takes:
@@ -113,7 +114,7 @@ class Adapters:
         return [name for name in self._updater.control.models() if OURS.search(name)]
 
     def _spare(self, busy: Callable[[Weights], bool]) -> None:
-        """Frees a place before another one comes: a server may have no more places than that."""
+        """Unloads an adapter before the next one is loaded, since a server may have room for only `KEPT` adapters."""
         with self._lock:
             spare = [one for one in list(self._held)[: 1 - KEPT] if not busy(one)]
             names = [self._held.pop(one).name for one in spare]

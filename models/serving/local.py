@@ -1,12 +1,11 @@
-"""Any image-text-to-text model, run as `transformers` runs it: processor, chat template, generate.
+"""Runs any image-text-to-text model with `transformers`: processor, chat template, generate.
 
-Prefills prompts up to their last token before `generate` continues them, reusing those of earlier prompts.
+Prompts are prefilled up to their last token before `generate` continues them. The cache keeps keys and values of the
+last prompts, and a new prompt reuses those of its longest common prefix.
 
-A token's keys and values depend on the tokens and pictures up to it alone, so a step's cache equals that of the next
-one for the part that they share, but for rounding. Rows of a batch share different parts with the kept ones; so each is
-filled alone, without padding, and `generate` takes them together, padded on the left.
-
-Caches keys and values of the last prompts, found by the longest common prefix with a new prompt.
+A token's keys and values depend only on the tokens and pictures up to it. So two steps' caches are equal for the shared
+prefix, except for rounding. Rows of a batch share different prefixes with kept prompts. So each row is prefilled alone
+and without padding; `generate` gets the rows together, padded on the left.
 """
 
 import hashlib
@@ -40,7 +39,7 @@ from schemas.config.policy import PolicyConfig
 from schemas.failure import SandboxFailure, UsageError
 
 Prompt = tuple[int, ...]
-"""Tokens of a prompt; those of a picture are all the picture's number, which is below 0."""
+"""Tokens of a prompt; each token of a picture is the picture's number, which is below 0."""
 Layers = list[tuple[Tensor, Tensor]]
 """Keys and values of each layer, (1, heads, tokens, width)."""
 
@@ -49,7 +48,7 @@ class Prefixes:
     """Cache of prompts' keys and values, up to a bound.
 
     Args:
-        most_bytes: the bound that `trim` enforces; the least recently used go first.
+        most_bytes: the bound that `trim` enforces; the least recently used prompts are dropped first.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -61,8 +60,9 @@ class Prefixes:
         return len(self._kept)
 
     def longest(self, prompt: Prompt) -> Layers | None:
-        """Finds the layers of the longest known prefix and marks it as used; None if no token of it is known."""
-        # among sorted prompts none shares more with this one than its two neighbours
+        """Finds the layers of the longest known prefix and marks it as used; None if no known prompt shares its first
+        token."""
+        # among sorted prompts, one of the two neighbours shares the longest prefix with this prompt
         place = bisect_left(self._sorted, prompt)
         neighbours = self._sorted[max(0, place - 1) : place + 1]
         nearest = max(neighbours, key=lambda other: _common(other, prompt), default=())
@@ -84,7 +84,7 @@ class Prefixes:
         self.held += _bytes(layers)
 
     def trim(self) -> None:
-        """Drops the least recently used until the bound holds."""
+        """Drops the least recently used prompts until the bound holds."""
         while self.held > self._most:
             self._drop(next(iter(self._kept)))
 
@@ -94,12 +94,12 @@ class Prefixes:
 
 
 def cut(layers: Layers, tokens: int) -> Layers:
-    """Returns those of the first tokens."""
+    """Returns the keys and values of the first tokens."""
     return [(keys[:, :, :tokens], values[:, :, :tokens]) for keys, values in layers]
 
 
 def length(layers: Layers | None) -> int:
-    """Counts their tokens."""
+    """Counts the tokens of layers."""
     return layers[0][0].shape[2] if layers else 0
 
 
@@ -108,7 +108,7 @@ def _begins(prompt: Prompt, beginning: Prompt) -> bool:
 
 
 def _common(one: Prompt, other: Prompt) -> int:
-    """Counts the equal tokens at their beginnings."""
+    """Counts the equal tokens at the beginnings of two prompts."""
     least = min(len(one), len(other))
     return next((at for at in range(least) if one[at] != other[at]), least)
 
@@ -125,11 +125,11 @@ _PICTURE = 1
 
 @dataclass(frozen=True, slots=True)
 class _PrefillRow:
-    """One prompt of a batch without its last token, which is computed with the reply's."""
+    """One prompt of a batch without its last token; the last token is computed with the reply's tokens."""
 
     prompt: Prompt
     first: int
-    """Column of its first token, after its padding."""
+    """Column of its first token, after the padding."""
     names: Sequence[int]
     """Names of its pictures."""
     screen: int
@@ -137,14 +137,14 @@ class _PrefillRow:
 
 
 class Prefill:
-    """Prefills for `generate` of a model with the plain cache and screens, if any, as grids of patches.
+    """Prefills prompts for `generate`, for a model with a plain cache and screens as grids of patches.
 
-    Such models are Qwen2.5-VL and Qwen3-VL; any other is left alone.
+    Such models are Qwen2.5-VL and Qwen3-VL; other models are not prefilled.
 
     Args:
-        model: of `transformers`.
-        seen: gets the names of the screens that are encoded next.
-        most_bytes: of keys and values that are kept between calls, on the model's device; 0: nothing is done.
+        model: a model of `transformers`.
+        seen: cache that gets the names of the screens that are encoded next.
+        most_bytes: size of the cache of keys and values, on the model's device; 0 disables prefilling.
     """
 
     def __init__(self, model: Any, seen: SeenScreens, most_bytes: int) -> None:
@@ -153,19 +153,19 @@ class Prefill:
         self._on = most_bytes > 0 and _is_plain(model)
 
     def __call__(self, inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> dict[str, Any]:
-        """Returns the inputs of `generate`: the processor's as they are, or tokens, positions and a filled cache.
+        """Returns the inputs of `generate`: the processor's inputs unchanged, or tokens, positions and a filled cache.
 
         Args:
-            inputs: of a batch, padded on the left; `input_ids` of shape (rows, columns).
-            pictures: the numbers, below 0, that each row's pictures are known by.
+            inputs: inputs of a batch, padded on the left; `input_ids` of shape (rows, columns).
+            pictures: numbers below 0 that name each row's pictures.
         """
         rows = _rows(inputs, pictures) if self._on else None
         if rows is None:
             self._seen.next = [name for names in pictures for name in names]
             return dict(inputs)
         given = {name: tensor for name, tensor in inputs.items() if name not in ("input_ids", "pixel_values")}
-        # of whole prompts: the position of a picture's tokens follows from its grid, which the rest of a prompt may
-        # lack
+        # computed on whole prompts: positions of a picture's tokens follow from its grid, and the rest of a prompt may
+        # lack it
         positions = self._model._prepare_position_ids_for_generation(inputs["input_ids"], given)
         filled = [self._fill(row, at, inputs, positions) for at, row in enumerate(rows)]
         self._kept.trim()
@@ -177,15 +177,15 @@ class Prefill:
         """Computes keys and values of a row's prompt.
 
         Args:
-            row: the one to fill.
-            at: its place in the batch.
-            inputs: of the batch.
-            positions: (..., rows, columns).
+            row: the row to fill.
+            at: index of the row in the batch.
+            inputs: inputs of the batch.
+            positions: positions of shape (..., rows, columns).
         """
         known = self._kept.longest(row.prompt)
         if (shared := length(known)) == len(row.prompt):
             return known or []
-        # the same picture has the same tokens, and none is the last of a prompt: so none is shared in part
+        # equal pictures have equal tokens, and no prompt ends with a picture, so no picture is shared in part
         skipped = sum(token < 0 for token, _ in groupby(row.prompt[:shared]))
         span = slice(row.first + shared, row.first + len(row.prompt))
         given = {"input_ids": inputs["input_ids"][at : at + 1, span]}
@@ -195,7 +195,7 @@ class Prefill:
             given["mm_token_type_ids"] = inputs["mm_token_type_ids"][at : at + 1, span]
         self._seen.next = row.names[skipped:]
         cache = DynamicCache(known)
-        # the base model: no logits are wanted of a prompt's inner tokens
+        # the base model, since the logits of a prompt's inner tokens are not needed
         self._model.base_model(
             **given, position_ids=positions[..., at : at + 1, span], past_key_values=cache, use_cache=True
         )
@@ -205,7 +205,7 @@ class Prefill:
 
 
 def _is_plain(model: Any) -> bool:
-    """Checks whether the cache holds keys and values of every token: it can then be cut anywhere."""
+    """Checks whether the cache holds keys and values of every token, so that it can be cut anywhere."""
     config = model.generation_config
     if getattr(model.config, "is_encoder_decoder", False) or not model._supports_default_dynamic_cache():
         return False
@@ -217,7 +217,7 @@ def _is_plain(model: Any) -> bool:
 
 
 def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[_PrefillRow] | None:
-    """Lists a batch's prompts; None for an output of the processor that is not understood here."""
+    """Lists a batch's prompts; None if the processor's output has an unknown form."""
     named = set(inputs)
     if named - _TEXT not in (set(), _PICTURES) or (any(pictures) and not named >= _TEXT | _PICTURES):
         return None
@@ -234,7 +234,7 @@ def _rows(inputs: dict[str, Tensor], pictures: Sequence[Sequence[int]]) -> list[
 
 
 def _prompt(tokens: Sequence[int], types: Sequence[int], names: Sequence[int]) -> Prompt:
-    """Returns the tokens, with a picture's name in the place of each of its own."""
+    """Returns the tokens, with a picture's name in place of each of its tokens."""
     made, left = list[int](), iter(names)
     for kind, run in groupby(zip(types, tokens, strict=True), key=itemgetter(0)):
         ids = [token for _, token in run]
@@ -243,14 +243,14 @@ def _prompt(tokens: Sequence[int], types: Sequence[int], names: Sequence[int]) -
 
 
 def _screens(inputs: dict[str, Tensor], first: int, last: int) -> dict[str, Tensor]:
-    """Selects patches and grids of some of a batch's pictures, which lie one after the other, (patches, width)."""
+    """Selects patches and grids of consecutive pictures of a batch, (patches, width)."""
     grids = inputs["image_grid_thw"]
     ends = torch.cat([grids.new_zeros(1), grids.prod(-1).cumsum(0)]).tolist()
     return {"pixel_values": inputs["pixel_values"][ends[first] : ends[last]], "image_grid_thw": grids[first:last]}
 
 
 def _together(rows: Sequence[Layers], leads: Sequence[int]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields keys and values of each layer, (rows, heads, columns - 1, width); those of padding are masked."""
+    """Yields keys and values of each layer, (rows, heads, columns - 1, width); a mask hides the padding."""
     for layers in zip(*rows, strict=True):
         keys, values = (
             torch.cat([pad(layer[part], (0, 0, lead, 0)) for layer, lead in zip(layers, leads, strict=True)])
@@ -262,17 +262,17 @@ def _together(rows: Sequence[Layers], leads: Sequence[int]) -> Iterator[tuple[Te
 class TransformersModel(LanguageModel):
     """A model directory behind `AutoProcessor` and `AutoModelForImageTextToText`, in batches, padded on the left.
 
-    A row's random numbers are its seed's own, so its samples depend on the other rows of its batch, and on earlier
-    prompts whose beginning is reused, only as far as rounding does.
+    A row's random numbers depend only on its seed. So other rows of its batch and reused prompts change a row's samples
+    only by rounding.
 
     Args:
         directory: the model.
         config: precision, device and batch.
-        version: the policy's name; nothing depends on it.
+        version: the policy's name, which no result depends on.
 
     Raises:
-        CheckpointError: they cannot load it.
-        UsageError: a GPU is asked for where there is none, or int8 on one.
+        CheckpointError: `transformers` cannot load the model.
+        UsageError: the config asks for a GPU that is missing, or for int8 on a GPU.
     """
 
     def __init__(self, directory: Path, config: PolicyConfig | None = None, version: str = "") -> None:
@@ -314,7 +314,7 @@ class TransformersModel(LanguageModel):
         return [self._read(ids, logprobs, max_tokens) for ids, logprobs in zip(replies, sampler.by_row(), strict=True)]
 
     def _inputs(self, chats: Sequence[Sequence[Message]]) -> Any:
-        """Makes the processor's tensors; raises SandboxFailure for a chat that the processor refuses."""
+        """Makes the processor's tensors; raises SandboxFailure if the processor refuses a chat."""
         try:
             return self.processor.apply_chat_template(
                 [[_with_images(message) for message in chat] for chat in chats],
@@ -348,8 +348,8 @@ def _decided_here(model: Any) -> Any:
 class _Sampler:
     """Chooses the one token per row that `generate` then takes, from the model's whole distribution.
 
-    Whatever the directory or the library would cut away stays: training data must be sampled with the log probabilities
-    that are recorded.
+    No filter of the directory or the library removes a token, since the recorded log probabilities must be those of the
+    sampling distribution.
     """
 
     def __init__(self, seeds: Sequence[int], temperature: float) -> None:
@@ -367,7 +367,7 @@ class _Sampler:
 
 
 def device_of(config: PolicyConfig) -> str:
-    """Returns the device of a policy; raises UsageError for a GPU where there is none, or int8 on one."""
+    """Returns the device of a policy; raises UsageError for a missing GPU, or for int8 on a GPU."""
     precision, device = config.precision, config.device
     if device == "cuda" and precision == "int8":
         raise UsageError("`policy.precision` is int8 and `policy.device` cuda.", "int8 is for the CPU: change one.")
@@ -377,9 +377,9 @@ def device_of(config: PolicyConfig) -> str:
 
 
 def _names(chat: Sequence[Message]) -> list[int]:
-    """Names the pictures of a chat: two have one name where PNG and shown size are the same.
+    """Names the pictures of a chat: two pictures have the same name if their PNGs and sizes are equal.
 
-    Names are below 0, so that none is a token's.
+    Names are below 0, so that no name equals a token.
     """
     shown = [part for message in chat for part in message["content"] if part["type"] == "image"]
     seen = [repr(part.get("limits")).encode() + part["observation"].png for part in shown]
@@ -387,7 +387,7 @@ def _names(chat: Sequence[Message]) -> list[int]:
 
 
 def _with_images(message: Message) -> Message:
-    """Decodes the screens of a turn, in the size that the family shows them in."""
+    """Decodes the screens of a turn, in the family's size."""
     parts = []
     for part in message["content"]:
         if part["type"] == "image":

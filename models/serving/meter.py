@@ -1,7 +1,7 @@
 """Counts served models' tokens for this process's requests, by config section, for stages and budgets.
 
-Every request of the one client (`models.serving.openai`) is metered, also one whose answer was of no use. A judge or a
-proposer that reaches its model in another way calls `charge` itself.
+Every request of the one client (`models.serving.openai`) is metered, even if its answer is unusable. A judge or
+proposer that calls its model in another way calls `charge` itself.
 """
 
 from collections import Counter
@@ -12,11 +12,11 @@ _charged = Counter[str]()
 
 
 def charge(who: str, tokens: int) -> None:
-    """Adds tokens that a server read and wrote.
+    """Adds tokens that a server read and wrote to a section's count.
 
     Args:
         who: the config section that names the model: `judge`, `think`, `reflect` or `policy`.
-        tokens: of one request.
+        tokens: tokens of one request.
     """
     with _lock:
         _charged[who] += tokens

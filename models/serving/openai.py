@@ -3,7 +3,7 @@
 The client repeats requests after transient failures (no connection, a timeout, 429, a server error), with growing
 pauses. The last failure is raised as `NoAnswer`, the failure of one request. A server that pauses or loads new weights
 answers 503 or aborts requests; callers that can wait get `Unready`. A refused key or a missing model would fail every
-request alike, so those are errors that name the config key. The API key is read from an environment variable that the
+request in the same way, so these errors name the config key. The API key is read from an environment variable that the
 config names, and appears in no message.
 """
 
@@ -22,11 +22,11 @@ from models.serving.replies import ServedReply, content_of, reply_of, streamed
 from schemas.failure import FlywheelError, UsageError
 
 MAY_PASS = (408, 409, 425, 429, 500, 502, 503, 504)
-"""Statuses of transient failures."""
+"""HTTP statuses of transient failures."""
 PAUSES = (0.5, 8.0)
-"""Seconds before the first repetition, doubled each time, and the longest."""
+"""First and longest pause before a repetition, in seconds; the pause doubles each time."""
 FAILED = 500
-"""Status of an internal error, such as a parser that fails at its model's reply."""
+"""Status of an internal error, such as a parser's failure on the model's reply."""
 UNREADY = 503
 """Status of a server that pauses, sleeps, loads new weights or is overloaded."""
 REFUSED = (401, 403)
@@ -36,23 +36,23 @@ MALFORMED = (400, 422)
 
 
 class NoAnswer(Exception):
-    """A request without a usable answer after all its repetitions, with the reason."""
+    """Raised with the reason for a request without a usable answer after all repetitions."""
 
 
 class Unready(NoAnswer):
-    """The server is up but not ready, or aborted the request: it can be asked again later."""
+    """Raised if the server is up but not ready, or aborted the request; a later request may succeed."""
 
 
 class Unreachable(NoAnswer):
-    """Nothing answers at the server's address."""
+    """Raised if nothing answers at the server's address."""
 
 
 class Failed(NoAnswer):
-    """The server failed at this request, which was not repeated."""
+    """Raised if the server failed at a request that was not repeated."""
 
 
 class Rejected(NoAnswer):
-    """The server rejects this request's fields, and would reject them again.
+    """Raised if the server rejects a request's fields; a repetition would fail, too.
 
     Args:
         about: the message.
@@ -65,7 +65,7 @@ class Rejected(NoAnswer):
 
 
 class Unknown(FlywheelError):
-    """The server does not have the requested model."""
+    """Raised if the server does not have the requested model."""
 
 
 def pause_before(attempt: int) -> None:
@@ -75,7 +75,7 @@ def pause_before(attempt: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address of a server, and its timeouts and limits.
+    """Address of a server, with timeouts and limits.
 
     Args:
         section: its config section, such as `policy.server`, for messages.
@@ -120,10 +120,10 @@ class OpenAIClient:
         )
 
     def chat(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns the first choice of a chat completion whose messages hold untrusted text.
+        """Returns the first choice of a chat completion for messages with untrusted text.
 
-        Everything in the messages with the form of a special token is broken, for any vocabulary, and the answer's text
-        is restored (`common.text`). Thinking is left out. Fields and errors are those of `complete`.
+        Every text with the form of a special token of any vocabulary is split in the messages, and restored in the
+        answer's text (`common.text`). The answer's thinking is left out. Fields and errors are those of `complete`.
         """
         asked = {**body, "messages": [_broken(one) for one in body.get("messages") or ()]}
         choice = self._completed(asked, (), content_of)
@@ -137,25 +137,25 @@ class OpenAIClient:
             final: transient statuses that are not retried.
 
         Returns:
-            The choice as the server wrote it, with these fields: `text`, the whole reply, made storable; `reply`, the
-            `ServedReply`; `tokens`, the server's count of all tokens, and `generated`, of the answer's, 0 where it
-            gives none; `metadata`, SGLang's on the whole answer; `prompt_token_ids`, the prompt's tokens where the
+            The server's choice with additional fields. `text` is the whole reply, made storable, and `reply` the
+            `ServedReply`. `tokens` counts all tokens and `generated` the answer's tokens, 0 if the server gives no
+            count. `metadata` is SGLang's for the whole answer. `prompt_token_ids` are the prompt's tokens, if the
             server gives them (vLLM next to the choices, SGLang in the choice).
 
         Raises:
             NoAnswer: the server failed, or its answer is no completion.
-            Failed: it answered with a status of `final`.
-            Rejected: it rejects the fields.
-            Unready: it aborted the request; or the endpoint `waits`, and the server answered 503.
+            Failed: the server answered with a status of `final`.
+            Rejected: the server rejects the fields.
+            Unready: the server aborted the request, or answered 503 and the endpoint `waits`.
             Unreachable: nothing answers at the address.
-            FlywheelError: it refuses the key or does not have the model.
+            FlywheelError: the server refuses the key or does not have the model.
         """
         return self._completed(body, final, reply_of)
 
     def _completed(
         self, body: Mapping[str, Any], final: Sequence[int], read: Callable[[Mapping[str, Any]], ServedReply]
     ) -> dict[str, Any]:
-        """Returns the first choice as `complete` does, with `read` as the reader of its message."""
+        """Returns the first choice as `complete` does, and reads its message with `read`."""
         answer, completion = self._sent(json.dumps(body).encode(), final)
         try:
             tokens = self._metered(completion)
@@ -195,7 +195,7 @@ class OpenAIClient:
         return tokens
 
     def _sent(self, body: bytes, final: Sequence[int]) -> tuple[httpx.Response, Any]:
-        """Posts a request, and returns the answer and its completion, None where it is no JSON."""
+        """Posts a request, and returns the answer and its completion (None if the answer is no JSON)."""
         failure = NoAnswer("")
         for attempt in range(self.endpoint.retries + 1):
             if attempt:
@@ -243,7 +243,7 @@ class OpenAIClient:
 
 
 def _held(answer: httpx.Response) -> Any:
-    """Returns the completion of an answer, streamed or not; None where there is none."""
+    """Returns the completion of an answer, streamed or not; None if it has none."""
     try:
         if answer.headers.get("Content-Type", "").startswith("text/event-stream"):
             return streamed(answer.text)
@@ -253,13 +253,13 @@ def _held(answer: httpx.Response) -> Any:
 
 
 def _count(completion: Mapping[str, Any], name: str) -> int:
-    """Returns the server's count of tokens under a name; 0 where it gives none."""
+    """Returns the server's count of tokens under a name; 0 if it gives none."""
     used = (completion.get("usage") or {}).get(name)
     return used if isinstance(used, int) and used > 0 else 0
 
 
 def _broken(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns a message with everything broken that could be read as a special token."""
+    """Returns a message in which every text that could be read as a special token is split."""
     content = message["content"]
     if isinstance(content, str):
         return {**message, "content": broken(content)}

@@ -1,4 +1,4 @@
-"""The process of a server that the flywheel starts: `policy.server.command`."""
+"""Runs the server command of `policy.server.command` as a process."""
 
 import shlex
 import shutil
@@ -12,15 +12,17 @@ from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
 GRACE_S = 10.0
-"""Seconds that the program may take to end by itself."""
+"""Time that the program has to end by itself, in seconds."""
 
 
 class ServerProcess:
-    """A server at a port of its own, as long as this process at most. It keeps its port when it is started anew.
+    """A server process at a port of its own, which ends with this process at the latest.
+
+    A restart keeps the port.
 
     Args:
-        config: the command, and how long it may take to answer.
-        log: the file that all it prints goes to.
+        config: the command, and the time that it has to answer.
+        log: file for all output of the command.
     """
 
     def __init__(self, config: ServerConfig, log: Path) -> None:
@@ -33,14 +35,14 @@ class ServerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the process runs."""
         return self._process is not None and self._process.status is None
 
     def start(self, checkpoint: Path) -> None:
-        """Starts it, after ending it if it runs, and waits until it answers.
+        """Starts or restarts the server, and waits until it answers.
 
         Raises:
-            FlywheelError: it ended, or did not answer in time; quotes the end of its log.
+            FlywheelError: the process ended, or did not answer in time; the message quotes the end of its log.
         """
         self.stop()
         given = {"{checkpoint}": str(checkpoint), "{port}": str(self._port)}
@@ -54,14 +56,14 @@ class ServerProcess:
             raise FlywheelError(f"`policy.server.command`: {ended}.", f"The end of {self._log}: {tail}")
 
     def stop(self) -> None:
-        """Ends it and all that it started."""
+        """Ends the process and its child processes."""
         if self._process is not None:
             self._process.stop()
             self._process = None
 
     def _answers(self) -> bool:
-        """Whether it lists its models, or is well all the same: `transformers serve` cannot list any before a first one
-        was downloaded."""
+        """Whether the server lists its models, or reports that it is healthy. `transformers serve` cannot list models
+        before it has downloaded the first one."""
         try:
             status = httpx.get(f"{self.url}/models", timeout=5.0).status_code
             if status == httpx.codes.INTERNAL_SERVER_ERROR:
@@ -72,7 +74,7 @@ class ServerProcess:
 
 
 def require_program(config: ServerConfig) -> str:
-    """The program that the command names; raises FlywheelError if there is none."""
+    """Returns the command's program; raises FlywheelError if it does not exist."""
     try:
         words = shlex.split(config.command)
     except ValueError as error:

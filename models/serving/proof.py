@@ -1,12 +1,12 @@
 """Tests a server's sampling and log-probs by asking it twice.
 
-Each request sets every field that affects sampling, in the form that the server takes. The checkpoint's
-`generation_config.json` decides any field left open; Qwen2.5-VL's penalises repetition. A server that gives one answer
-for two seeds does not sample: all attempts of a group would be alike.
+Each request sets every field that affects sampling, in the server's form. The checkpoint's `generation_config.json`
+decides every unset field; Qwen2.5-VL's file penalises repetition. A server that gives the same answer for two seeds
+does not sample, so all trajectories of a group would be equal.
 
 At temperature T a token is drawn with p(a) ~ exp(z(a) / T), so log p(a) - log p(b) of two tokens is (z(a) - z(b)) / T:
-half as much at T = 1 as at T = 1/2. A server that gives log-probs from before the temperature (vLLM's default) gives
-one difference for both. A training on them would weigh every token wrongly, without any error.
+half as much at T = 1 as at T = 1/2. A server that reports log-probs without the temperature (vLLM's default) gives the
+same difference for both. Training on them would weigh every token wrongly, without any error.
 """
 
 import base64
@@ -33,11 +33,12 @@ TOP = 20
 ROUNDS, HOT, LONG = 3, 2.0, 24
 """Number of comparisons of two seeds, their temperature (the protocol's maximum) and their tokens.
 
-Even a model that is sure of its answer hardly gives the same one in all of them."""
+Even a confident model is unlikely to give equal answers in all comparisons.
+"""
 CUT = -1e3
-"""Lower bound of a log-prob; below, a filter of the server has removed the token."""
+"""Lower bound of a log-prob; below it, a filter of the server has removed the token."""
 LEAST = 0.02
-"""Minimum difference of the two tokens in nats; below, the test decides nothing."""
+"""Minimum difference of the two tokens in nats; below it, the test is inconclusive."""
 
 
 def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
@@ -49,7 +50,8 @@ def prove(client: OpenAIClient, fields: Mapping[str, Any], hint: str) -> None:
         hint: the setting to change if the test fails, for the error.
 
     Raises:
-        FlywheelError: no token ids, no log-probs, or those of another distribution; names the setting.
+        FlywheelError: the answers lack token ids or log-probs, or the log-probs belong to another distribution; the
+            message names the setting.
         NoAnswer: the server does not answer.
     """
     first, second = (_asked(client, fields, temperature, hint) for temperature in TEMPERATURES)
@@ -108,7 +110,7 @@ def require_sampling(ask: Callable[[dict[str, Any], float], Mapping[str, Any]], 
         fields: the model, and the fields of every request.
 
     Raises:
-        FlywheelError: the answers of each round are the same, or none holds a readable reply (`Readable`).
+        FlywheelError: the answers of each round are the same, or no answer holds a readable reply (`Readable`).
         NoAnswer: the server does not answer.
     """
     readable = Readable(2 * ROUNDS)
@@ -133,7 +135,7 @@ class Readable:
     """Checks that a server's answers hold replies of the policy; safe to share between threads.
 
     Args:
-        patience: number of answers without a reply, from the first on, after which the server is refused.
+        patience: number of first answers without any reply after which the server is refused.
     """
 
     def __init__(self, patience: int) -> None:
@@ -167,7 +169,7 @@ class Readable:
 def whole(temperature: float) -> dict[str, Any]:
     """Returns the fields of a request that samples from the model's whole distribution.
 
-    They override all filters and penalties of the server and of the checkpoint's `generation_config.json`.
+    These fields override all filters and penalties of the server and of the checkpoint's `generation_config.json`.
 
     Source: `to_sampling_params` of vLLM 0.33.0 and SGLang 0.5.23 (`entrypoints/openai`).
     """
@@ -190,10 +192,11 @@ PROTOCOL = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
 
 def stock(temperature: float) -> dict[str, Any]:
-    """Returns the same for `transformers serve`, which refuses fields beyond the protocol and takes a whole config.
+    """Returns the same fields for `transformers serve`, which refuses fields beyond the protocol and accepts a whole
+    config.
 
     That server computes its repetition penalty as 1 plus the frequency penalty, so the latter is sent as 0.
-    `require_neutral` refuses a checkpoint that sets fields which no request can override.
+    `require_neutral` refuses a checkpoint that sets fields that no request can override.
 
     Source: transformers 5.24.0, `cli/serving/utils.py` and `chat_completion.py`, `_build_generation_config`.
     """
@@ -254,8 +257,9 @@ FIXED = (
 )
 """Fields that affect sampling and that no request can override.
 
-They have no value that is neutral for every model, and `null` selects the checkpoint's. All other fields set the begin
-of a prompt, the end of an answer, or the computation."""
+These fields have no value that is neutral for every model, and `null` selects the checkpoint's value. All other fields
+affect the begin of a prompt, the end of an answer, or the computation.
+"""
 _DECODERS = ("decoder", "generator", "text_config")
 """Sections of a `config.json` that `GenerationConfig.from_model_config` also reads if it is the only file."""
 
@@ -264,7 +268,7 @@ def require_neutral(checkpoint: Path) -> None:
     """Refuses a checkpoint whose files override the sampling fields of requests to `transformers serve`.
 
     Raises:
-        FlywheelError: names the file and the field.
+        FlywheelError: a file overrides a sampling field; the message names both.
     """
     file = checkpoint / "generation_config.json"
     file = file if file.is_file() else checkpoint / "config.json"
@@ -288,7 +292,7 @@ _UNEXPECTED = re.compile(r"Unexpected \w+ in the request: \{([^{}]*)\}")
 
 
 def _is_stock(refusal: Rejected) -> bool:
-    """Checks whether a refusal is that of `transformers serve`, which names all fields beyond the protocol.
+    """Checks whether `transformers serve` sent this refusal, which names all fields beyond the protocol.
 
     Source: transformers 5.24.0, `cli/serving/utils.py`, `_validate_request`.
     """
@@ -297,7 +301,7 @@ def _is_stock(refusal: Rejected) -> bool:
 
 
 class Sampling:
-    """Sends sampling requests in the form that a server takes; safe to share between threads.
+    """Sends sampling requests in the server's form; safe to share between threads.
 
     Args:
         client: the server.
@@ -313,9 +317,9 @@ class Sampling:
         """Requests a completion sampled from the model's whole distribution; fields of the body take precedence.
 
         `transformers serve` generates a whole reply and answers a bare 500 if it cannot parse a tool call in it. The
-        request is then repeated once as a stream; only a second failure counts as the server's. A reply that this
-        server splits is also requested again as a stream, since only a stream gives all parts in order. From then on
-        all requests are streams.
+        request is then repeated once as a stream; only a second failure counts as a failure of the server. A reply that
+        this server splits is also requested again as a stream, since only a stream gives all parts in order. From then
+        on all requests are streams.
 
         Args:
             body: the rest of the request.
@@ -349,7 +353,7 @@ class Sampling:
                 if choice["reply"].ordered:
                     return choice
                 self._streams = True
-            except Failed:  # perhaps a parser's, at the policy's reply: a stream gives more of it
+            except Failed:  # perhaps the parser failed on the policy's reply; a stream gives more of it
                 pass
         return self._client.complete({**asked, "stream": True})
 
@@ -357,7 +361,8 @@ class Sampling:
 def token_ids(choice: Mapping[str, Any]) -> list[int]:
     """Returns the token ids of an answer; empty where it has none.
 
-    They are in vLLM's `token_ids`, SGLang's `response_token_ids`, or names of tokens such as `token_id:7`."""
+    Sources are vLLM's `token_ids`, SGLang's `response_token_ids`, or names of tokens such as `token_id:7`.
+    """
     for name in ("token_ids", "response_token_ids"):
         if given := choice.get(name):
             return list(given)

@@ -1,9 +1,9 @@
 """Rebuilds a policy's reply from the fields that a server's parsers split it into.
 
 A server that parses thinking (`--reasoning-parser` of vLLM and SGLang) or tool calls moves them out of a message's
-`content`. `transformers serve` does so for every Qwen, with any flags and any request. It answers a tool call that it
-cannot parse with a 500; a stream holds the text before that call, and the unparsed text. The rebuilt reply has the
-form that the families write and read (`models.families.thinking`, `models.families.tools`).
+`content`. `transformers serve` does this for every Qwen model, with any flags and any request. If it cannot parse a
+tool call, it answers 500; a stream then holds the text before the call, and the unparsed text. The rebuilt reply has
+the form that the families write and read (`models.families.thinking`, `models.families.tools`).
 
 Source: transformers 5.24.0, `cli/serving/utils.py` (`_RESPONSE_TEMPLATE_FALLBACKS`, `parse_assistant_message`,
 `response_events_to_chunks`), `cli/serving/chat_completion.py`, `utils/chat_parsing`.
@@ -30,9 +30,9 @@ STREAMED = "pieces"
 Piece = tuple[str, Any]
 _UNPARSED = re.compile(r"json: could not parse|json parser could not parse")
 _NOT_A_CALL = re.compile(r"'(?:function|name|arguments)'|.*\bindices must be |.*object is not subscriptable")
-"""Message of the server's parser on a tool call that is JSON but no call."""
+"""The parser's message for a tool call that is JSON but no call."""
 _ENDS = ("<|im_end|>", "<|endoftext|>")
-"""Marks of the end of a turn. A stream of `transformers serve` has one in thinking without an end of its own."""
+"""Marks of the end of a turn. A stream of `transformers serve` has such a mark in thinking without an end tag."""
 _CONTENT = re.compile(r"^(?:Content|Original): (.*)$", re.MULTILINE)
 _ERROR = 'data: {"error": "'
 
@@ -46,7 +46,7 @@ class ServedReply:
         kinds: kinds of the fields that the server split it into.
         ordered: whether the reply is known to be whole and in order. `transformers serve` without a stream keeps only
             the last thinking and the last text of a reply that it splits.
-        unended: whether the thinking is known to have no end of its own.
+        unended: whether the thinking is known to have no end tag.
         before: the text before the first call.
     """
 
@@ -70,7 +70,7 @@ def reply_of(message: Mapping[str, Any]) -> ServedReply:
     """
     pieces = message[STREAMED] if STREAMED in message else list(_pieces(message))
     if not pieces and STREAMED not in message:
-        message["content"]  # raises KeyError: no message lacks this field
+        message["content"]  # raises KeyError, since every message has this field
     kinds = frozenset(kind for kind, _ in pieces)
     before = list(takewhile(lambda piece: piece[0] not in (CALLED, UNREAD), pieces))
     unended = STREAMED in message and bool(pieces) and pieces[-1][0] == THOUGHT and _ends_turn(pieces[-1][1])
@@ -116,7 +116,7 @@ def streamed(body: str) -> dict[str, Any]:
 
 
 def _unparsed_call(failure: str) -> str | None:
-    """Returns the text of an unparsed tool call, empty if the error lacks it; None for any other failure."""
+    """Returns the text of an unparsed tool call (empty if the error lacks it); None for any other failure."""
     if _UNPARSED.match(failure):
         try:
             return str(ast.literal_eval(found[1])) if (found := _CONTENT.search(failure)) else ""
@@ -126,7 +126,7 @@ def _unparsed_call(failure: str) -> str | None:
 
 
 def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
-    """Yields the pieces of a message or a delta, in the order in which a model writes them."""
+    """Yields the pieces of a message or a delta, in the model's order."""
     if thought := next((message[field] for field in REASONING if message.get(field)), ""):
         yield THOUGHT, thought
     if message.get("content"):
@@ -136,7 +136,7 @@ def _pieces(message: Mapping[str, Any]) -> Iterator[Piece]:
 
 
 def _written(pieces: list[Piece]) -> str:
-    """Joins pieces to a reply, with the server's white space, and the families' where the server removed it."""
+    """Joins pieces to a reply, with the server's white space, or the families' if the server removed it."""
     written, end, closes = list[str](), "", False
 
     def add(*texts: str) -> None:
@@ -178,7 +178,7 @@ def _without_end(thought: str) -> str:
 
 
 def _call(kind: str, value: Any) -> str:
-    """Writes a tool call as the families do; an unparsed one verbatim."""
+    """Writes a tool call as the families do; an unparsed call is kept verbatim."""
     if kind == UNREAD:
         return f"{OPEN}{value}{CLOSE}"
     given = value.get("arguments")

@@ -1,7 +1,7 @@
 """Caches the vision tower's outputs of the last screens, so that a trajectory's steps encode each screen once.
 
-A screen is encoded by itself, whatever else is in its prompt, so its output in one step equals that in the next, but
-for rounding.
+The encoding of a screen does not depend on the rest of its prompt. So its output is equal in all steps, except for
+rounding.
 """
 
 from collections import OrderedDict
@@ -16,8 +16,8 @@ class SeenScreens:
     """Wraps `get_image_features` of a model whose screens are grids of patches (Qwen2.5-VL, Qwen3-VL).
 
     Args:
-        model: of `transformers`; one that encodes pictures in another way is left alone.
-        most_bytes: the size of the cache; the least recently shown screens go first.
+        model: a model of `transformers`; a model that encodes pictures in another way is not changed.
+        most_bytes: the size of the cache; the least recently used screens are dropped first.
     """
 
     def __init__(self, model: Any, most_bytes: int) -> None:
@@ -28,7 +28,7 @@ class SeenScreens:
         self._made: Any = None
         self._deep = False
         self.next: Sequence[Hashable] = ()
-        """Names of the screens of the next prompt, in the order in which it shows them."""
+        """Names of the screens of the next prompt, in the prompt's order."""
         if self._encode is not None and most_bytes:
             base.get_image_features = self._features
 
@@ -53,7 +53,7 @@ class SeenScreens:
 
     def _keep(self, name: Hashable, layers: tuple[Tensor, ...]) -> None:
         if name not in self._kept:
-            self._kept[name] = tuple(layer.clone() for layer in layers)  # a slice would hold on to its whole batch
+            self._kept[name] = tuple(layer.clone() for layer in layers)  # a slice would keep its whole batch in memory
             self._held += _bytes(layers)
         self._kept.move_to_end(name)
         while self._held > self._most:

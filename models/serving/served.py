@@ -1,12 +1,12 @@
 """Shares a model server among all threads of a process, and tracks the weights that it holds.
 
 Requests pass while the weights stay the same. A change of weights waits for running requests (or aborts them), holds
-back new ones, and lets those continue under the new weights. So every answer comes from one known version. Where the
-server names the weights of an answer, that name must match the version, too. A mismatch shows that another process
-changed the weights, or that a restart lost them; they are then loaded again.
+back new requests, and releases them under the new weights. So every answer comes from one known version. If the server
+names the weights of an answer, the name must match the version. A mismatch means that another process changed the
+weights or that a restart lost them; the weights are then loaded again.
 
-A training with adapters publishes the adapter alone, where the server supports it. The server adds it under a name of
-its own to the base weights that it was trained on, so that no request has to wait.
+A training with adapters publishes only the adapter, if the server supports this. The server adds the adapter, under a
+name of its own, to the base weights that it was trained on. So no request has to wait.
 """
 
 import atexit
@@ -41,10 +41,10 @@ from schemas.config.policy import ServerConfig
 from schemas.failure import FlywheelError
 
 FIRST = 8
-"""Number of first answers without any reply after which a server is refused."""
+"""Number of first answers after which a server without any readable reply is refused."""
 DRAIN_S = 0.02
 DROP_S = 1.0
-"""Seconds between two aborts, so that requests still in transit at the first one are aborted, too."""
+"""Seconds between two aborts, so that the second one reaches requests that were in transit at the first."""
 
 
 class ModelServer:
@@ -69,7 +69,7 @@ class ModelServer:
         self._closed = False
         self._under_way: Counter[Weights] = Counter()
         self._held: Weights | None = None
-        """Weights that answer requests with `follow`: the last ones loaded."""
+        """Weights that answer requests with `follow`: the last loaded weights."""
         self._wanted: Weights | None = None
         self._whole: Weights | None = None
         self._whole_print = ""
@@ -77,7 +77,7 @@ class ModelServer:
         self._log = log
         self._adapters = Adapters(self.updater, self._turn, self._note)
         self._named = ""
-        """The server's own name of its weights; empty where it gives none."""
+        """The server's own name of its weights; empty if it gives none."""
         self._model = ""
         self._proven = self._samples = self._unsure = False
 
@@ -88,11 +88,11 @@ class ModelServer:
 
     @property
     def runs(self) -> bool:
-        """Whether the server's process is alive; always true for a server that others run."""
+        """Whether the server's process is alive; always true for a server that this project did not start."""
         return self._process is None or self._process.alive
 
     def begin(self, weights: Weights) -> None:
-        """Switches to these weights; running requests end under the old ones, or are sent again.
+        """Switches to these weights; running requests end under the old weights, or are sent again.
 
         Raises:
             FlywheelError: the server refuses them, or did not load them within `patience_s`.
@@ -114,12 +114,12 @@ class ModelServer:
         """Holds the weights in place for a request; yields them and the request's fields that select them.
 
         Args:
-            weights: of the caller.
-            follow: whether newer weights may answer, which another caller has begun.
+            weights: the caller's weights.
+            follow: whether newer weights that another caller has begun may answer.
 
         Raises:
-            NoAnswer: the server cannot load them at present.
-            FlywheelError: the server refuses them.
+            NoAnswer: the server cannot load the weights at present.
+            FlywheelError: the server refuses the weights.
         """
         held, adapter = self._enter(weights, follow)
         try:
@@ -155,7 +155,7 @@ class ModelServer:
         """Checks an answer's weights and readability.
 
         Raises:
-            Unready: the answer comes from other weights than those loaded last.
+            Unready: the answer comes from other weights than the last loaded ones.
             FlywheelError: the first answers hold no readable reply (`Readable`).
         """
         self._readable.check(answer)
@@ -255,7 +255,7 @@ class ModelServer:
             ) from None
 
     def _empty(self) -> None:
-        """Waits until no request is running, and aborts running ones where `in_flight` is drop."""
+        """Waits until no request is running; aborts running requests if `in_flight` is drop."""
         dropped = -DROP_S
         while self._under_way.total():
             if self._config.in_flight == "drop" and self.runs and time.monotonic() - dropped > DROP_S:
@@ -289,7 +289,7 @@ class ModelServer:
         self._settle(weights, fingerprint(weights.directory))
 
     def _hold(self, weights: Weights) -> None:
-        """Makes these the server's base weights."""
+        """Makes these weights the server's base weights."""
         wanted, held, asleep = fingerprint(weights.directory), self.updater.holds(), self._asleep()
         there = _print_in(held) if held is not None else self._whole_print
         if self._unsure or asleep or not there or there != wanted:
@@ -309,7 +309,8 @@ class ModelServer:
         self._settle(weights, wanted)
 
     def _settle(self, weights: Weights, wanted: str) -> None:
-        """Records these as the server's base weights; raises Unready if it has been given others meanwhile."""
+        """Records these weights as the server's base weights; raises Unready if the server got other weights
+        meanwhile."""
         named = self.updater.holds()
         if named is not None and OURS.search(named) and _print_in(named) != wanted:
             raise Unready(f"{self.endpoint.url}: another process loaded {named} in place of {weights.name}")
@@ -318,7 +319,7 @@ class ModelServer:
             self._whole, self._whole_print = weights, wanted
 
     def _is(self, weights: Weights) -> bool:
-        """Checks whether the server's base weights equal these, under any name."""
+        """Checks whether the server's base weights equal these weights, under any name."""
         if self.updater.way != "in_place" or not self.runs:
             return False
         found = fingerprint(weights.directory)
@@ -340,7 +341,8 @@ class ModelServer:
         )
 
     def _joined_to_parent(self, weights: Weights) -> bool:
-        """Does the same after loading the adapter's base weights, which the next adapter can use, too."""
+        """Loads the adapter's base weights and then the adapter, so that the next adapter can use the same base
+        weights."""
         adapter = adapter_of(weights.directory)
         if adapter is None or not self._adapters.may(weights) or fingerprint(adapter.parent) != adapter.fingerprint:
             return False
@@ -411,7 +413,7 @@ def served_by(config: ServerConfig, log: Path) -> ModelServer:
 
 
 def make_room(config: ServerConfig) -> None:
-    """Frees the memory of a config's server, if this process uses it and the config sets so."""
+    """Frees the memory of a config's server, if this process uses the server and the config asks for it."""
     if (served := _served.get(config.model_dump_json())) is not None:
         served.make_room()
 

@@ -1,7 +1,7 @@
-"""A model behind any OpenAI-compatible server (vLLM, SGLang, `transformers serve`): chats go out, answers come back.
+"""Runs a model through any OpenAI-compatible server (vLLM, SGLang, `transformers serve`).
 
-A request without an answer is the server's failure, which ends the trajectory as an environment failure: it does not
-count against the policy. A request that the server gave up, or refused while pausing, is sent again.
+A request without an answer is a failure of the server. The trajectory ends as an environment failure, which does not
+count against the policy. A request that the server aborted, or refused while it paused, is sent again.
 """
 
 import base64
@@ -32,11 +32,11 @@ from schemas.failure import UsageError
 
 
 class ServerModel(LanguageModel):
-    """Sends chats to a server to continue.
+    """Sends chats to a server, which continues them.
 
     Args:
-        directory: the checkpoint that acts, which the server must be able to read if it is to load it.
-        config: the server.
+        directory: the acting checkpoint; a server that loads checkpoints must be able to read it.
+        config: the config of the server.
         version: the policy's name.
         transport: carries requests, for tests.
     """
@@ -52,10 +52,10 @@ class ServerModel(LanguageModel):
         self._follows = False
 
     def begin(self) -> None:
-        """Makes the server load these weights; they answer requests of the ones before from then on.
+        """Makes the server load these weights, which then also answer the previous weights' requests.
 
         Raises:
-            FlywheelError: it refuses them, or did not load them in time.
+            FlywheelError: the server refuses the weights, or did not load them in time.
         """
         self._served.begin(self._weights)
         self._follows = True
@@ -63,9 +63,10 @@ class ServerModel(LanguageModel):
     def generate(
         self, chats: Sequence[Sequence[Message]], seeds: Sequence[int], temperature: float, max_tokens: int
     ) -> list[Completion]:
-        """Returns one completion of at most `max_tokens` tokens per chat, one after the other; temperature 0 is greedy.
+        """Returns one completion of at most `max_tokens` tokens per chat, in sequence; temperature 0 is greedy.
 
-        Each names the version that made it. A failed one holds its error. Calls may run at the same time.
+        Each completion names the version that made it. A failed completion holds its error. Calls may run at the same
+        time.
 
         Raises:
             FlywheelError: the server refuses the key or the weights, or does not have the model.
@@ -75,7 +76,7 @@ class ServerModel(LanguageModel):
         ]
 
     def _body(self, chat: Sequence[Message], seed: int, max_tokens: int) -> dict[str, Any]:
-        """Builds the request, without its sampling."""
+        """Builds the request without its sampling fields."""
         return {
             "messages": [wire_message(message) for message in sent(chat, tokens_of(self._weights.directory))],
             "max_tokens": max_tokens,
@@ -86,7 +87,7 @@ class ServerModel(LanguageModel):
         }
 
     def _ask(self, body: dict[str, Any], temperature: float) -> Completion:
-        """Sends the request until the server answers, or is not ready for too long."""
+        """Sends the request until the server answers; gives up if the server is not ready for too long."""
         until, attempt = time.monotonic() + self.config.patience_s, 0
         while True:
             try:
@@ -101,7 +102,7 @@ class ServerModel(LanguageModel):
                 pause_before(attempt)
 
     def _passes(self, reason: NoAnswer) -> bool:
-        """Checks whether it is worth waiting: the server only pauses, or is being restarted."""
+        """Checks whether waiting may help, since the server only pauses or restarts."""
         if isinstance(reason, Unreachable) or not self._served.runs:
             self._served.lose()
             return bool(self.config.command)
@@ -109,7 +110,7 @@ class ServerModel(LanguageModel):
 
 
 def require_described(config: ServerConfig) -> None:
-    """Raises UsageError if there is no such updater, if it cannot sleep, or if the address is none."""
+    """Raises UsageError for an unknown updater, an updater that must sleep but cannot, or an invalid address."""
     updater = UPDATERS.class_of(config.update)
     if config.while_training == "sleep" and not updater.sleeps:
         raise UsageError(
@@ -121,11 +122,11 @@ def require_described(config: ServerConfig) -> None:
 
 
 def require_server(config: ServerConfig, transport: httpx.BaseTransport | None = None) -> str:
-    """Describes the configured server before the first request.
+    """Checks the configured server before the first request and describes it.
 
     Raises:
         UsageError: as `require_described`.
-        FlywheelError: the server does not answer, or does not take the key; there is no such program.
+        FlywheelError: the server does not answer, or does not take the key; the command's program does not exist.
     """
     if not config.named:
         return "none: the policy acts in this process"
@@ -137,7 +138,7 @@ def require_server(config: ServerConfig, transport: httpx.BaseTransport | None =
 
 
 def wire_message(message: Message) -> dict[str, Any]:
-    """Converts a turn to the protocol's: text alone as a string, screens as data."""
+    """Converts a turn to the protocol's: a turn of only text as a string, screens as data."""
     parts = message["content"]
     if all(part["type"] == "text" for part in parts):
         return {"role": message["role"], "content": "".join(part["text"] for part in parts)}
@@ -152,9 +153,9 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _completion(choice: dict[str, Any], directory: Path) -> Completion:
-    """Reads a choice: where a server split the reply, its text is that of its tokens, if those are known.
+    """Reads a choice; if the server split the reply, its text is decoded from its tokens, if known.
 
-    Log probabilities that cannot be read are no answer.
+    A choice with unreadable log probabilities counts as no answer.
     """
     try:
         entries = (choice.get("logprobs") or {}).get("content") or []

@@ -1,7 +1,7 @@
-"""New weights for SGLang, by its own endpoints (sglang/srt/entrypoints/http_server.py), which need no switch.
+"""Loads new weights into SGLang by its own endpoints (sglang/srt/entrypoints/http_server.py), which need no flag.
 
-`/update_weights_from_disk` waits for requests in flight, queues new ones, and empties the cache of prefixes. Requests
-that `/abort_request` ends have the reason `abort`.
+`/update_weights_from_disk` waits for requests in flight, queues new requests, and empties the cache of prefixes. A
+request that `/abort_request` ends has the reason `abort`.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,17 @@ from schemas.failure import FlywheelError
 
 
 class SglangUpdater(Updater):
-    """SGLang, which loads a checkpoint's folder into the weights that it has."""
+    """Updater of SGLang, which replaces its weights by those of a checkpoint's folder."""
 
     sleeps = True
     fields = {"return_token_ids": True}  # noqa: RUF012
     hint = "Start SGLang without SGLANG_RETURN_ORIGINAL_LOGPROB, and as a release that knows return_token_ids."
 
     def keeps(self, model: str) -> bool:
-        """Returns whether the server answers to this name whatever its weights: to any name without a colon.
+        """Returns whether the server answers to this name with any weights, which holds for names without a colon.
 
-        It lists the folder of its last weights as its name, and takes the end of a name with a colon for an adapter's.
+        The server lists the folder of its last weights as its name. It reads the text after a name's colon as an
+        adapter's name.
         """
         return ":" not in model
 
@@ -33,7 +34,7 @@ class SglangUpdater(Updater):
         self.control.post("/abort_request", {"rid": "", "abort_all": True})
 
     def replace(self, directory: Path, name: str) -> None:
-        """Loads the weights in one call, after waking the server where it sleeps."""
+        """Loads the weights in one call, after waking a sleeping server."""
         if self.asleep():
             self.control.post("/resume_memory_occupation")
             self.adopt(LOADING)
@@ -45,20 +46,20 @@ class SglangUpdater(Updater):
         self._done("/load_lora_adapter", {"lora_name": name, "lora_path": str(adapter)})
 
     def remove(self, name: str) -> None:
-        """Unloads by `/unload_lora_adapter`, which waits for the requests that it answers."""
+        """Unloads by `/unload_lora_adapter`, which waits for the adapter's running requests."""
         self._done("/unload_lora_adapter", {"lora_name": name})
 
     def asking_for(self, model: str, adapter: str) -> dict[str, Any]:
-        """Names the adapter by a field of its own."""
+        """Names the adapter in a separate field."""
         return {"model": model, "lora_path": adapter}
 
     def adopt(self, name: str) -> None:
-        """Names the weights, where the server knows names of weights."""
+        """Names the weights, if the server supports names of weights."""
         with suppress(Missing):
             self.control.post("/update_weight_version", {"new_version": name, "abort_all_requests": False})
 
     def holds(self) -> str | None:
-        """Returns the name of the last weights, where it knows names of weights."""
+        """Returns the name of the last weights, if the server supports names of weights."""
         for path in ("/model_info", "/get_model_info"):
             with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
                 return str(self.control.get(path)["weight_version"])
@@ -70,7 +71,7 @@ class SglangUpdater(Updater):
         self.control.post("/release_memory_occupation")
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """Returns the names of all spans of tokens, or of the whole answer in releases with one name.
+        """Returns the names of all spans of tokens, or of the whole answer in releases with a single name.
 
         Source: SGLang 0.5.23, `srt/utils/weight_versions.py`: `weight_version` is that of the last span.
         """

@@ -1,6 +1,6 @@
 """Corrects a server's reply by the chat template of its checkpoint.
 
-Apart from `models.serving.replies`, since this module needs transformers.
+It is separate from `models.serving.replies` because it needs transformers.
 """
 
 import json
@@ -18,9 +18,9 @@ from models.serving.replies import TEXT, THOUGHT, UNREAD, ServedReply
 def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
     """Returns the choice with its reply corrected by the checkpoint's chat template.
 
-    The text behind an unparsed call is lost, and may hold the end of thinking. If the template mentions thinking, and
-    the reply is not known to have ended it, only the text before the calls is kept. If the prompt opens the thinking,
-    and it is known to have no end, the reply is that text without the opening tag.
+    The server loses the text behind an unparsed call, which may hold the end of thinking. If the template mentions
+    thinking and the reply may not have ended it, only the text before the calls is kept. If the prompt opens the
+    thinking and the thinking is known to have no end, the opening tag of that text is removed, too.
     """
     reply: ServedReply = choice["reply"]
     text = reply.text
@@ -34,7 +34,7 @@ def settled(choice: dict[str, Any], checkpoint: Path) -> dict[str, Any]:
 
 
 def _template(checkpoint: Path) -> str:
-    """Returns the first chat template in a checkpoint's files; empty where there is none."""
+    """Returns the first chat template in a checkpoint's files; empty if there is none."""
     found = list[Any]()
     for name in ("chat_template.jinja", "chat_template.json", "tokenizer_config.json"):
         try:

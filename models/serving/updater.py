@@ -1,7 +1,7 @@
-"""The interface between a server and new weights: the server's own endpoints for loading them.
+"""Defines updaters, which load new weights into a server by the server's own endpoints.
 
-Rollouts continue with requests while weights change (`models.serving.served` closes the gate for that moment). An
-updater only knows one kind of server: the order of calls, and the place in an answer that names its weights.
+Rollouts keep sending requests while weights change; `models.serving.served` holds the requests back during the change.
+An updater knows only one kind of server: the order of calls, and the field of an answer that names its weights.
 """
 
 from abc import ABC, abstractmethod
@@ -18,7 +18,8 @@ from schemas.registry import Registry
 LOADING, ASLEEP = "loading", "asleep"
 """Names of weights while they change, and while the server sleeps without them.
 
-A process killed meanwhile leaves a server whose weights are not trusted, or that has to be woken.
+If the process is killed in between, these names show that the weights are not trusted, or that the server must be
+woken.
 """
 
 
@@ -27,15 +28,15 @@ class Missing(NoAnswer):
 
 
 class UpdateUnsupported(FlywheelError):
-    """Raised if the server was not started for this, or does not take the key; a restart would not fix that."""
+    """Raised if the server refuses the key or was not started with this feature; a restart would not help."""
 
 
 class Control:
-    """Client of a server's own endpoints, those outside of OpenAI's protocol.
+    """Client of a server's own endpoints, outside of OpenAI's protocol.
 
     Args:
         endpoint: the server.
-        timeout_s: how long one call may take; loading weights is such a call.
+        timeout_s: maximum time of one call, such as a load of weights.
         transport: carries requests, for tests.
     """
 
@@ -44,13 +45,12 @@ class Control:
         self._client = httpx.Client(headers=headers_of(endpoint), timeout=timeout_s, transport=transport)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None, **query: Any) -> Any:
-        """Returns the answer of an endpoint, as JSON; None where it answers nothing.
+        """Returns the answer of an endpoint, as JSON; None if the answer is empty.
 
         Raises:
-            Missing: there is no such endpoint.
-            Unreachable, Unready: it cannot be asked now.
-            Unable: it does not take the key.
-            FlywheelError: it refuses; quotes it.
+            Missing: the server has no such endpoint. Unreachable, Unready: the server does not answer now.
+            Unable: the server refuses the key.
+            FlywheelError: the server refuses; the message quotes its answer.
         """
         return self._answer("POST", path, json=dict(body or {}), params=query)
 
@@ -59,7 +59,7 @@ class Control:
         return self._answer("GET", path)
 
     def models(self) -> list[str]:
-        """Lists the models' names; not by the connections that chats wait for."""
+        """Lists the models' names, over other connections than the chats'."""
         try:
             return [str(one["id"]) for one in self.get("/v1/models")["data"]]
         except (KeyError, TypeError) as error:
@@ -90,26 +90,27 @@ class Control:
 
 
 class Updater(ABC):
-    """One kind of server.
+    """Loads weights into one kind of server.
 
     Args:
-        control: its own endpoints.
+        control: client of the server's own endpoints.
     """
 
     way: ClassVar[Literal["name", "restart", "in_place"]] = "in_place"
-    """Choice of the answering weights: by the model's name in a request, by a server start, or by a change in place."""
+    """How the answering weights are chosen: by the model's name in a request, by a server start, or by a change in
+    place."""
     sleeps: ClassVar[bool] = False
-    """Whether it can free its GPU and stay."""
+    """Whether the server can free its GPU and keep running."""
     fields: ClassVar[Mapping[str, Any]] = {}
-    """Fields of each request that make the answer name its tokens and weights."""
+    """Request fields that make an answer name its tokens and weights."""
     hint: ClassVar[str] = "Serve the policy with log probabilities of its sampling distribution."
-    """Setting that makes its log probabilities those of sampling."""
+    """Setting that makes the server report the log probabilities of its sampling distribution."""
 
     def __init__(self, control: Control) -> None:
         self.control = control
 
     def keeps(self, model: str) -> bool:
-        """Checks whether the model may be asked for by this name whatever weights the server was given since."""
+        """Checks whether a request may use this model name even after the server got other weights."""
         return True
 
     def drop(self) -> None:  # noqa: B027  (a server may have no such endpoint: then they are waited for)
@@ -120,19 +121,19 @@ class Updater(ABC):
         """Loads the weights of a checkpoint under this name; wakes the server if needed.
 
         Raises:
-            FlywheelError: it refuses. Its weights are then unknown.
-            NoAnswer: it could not be asked.
+            FlywheelError: the server refuses. Its weights are then unknown.
+            NoAnswer: the server did not answer.
         """
 
     def add(self, adapter: Path, name: str) -> None:
-        """Loads an adapter onto the server's weights, under this name; requests go on meanwhile.
+        """Loads an adapter onto the server's weights, under this name; requests continue meanwhile.
 
         An updater with this method has `remove` and `asking_for`, too.
 
         Raises:
-            Missing: it loads none, at least not as it was started.
-            FlywheelError: it refuses this one.
-            NoAnswer: it could not be asked.
+            Missing: the server cannot load adapters, at least not as it was started.
+            FlywheelError: the server refuses this adapter.
+            NoAnswer: the server did not answer.
         """
         raise Missing("it loads no adapters")
 
@@ -148,38 +149,38 @@ class Updater(ABC):
         """Gives this name to the weights that the server was started with."""
 
     def holds(self) -> str | None:
-        """Returns the name of the weights that the server holds; None if it does not report it."""
+        """Returns the name of the weights that the server holds; None if it reports none."""
         return None
 
     def sleep(self) -> None:
-        """Frees its GPU until `replace`."""
+        """Frees the server's GPU until `replace`."""
         raise NotImplementedError
 
     def asleep(self) -> bool:
-        """Checks whether the server reports that it sleeps: another process may have made it sleep, and be gone."""
+        """Checks whether the server reports that it sleeps, since a process that has ended may have put it to sleep."""
         return self.holds() == ASLEEP
 
     def names_in(self, answer: Mapping[str, Any]) -> set[str]:
-        """Reads the names of an answer's weights; empty if it has none."""
+        """Reads the names of an answer's weights; empty if it names none."""
         return set()
 
 
 class PathUpdater(Updater):
-    """Any server that loads the model that a request names, such as `transformers serve`."""
+    """Updater of a server that loads the model that a request names, such as `transformers serve`."""
 
     way = "name"
 
     def replace(self, directory: Path, name: str) -> None:
-        """Does nothing: the next request names it."""
+        """Does nothing, since the next request names the checkpoint."""
 
 
 class RestartUpdater(Updater):
-    """Any server that only reads its weights when it starts."""
+    """Updater of a server that reads its weights only when it starts."""
 
     way = "restart"
 
     def replace(self, directory: Path, name: str) -> None:
-        """Does nothing: it is restarted."""
+        """Does nothing, since the server is restarted."""
 
 
 UPDATERS = Registry(

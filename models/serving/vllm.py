@@ -1,12 +1,13 @@
-"""New weights for vLLM, by the endpoints of its development mode (`VLLM_SERVER_DEV_MODE=1`).
+"""Loads new weights into vLLM by the endpoints of its development mode (`VLLM_SERVER_DEV_MODE=1`).
 
-`/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`, `/reset_prefix_cache`
-and `/reset_encoder_cache` (vllm/entrypoints/serve/dev), `/v1/load_lora_adapter` (vllm/entrypoints/serve/lora). A paused
-server keeps new requests or answers them with 503; aborted ones end with the reason `abort`. From 0.17 a paused server
-reports that it sleeps, and its `/wake_up` goes on with requests (`v1/engine/core.py`, 0.17.0 to 0.33.0): so a server
-that reports sleep is woken and then paused. Names of weights (`/update_weight_version`, `/weight_info`, and
-`weight_versions` in answers) are in newer releases only. Releases up to 0.17 at least cannot change the weights below
-adapters (vllm-project/vllm issue 39934): they refuse, and a command is started anew.
+The endpoints are `/pause` and `/resume` (vllm/entrypoints/rl/online), `/collective_rpc`, `/sleep` and `/wake_up`,
+`/reset_prefix_cache` and `/reset_encoder_cache` (vllm/entrypoints/serve/dev), `/v1/load_lora_adapter`
+(vllm/entrypoints/serve/lora). A paused server keeps new requests or answers them with 503; aborted requests end with
+the reason `abort`. From 0.17 a paused server reports that it sleeps, and its `/wake_up` resumes requests
+(`v1/engine/core.py`, 0.17.0 to 0.33.0). So a server that reports sleep is woken and then paused. Names of weights
+(`/update_weight_version`, `/weight_info`, and `weight_versions` in answers) exist only in newer releases. Releases up
+to at least 0.17 refuse to change the base weights of adapters (vllm-project/vllm issue 39934). A server of
+`policy.server.command` is then restarted.
 """
 
 from collections.abc import Mapping
@@ -20,18 +21,18 @@ from schemas.failure import FlywheelError
 
 DEV_MODE = "Start vLLM with VLLM_SERVER_DEV_MODE=1, which has these endpoints."
 RESETS = 5
-"""Attempts to empty a cache of prefixes that something still holds, such as transfers that end soon."""
+"""Maximum attempts to empty a cache of prefixes that is still in use, for example by transfers that end soon."""
 
 
 class VllmUpdater(Updater):
-    """vLLM, which loads a checkpoint's folder into the weights that it has."""
+    """Updater of vLLM, which replaces its weights by those of a checkpoint's folder."""
 
     sleeps = True
     fields = {"return_token_ids": True, "return_weight_versions": True}  # noqa: RUF012
     hint = "Start vLLM with --logprobs-mode processed_logprobs."
 
     def drop(self) -> None:
-        """Ends the requests in flight with the reason `abort`; releases without `/abort_requests` by a pause."""
+        """Ends the requests in flight with the reason `abort`; uses a pause for releases without `/abort_requests`."""
         try:
             self.control.post("/abort_requests", {"request_ids": []})
         except Missing:
@@ -49,7 +50,7 @@ class VllmUpdater(Updater):
         try:
             self._call("/collective_rpc", load)
         except FlywheelError:
-            if not asleep and self.holds() == LOADING:  # other clients see that, and need not wait for ever
+            if not asleep and self.holds() == LOADING:  # other clients see this name, and need not wait for ever
                 with suppress(NoAnswer, FlywheelError):
                     self._call("/resume")
             raise
@@ -62,7 +63,7 @@ class VllmUpdater(Updater):
         self._call("/resume")
 
     def add(self, adapter: Path, name: str) -> None:
-        """Loads by `/v1/load_lora_adapter`, which is there with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`."""
+        """Loads by `/v1/load_lora_adapter`, which exists with `VLLM_ALLOW_RUNTIME_LORA_UPDATING=True`."""
         self.control.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(adapter)})
 
     def remove(self, name: str) -> None:
@@ -74,12 +75,12 @@ class VllmUpdater(Updater):
         return {"model": adapter}
 
     def adopt(self, name: str) -> None:
-        """Names the weights, where the server knows names of weights."""
+        """Names the weights, if the server supports names of weights."""
         with suppress(Missing):
             self.control.post("/update_weight_version", {"new_version": name})
 
     def holds(self) -> str | None:
-        """Returns the name of the last weights, where it knows names of weights."""
+        """Returns the name of the last weights, if the server supports names of weights."""
         try:
             return str(self.control.get("/weight_info")["weight_version"])
         except (NoAnswer, FlywheelError, KeyError, TypeError):
@@ -91,8 +92,8 @@ class VllmUpdater(Updater):
         self._call("/sleep", level="2")
 
     def _empty_prefixes(self) -> None:
-        """Empties the cache of prefixes; raises Unready if it stays held, so that no request reads it under new
-        weights.
+        """Empties the cache of prefixes; raises Unready if the cache stays in use, so that no request reads it under
+        new weights.
 
         Source: vLLM 0.31.0 to 0.33.0, `entrypoints/serve/dev/cache/api_router.py`: `success` is false while blocks are
         held. Earlier releases do not report it.
@@ -105,7 +106,7 @@ class VllmUpdater(Updater):
         raise Unready(f"{self.control.root}/reset_prefix_cache: the cache of prefixes is held after {RESETS} tries")
 
     def asleep(self) -> bool:
-        """Asks its own endpoint; true also where it is only paused."""
+        """Asks the server's own endpoint; also true if the server is only paused."""
         with suppress(NoAnswer, FlywheelError, KeyError, TypeError):
             return bool(self.control.get("/is_sleeping")["is_sleeping"])
         return super().asleep()

@@ -1,9 +1,9 @@
-"""Thinkers that ask a model: the champion, or one behind any OpenAI-compatible server; shown the action, or not.
+"""Thinks with a model: the champion, or a model behind any OpenAI-compatible server.
 
-Builds the prompt that shows the action to a model (ActRe), and reads its answer.
+The prompt shows the recorded action (ActRe) or hides it. This module builds the prompts and reads the answers.
 
-The paper names five patterns of reasoning and prints no prompt; this one names them, and asks which ones the thought
-uses.
+The paper names five patterns of reasoning and publishes no prompt. This module's prompt names the patterns, and asks
+which of them the thought uses.
 """
 
 import hashlib
@@ -60,8 +60,8 @@ def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Me
 
     Args:
         case: the step.
-        language: of the thought.
-        history_images: how many of the last screens are shown, the current one included.
+        language: language of the thought.
+        history_images: number of latest screens in the prompt, including the current one.
     """
     turns, shown = case.context.turns, len(case.context.turns) - (history_images - 1)
     parts = [_text(f"Instruction: {case.context.instruction}")]
@@ -79,7 +79,7 @@ def chat_about(case: ThinkerCase, language: str, history_images: int) -> list[Me
 
 
 def thought_in(text: str, tokens: int = 0) -> ThinkerThought:
-    """Reads the thought of an answer with the patterns that it names; an answer of another form is all thought."""
+    """Reads an answer's thought and the patterns that it names; an answer of another form is entirely thought."""
     named = _PATTERNS.search(text)
     rest = text[: named.start()] + text[named.end() :] if named else text
     found = _THOUGHT.search(rest)
@@ -142,7 +142,7 @@ Asked = TypeVar("Asked", bound=AskedOptions)
 
 
 class AskedThinker(Thinker[Asked]):
-    """Asks a model, batch by batch or several requests at once."""
+    """Asks a model, in batches or with several requests at once."""
 
     asks_model = True
     sees = True
@@ -163,7 +163,7 @@ class AskedThinker(Thinker[Asked]):
 
     @abstractmethod
     def _together(self) -> int:
-        """Returns the maximum requests at once, with one case each; 0: batches."""
+        """Returns the maximum number of concurrent requests, with one case each; 0 means batches."""
 
     @abstractmethod
     def _thoughts(self, cases: Sequence[ThinkerCase]) -> list[ThinkerThought]:
@@ -197,7 +197,7 @@ class PolicyThinker(AskedThinker[ThinkerPolicyOptions]):
         self.version = self._named(policy.version)
 
     def write(self, action: Action, screen: tuple[int, int]) -> str:
-        """Writes it as the policy does."""
+        """Writes a past action as the policy does."""
         return self._policy.family.write(action, screen) if self.hidden else format_action(action)
 
     def _together(self) -> int:
@@ -261,14 +261,14 @@ class EndpointThinker(AskedThinker[ThinkerEndpointOptions]):
 
 
 def _own(completion: Completion) -> ThinkerThought:
-    """Takes the thought of a model that was to act."""
+    """Returns the thought of a model that was asked to act."""
     if completion.failure:
         return ThinkerThought("", failure=completion.failure)
     return ThinkerThought(completion.thought, action=completion.action, tokens=len(completion.token_ids))
 
 
 def _explained(completion: Completion) -> ThinkerThought:
-    """Takes the thought of a model that was to explain."""
+    """Returns the thought of a model that was asked to explain."""
     if completion.failure:
         return ThinkerThought("", failure=completion.failure)
     return thought_in(completion.text, len(completion.token_ids))

@@ -1,8 +1,8 @@
-"""Thinkers without a model: the template of each kind of action, and rules that read the page's elements.
+"""Thinks without a model: by a template for each kind of action, or by rules that read the page's elements.
 
-The rules' thought names the parts of the instruction that were clicked or typed and those that were not yet, the
-element of the action, and whether the instruction names it. It uses the page's elements at that moment and nothing
-later.
+A thought by rules names the parts of the instruction that were clicked or typed, and the remaining parts. It also names
+the action's element, and whether the instruction names this element. It uses only the page's elements at the step, and
+no later data.
 """
 
 import re
@@ -30,7 +30,7 @@ class TemplateThinker(Thinker[Section]):
     author = "template"
 
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """Writes a thought by the kind of action; none for one that has no template."""
+        """Writes a thought by the kind of action; an action without a template gets none."""
         return [ThinkerThought(templated_thought(case.action)) for case in cases]
 
 
@@ -58,7 +58,7 @@ class RuleThinker(Thinker[Section]):
     )
 
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """Writes thoughts by rule; always the same."""
+        """Writes thoughts by rules, equal for every draw."""
         return [rule_thought(case) for case in cases]
 
 
@@ -89,15 +89,15 @@ def rule_thought(case: ThinkerCase) -> ThinkerThought:
 
 
 def parts_of(instruction: str) -> list[str]:
-    """Lists an instruction's quoted texts, in order, each once; those too long for a name are left out."""
+    """Lists an instruction's quoted texts, in order and each once; texts that are too long for a name are left out."""
     quoted = (part.strip() for part in re.findall(r'"([^"]+)"', instruction))
     return list(dict.fromkeys(part for part in quoted if 0 < len(part) <= LONGEST_NAME))
 
 
 def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
-    """Returns a past action's text or its clicked element's name, and which of the two.
+    """Returns a past action's text or its clicked element's name, and which of the two it is.
 
-    Whether the task asks for more there is unknown here.
+    The thinker cannot know whether the task asks for more at this element.
     """
     if isinstance(action, Type):
         return action.content.strip(), "typed"
@@ -107,7 +107,7 @@ def _met(action: Action | None, elements: Sequence[Element]) -> tuple[str, str]:
 
 
 def _intent(action: Action, elements: Sequence[Element], instruction: str) -> tuple[str, bool]:
-    """Describes the intent of an action, and whether it is a try that the instruction does not name."""
+    """Describes the intent of an action, and whether it is an attempt that the instruction does not name."""
     if isinstance(action, Type) and 0 < len(action.content.strip()) <= LONGEST_NAME:
         return f'I type "{action.content.strip()}".', action.content.strip().lower() not in instruction.lower()
     point = point_of(action)

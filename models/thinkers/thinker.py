@@ -1,9 +1,9 @@
-"""Thinkers, which write the thoughts of recorded steps (thought augmentation, UI-TARS, arXiv 2501.12326, section 4.4).
+"""Defines thinkers, which write thoughts of recorded steps (thought augmentation, arXiv 2501.12326, section 4.4).
 
-A thinker that sees the action (ActRe, Eq. 4) explains it: t_n = f(instruction, (o_1, t_1, a_1), ..., o_n, a_n), so the
-thoughts of the steps before are in its context. A thinker with `hidden` actions (thought bootstrapping, Eq. 5) draws
-both thought and action, and a thought is kept only if it led to the recorded action. A thinker never decides whether
-its thought is kept: the rules are `curation.thoughts`.
+A thinker that sees the action (ActRe, Eq. 4) explains it: t_n = f(instruction, (o_1, t_1, a_1), ..., o_n, a_n), so its
+context has the previous steps' thoughts. A thinker with `hidden` actions (thought bootstrapping, Eq. 5) samples both
+thought and action; the thought is kept only if the sampled action is the recorded one. A thinker never decides whether
+its thought is kept; `curation.thoughts` has the rules.
 """
 
 from abc import ABC, abstractmethod
@@ -26,11 +26,11 @@ class ThinkerCase:
     """A recorded step that needs a thought."""
 
     context: Context
-    """Instruction, steps before with their thoughts, and the screen with its elements; nothing later."""
+    """Instruction, past steps with their thoughts, and the screen with its elements; no later data."""
     action: Action
     """Recorded action."""
     unchanged: bool = False
-    """Whether the step before had no visible effect."""
+    """Whether the previous step had no visible effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,51 +39,53 @@ class ThinkerThought:
 
     text: str
     patterns: tuple[Pattern, ...] = ()
-    """Patterns that it names itself; without any they are recognised by its words."""
+    """Patterns that the thinker names; if empty, they are recognised from the thought's words."""
     action: Action | None = None
-    """Action it would take, if the recorded one was hidden from it."""
+    """Action that the thinker sampled, if the recorded action was hidden."""
     failure: str = ""
-    """Reason for a missing thought that is no fault of the model; all other fields are then empty."""
+    """Reason why a thought is missing without a fault of the model; all other fields are then empty."""
     tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ThinkerResources:
-    """Resources of thinkers, each made when one needs it."""
+    """Resources of thinkers; each is made when a thinker needs it."""
 
     champion: Callable[[], Policy]
-    """Makes the policy that now rolls out, as it thinks before it acts."""
+    """Makes the policy of the current rollouts, in the form that thinks before it acts."""
 
 
 class Thinker(ABC, Generic[Options]):
     """Writes thoughts.
 
     Args:
-        options: its own section, `think.options.<name>`.
-        resources: the policy that it may use.
+        options: the thinker's own section, `think.options.<name>`.
+        resources: policy for the thinker.
     """
 
     section: ClassVar[type[Section]] = Section
-    """Section of the options; a thinker with options of its own names theirs."""
+    """Section of the options; a thinker with own options names their section."""
     phrases: ClassVar[tuple[str, ...]] = ()
-    """Phrases of its thoughts: single tokens of a small policy that is made to be trained on them."""
+    """Phrases of the thinker's thoughts, which become single tokens of a new small policy."""
     author: str
-    """Author that its thoughts are stored under."""
+    """Author with which the thinker's thoughts are stored."""
     version: str | None = None
-    """Version of the model, policy or rule; another one thinks again."""
+    """Version of the model, policy or rule; a new version thinks again."""
     hidden: bool = False
-    """Whether it does not see the action, so that its thought counts only where it led to the same one."""
+    """Whether the recorded action is hidden from the thinker, so that a thought counts only if its action is the
+    same."""
     asks_model: bool = False
-    """Whether it costs: then it is asked several times, within limits, and requests without result are recorded."""
+    """Whether the thinker asks a model, which costs; a step is then asked several times within limits, and failed
+    requests are recorded."""
     sees: bool = False
-    """Whether it needs the pixels."""
+    """Whether the thinker needs the pixels."""
 
     def __init__(self, options: Options, resources: ThinkerResources) -> None:
         self.options, self.resources = options, resources
 
     @abstractmethod
     def think(self, cases: Sequence[ThinkerCase], draw: int) -> list[ThinkerThought]:
-        """Returns one thought per case; another one for another `draw`. Never raises for any text of a model."""
+        """Returns one thought per case; it depends on `draw`. No text of a model makes it raise."""
 
     def write(self, action: Action, screen: tuple[int, int]) -> str:
         """Writes a past action for its prompt, on a screen of a width and a height."""
@@ -91,7 +93,7 @@ class Thinker(ABC, Generic[Options]):
 
     @classmethod
     def require(cls, options: Any) -> None:
-        """Raises FlywheelError if a requirement of its own section of the config is missing."""
+        """Raises FlywheelError if a requirement of the thinker's config section is missing."""
         return
 
 
@@ -105,4 +107,4 @@ THINKERS: Registry[Thinker[Any]] = Registry(
         "endpoint": "models.thinkers.asked:EndpointThinker",
     },
 )
-"""Thinkers by name. People's thoughts need none: they are rows in the lake."""
+"""Thinkers by name. Reviewers' thoughts need no thinker, since they are rows in the lake."""

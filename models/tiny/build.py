@@ -1,9 +1,9 @@
-"""Builds the default policy from nothing: a small Qwen3-VL in the layout that plain `transformers` loads.
+"""Builds the untrained default policy: a small Qwen3-VL in the layout that plain `transformers` loads.
 
-The following lets it learn at all on two cores: white is 0 to the network (mean 1, deviation 0.2: screens are mostly
-white), weights start at 1/sqrt(fan-in), patch filters as low cosine waves, position tables as sines and cosines, and
-neighbouring coordinates as neighbouring vectors. The screen is not scaled but laid on a white canvas of whole patches,
-so that a glyph is always drawn by the same pixels.
+Several choices make learning on two cores possible. Screens are mostly white, so white is 0 to the network (mean 1,
+deviation 0.2). Weights start at 1/sqrt(fan-in), patch filters as low cosine waves, and position tables as sines and
+cosines. Neighbouring coordinates start as neighbouring vectors. The screen is laid unscaled on a white canvas of whole
+patches, so that a glyph always has the same pixels.
 """
 
 import math
@@ -18,9 +18,9 @@ from models.tiny.tokens import END, IMAGE, PAD, START, UNKNOWN, build_tokenizer,
 from schemas.config.policy import TEXT_HEAD, VISION_HEAD, PolicyConfig
 
 MEAN, DEVIATION = 1.0, 0.2
-"""Pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""
+"""Scaling of a pixel in [0, 1] to network input: (pixel - MEAN) / DEVIATION."""
 GRID_SIDE = 16
-"""The learned position table is GRID_SIDE x GRID_SIDE, resampled to the patches of the screen."""
+"""Side of the square position table, which is resampled to the patches of the screen."""
 SPREADS = (3.0, 10.0, 30.0)
 """Distances, in bins, over which coordinate tokens still resemble each other."""
 TEMPLATE = (
@@ -33,7 +33,8 @@ TEMPLATE = (
     "{%- if message.role == 'assistant' %}" + END + "{% endif -%}"
     "{%- endfor -%}{%- if add_generation_prompt %}" + START + "{% endif -%}"
 )
-"""Screens first, so that several questions can share one encoded screen; then instruction and past steps."""
+"""Chat template: screens first, so that several questions can share an encoded screen; then instruction and past
+steps."""
 
 
 def build_tiny(
@@ -42,11 +43,11 @@ def build_tiny(
     """Writes an untrained policy: `AutoModelForImageTextToText` and `AutoProcessor` load the directory.
 
     Args:
-        config: its size.
-        instructions: sample texts (instructions, names of elements) of its tokeniser.
+        config: size of the policy.
+        instructions: sample texts for the tokeniser (instructions, names of elements).
         seed: draws the weights.
         out: directory to make.
-        phrases: phrases of its thoughts.
+        phrases: phrases of the policy's thoughts.
     """
     from transformers import PreTrainedTokenizerFast, Qwen3VLForConditionalGeneration
     from transformers.models.paddleocr_vl.processing_paddleocr_vl import PaddleOCRVLProcessor
@@ -132,7 +133,7 @@ def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
         return torch.zeros_like(tensor) if name.endswith("bias") else torch.ones_like(tensor)
     fan_in = tensor[0].numel()
     if "embed_tokens" in name or "lm_head" in name:
-        # the two names share one tensor, so both must get the same draw
+        # both names share one tensor, so both must get the same values
         generator = torch.Generator().manual_seed(generator.initial_seed())
     return torch.randn(tensor.shape, generator=generator) / math.sqrt(fan_in)
 
@@ -140,7 +141,8 @@ def _initial(name: str, tensor: Tensor, generator: torch.Generator) -> Tensor:
 def _wave_filters(filters: int, patch: int) -> Tensor:
     """Makes low two-dimensional cosine waves over grey and two colour axes; shape (filters, 3, 1, patch, patch).
 
-    A glyph moved by a pixel then looks nearly the same to the network, where random filters see something new.
+    With these filters, a glyph that moves by a pixel looks nearly the same to the network; with random filters, it
+    looks different.
     """
     place = torch.arange(patch) + 0.5
     waves = torch.cos(math.pi / patch * torch.arange(patch)[:, None] * place) * math.sqrt(2 / patch)
@@ -158,9 +160,10 @@ def _wave_filters(filters: int, patch: int) -> Tensor:
 
 
 def _near_alike(bins: int, width: int, generator: torch.Generator) -> Tensor:
-    """Makes unit vectors (bins, width) with similar neighbours, so that learning of one place holds nearby.
+    """Makes unit vectors (bins, width) with similar neighbours, so that the network generalises to nearby places.
 
-    Random Fourier features (Rahimi and Recht, 2007): the product of two is a mean of Gaussians of their distance.
+    Random Fourier features (Rahimi and Recht, 2007): the product of two vectors is a mean of Gaussians of their
+    distance.
     """
     rates = torch.cat(
         [torch.randn(width // 2, generator=generator)[at::3] / spread for at, spread in enumerate(SPREADS)]

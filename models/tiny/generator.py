@@ -1,6 +1,6 @@
-"""Generation of the small policy: prompts to token ids and a batched decode loop with a key-value cache.
+"""Generates with the small policy: encodes prompts and decodes batches with a key-value cache.
 
-A row's samples depend on its own seed only, so a trajectory does not depend on the others of its batch.
+A row's samples depend only on its own seed, so a trajectory does not depend on other trajectories of its batch.
 """
 
 import random
@@ -28,7 +28,7 @@ from schemas.failure import CheckpointError
 
 @dataclass(frozen=True, slots=True)
 class EncodedPrompt:
-    """One prompt, encoded."""
+    """An encoded prompt."""
 
     screens: list[bytes]
     ids: list[int]
@@ -36,7 +36,8 @@ class EncodedPrompt:
 
 
 def read_tokenizer(directory: Path) -> Tokenizer:
-    """Reads a checkpoint's tokeniser, which reads marked text as text; raises `CheckpointError` if it cannot."""
+    """Loads a checkpoint's tokeniser, which reads marked text as text; raises `CheckpointError` if it cannot be
+    loaded."""
     try:
         tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     except Exception as error:  # the library raises bare Exception
@@ -46,7 +47,7 @@ def read_tokenizer(directory: Path) -> Tokenizer:
 
 
 def prompt_text(messages: Sequence[Message]) -> str:
-    """Writes a chat as the small policy reads it after its screens: its template without image tokens."""
+    """Writes a chat by the small policy's template, without the image tokens."""
     texts = []
     for message in messages:
         if message["role"] == "system":
@@ -57,7 +58,7 @@ def prompt_text(messages: Sequence[Message]) -> str:
 
 
 class TinyPrompts:
-    """Makes the tokens of chats as the small policy reads them: its screens, on canvases of one size, then the text.
+    """Makes the tokens of chats for the small policy: first the screens, on canvases of equal size, then the text.
 
     Args:
         directory: the checkpoint.
@@ -69,7 +70,7 @@ class TinyPrompts:
         self._patch, self._merge = (int(config["vision_config"][name]) for name in ("patch_size", "spatial_merge_size"))
 
     def __call__(self, chat: Sequence[Message]) -> list[int]:
-        """Computes the tokens up to where a reply begins, those of screens included."""
+        """Computes the tokens of the prompt, including the tokens of its screens."""
         screens = screens_of(list(chat))
         height, width = max(one.height for one in screens), max(one.width for one in screens)
         grid = grid_of(height, width, self._patch, self._merge)
@@ -83,11 +84,11 @@ class TinyModel(LanguageModel):
     Args:
         directory: the checkpoint.
         config: the precision.
-        version: the policy's name; nothing depends on it.
-        dtype: its number type in full precision; `models.precision.compute_dtype()` if None.
+        version: the policy's name, which no result depends on.
+        dtype: number type of the network without int8; `models.precision.compute_dtype()` if None.
 
     Raises:
-        CheckpointError: a directory of another kind.
+        CheckpointError: the directory holds another kind of checkpoint.
     """
 
     def __init__(
@@ -164,7 +165,7 @@ class TinyModel(LanguageModel):
         tokens: list[list[int]],
         logprobs: list[list[float]],
     ) -> Tensor:
-        """Samples the next token of every row that has not ended, and records it with its log probability."""
+        """Samples the next token of every row that has not ended, and records the token with its log probability."""
         chosen, shares = choose(logits, samplers, temperature)
         for row, token in enumerate(chosen.tolist()):
             if not tokens[row] or tokens[row][-1] != self.end:

@@ -1,6 +1,6 @@
-"""Dynamic int8 on the CPU: weights as int8 by row, activations as int8 as they come; everything else in fp32.
+"""Runs dynamic int8 on the CPU: weights in int8 by row, activations in int8 at run time, and everything else in fp32.
 
-Only for acting and measuring; training always uses the full weights. The products run in PyTorch's own kernels
+It is only for acting and measuring; training always uses the full weights. The products run in PyTorch's own kernels
 (`torch.ao.quantization`, its x86 or ARM engine). Expert weights of mixtures are no linear layers and stay in fp32.
 """
 
@@ -17,13 +17,13 @@ from models.tiny.network import TinyNet
 def quantized(model: nn.Module) -> nn.Module:
     """Returns the same model with every linear layer in int8 and the rest in fp32."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that its successor is a package of its own
+        warnings.simplefilter("ignore")  # the warning that a separate package replaces it
         scheme = {nn.Linear: per_channel_dynamic_qconfig}
         return torch.ao.quantization.quantize_dynamic(model.float(), scheme, dtype=torch.qint8, inplace=True)
 
 
 class Int8Net(TinyNet):
-    """The small policy's network with its matrices in int8; the embeddings, which are its logits too, stay in fp32."""
+    """The small policy's network with matrices in int8; the embeddings, which also compute the logits, stay in fp32."""
 
     def __init__(
         self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype | None = torch.float32
@@ -32,7 +32,7 @@ class Int8Net(TinyNet):
         self._layers: dict[str, nn.Module] = {}
 
     def product(self, x: Tensor, name: str) -> Tensor:
-        """Computes `TinyNet.product`, rounded."""
+        """Computes `TinyNet.product` in int8."""
         layer = self._layers.get(name)
         if layer is None:
             layer = self._layers[name] = self._layer(name)

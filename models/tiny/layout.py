@@ -1,6 +1,6 @@
-"""Layout of the small policy's checkpoint: its architecture, and its tensors by the network's leaves.
+"""Describes the layout of the small policy's checkpoint: its architecture, and its tensors by the network's leaves.
 
-The module imports no `torch`, so that reading a checkpoint's kind is quick.
+The module imports no `torch`, so that a checkpoint's kind can be read quickly.
 """
 
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CRITIC = "critic.safetensors"
 """File of a critic, in the folder of the weights: `transformers` reads no such file."""
 TRAINING = "training"
-"""Folder for the next training only (`learning.master_weights`): `transformers` does not read it."""
+"""Folder that only the next training reads (`learning.master_weights`); `transformers` does not read it."""
 RESULT = "trained.json"
 """File of the final loss and numbers of the training that made a checkpoint."""
 OWN = (
@@ -29,12 +29,12 @@ OWN = (
     TRAINING,
     ADAPTER,
 )
-"""Files that belong to one checkpoint; a child takes over the others."""
+"""Files that belong to a single checkpoint; a child checkpoint copies all other files."""
 VISION, TEXT = "model.visual.", "model.language_model."
 FUSED = {"qkv": ("q_proj", "k_proj", "v_proj"), "gate_up": ("gate_proj", "up_proj")}
 ATTENTION, MLP = "self_attn.", "mlp."
 ACTIVATIONS = ("gelu_pytorch_tanh", "gelu", "relu", "silu")
-"""Activations of the vision tower that can be run."""
+"""Supported activations of the vision tower."""
 
 
 def read_config(directory: Path) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 def is_tiny(config: dict[str, Any]) -> bool:
-    """Checks whether a `config.json` is of the one architecture that `models.tiny.network` runs."""
+    """Checks whether a `config.json` has the architecture that `models.tiny.network` runs."""
     text, vision = config.get("text_config", {}), config.get("vision_config", {})
     return (
         config.get("model_type") == "qwen3_vl"
@@ -76,7 +76,7 @@ def check_architecture(config: dict[str, Any]) -> None:
 
 
 def parts_of(config: dict[str, Any]) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Lists by leaf the tensors it is made of, with their shapes."""
+    """Lists for each leaf its tensors, with their shapes."""
     text, vision = config["text_config"], config["vision_config"]
     d, ff, inner = text["hidden_size"], text["intermediate_size"], text["num_attention_heads"] * text["head_dim"]
     v, vff, merged = (

@@ -1,10 +1,10 @@
-"""The small Qwen3-VL, fast on two cores: the weights of the `transformers` model, run by fewer and larger operations.
+"""Runs the small Qwen3-VL fast on two cores: the `transformers` model's weights with fewer and larger operations.
 
-A stock forward pass is slow on a CPU; this one differs as follows: the patch embedding is one matrix product (a
-Conv3d's backward pass takes a third of a step), q, k and v and the two halves of the gated layer are one product each,
-attention is plain products and a softmax (the fused kernel's backward pass is 4 times slower at these lengths), all
-screens of a batch share one grid, logits are computed where they are needed only. All weights lie in one flat tensor,
-so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
+The stock forward pass is slow on a CPU. In this network, the patch embedding is one matrix product, since the backward
+pass of a Conv3d takes a third of a step. The matrices q, k and v are one product, and so are the two halves of the
+gated layer. Attention is plain products and a softmax, since the fused kernel's backward pass is 4 times slower at
+these lengths. All screens of a batch share one grid, and logits are computed only where they are needed. All weights
+are in one flat tensor, so that an optimiser step or an all-reduce is one operation. Logits equal the stock model's.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Grid(NamedTuple):
 
 
 class Cache:
-    """Keys and values of every layer, room for `length` tokens."""
+    """Keys and values of every layer, with room for `length` tokens."""
 
     def __init__(self, layers: int, batch: int, heads: int, length: int, width: int, dtype: torch.dtype) -> None:
         self.keys = torch.zeros(layers, batch, heads, length, width, dtype=dtype)
@@ -54,15 +54,17 @@ class Cache:
 
 
 class TinyNet:
-    """The network. Leaves of the autograd graph are views of `flat`, whose parts are in the order of `sections`.
+    """The small policy's network, whose weights are the flat tensor `flat`.
+
+    Leaves of the autograd graph are views of `flat`; its parts are in the order of `sections`.
 
     Args:
         config: the checkpoint's `config.json`.
         state: its tensors by their `transformers` names.
-        dtype: its number type; `compute_dtype()` if None.
+        dtype: number type of the network; `compute_dtype()` if None.
 
     Raises:
-        CheckpointError: another architecture, a missing tensor, or a tensor of another shape.
+        CheckpointError: the architecture differs, or a tensor is missing or has another shape.
     """
 
     def __init__(self, config: dict[str, Any], state: dict[str, Tensor], dtype: torch.dtype | None = None) -> None:
@@ -79,7 +81,8 @@ class TinyNet:
         self.flat = torch.cat([fused[name] for name in names])
         sizes = [sum(fused[name].numel() for name in names if kind_of(name, parts[name]) == kind) for kind in range(3)]
         self.sections = (sizes[0], sizes[1], sizes[2])
-        """Numbers of elements of `flat` that are matrices, then tables (embeddings, positions), then vectors."""
+        """Numbers of elements of `flat` in matrices, in tables (embeddings, positions) and in vectors, in this
+        order."""
         self._parts = parts
         self.leaves: dict[str, Tensor] = {}
         offset = 0
@@ -94,7 +97,8 @@ class TinyNet:
 
     @classmethod
     def load(cls, directory: Path, dtype: torch.dtype | None = None) -> TinyNet:
-        """Reads a checkpoint directory; raises `CheckpointError` as the constructor, and for unreadable files."""
+        """Reads a checkpoint directory; raises `CheckpointError` for unreadable files and in the cases of the
+        constructor."""
         return cls(*_read_checkpoint(directory), dtype)
 
     def state(self) -> dict[str, Tensor]:
@@ -110,28 +114,28 @@ class TinyNet:
 
     @property
     def text_parameters(self) -> int:
-        """Counts weights of the text stack that every token uses."""
+        """Counts the weights of the text stack that every token uses."""
         return self._matrix_elements(f"{TEXT}layers.")
 
     @property
     def vision_parameters(self) -> int:
-        """Counts weights of the vision tower that every patch uses."""
+        """Counts the weights of the vision tower that every patch uses."""
         return self._matrix_elements(f"{VISION}blocks.") + self.leaves[f"{VISION}patch_embed.proj.weight"].numel()
 
     def _matrix_elements(self, start: str) -> int:
         return sum(leaf.numel() for name, leaf in self.leaves.items() if name.startswith(start) and leaf.ndim > 1)
 
     def matrix_shapes(self) -> list[tuple[int, ...]]:
-        """Lists the shapes of the matrices, in the order in which they lie in `flat`."""
+        """Lists the shapes of the matrices in the order of `flat`."""
         kinds = [(name, self._parts[name]) for name in self.leaves]
         return [shape for name, parts in kinds if kind_of(name, parts) == 0 for shape in parts.values()]
 
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
-        """Lists name and shape of every tensor, in the order in which they lie in `flat`."""
+        """Lists name and shape of every tensor in the order of `flat`."""
         return [part for name in self.leaves for part in self._parts[name].items()]
 
     def gradients(self) -> Tensor:
-        """Makes every leaf gather its gradient in one flat tensor, and returns it."""
+        """Makes all leaves accumulate their gradients in one flat tensor, and returns this tensor."""
         flat, offset = torch.zeros_like(self.flat), 0
         for leaf in self.leaves.values():
             leaf.requires_grad_()
@@ -173,7 +177,7 @@ class TinyNet:
             x: embedded tokens and screens, (B, L, hidden).
             positions: time, row and column of every token, (3, B, L).
             mask: added to the attention scores, (B or 1, 1, L, keys).
-            cache: filled from its `filled` on, if given.
+            cache: gets the keys and values from position `filled` on, if given.
 
         Returns:
             Normed hidden states, (B, L, hidden).
@@ -202,7 +206,7 @@ class TinyNet:
         return self._norm(x, f"{TEXT}norm.weight")
 
     def embed(self, tokens: Tensor) -> Tensor:
-        """Maps token ids to vectors."""
+        """Maps token ids to their embeddings."""
         return F.embedding(tokens, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -210,7 +214,7 @@ class TinyNet:
         return F.linear(hidden, self.leaves[f"{TEXT}embed_tokens.weight"])
 
     def word_logits(self, x: Tensor) -> Tensor:
-        """Computes logits of vectors that are not normed yet: the words they are close to."""
+        """Computes logits of vectors without normalisation: the words to which they are close."""
         return self.logits(self._norm(x, f"{TEXT}norm.weight"))
 
     def product(self, x: Tensor, name: str) -> Tensor:
@@ -225,7 +229,8 @@ class TinyNet:
         return F.rms_norm(x, (x.shape[-1],), self.leaves[name], self.text["rms_norm_eps"])
 
     def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Makes turns (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... by row, 2, 5, ... by column."""
+        """Makes the rotations (B, L, 1, 1, head) of multi-axis positions: frequencies 1, 4, ... by row, 2, 5, ... by
+        column."""
         cosine, sine, axis = self._tables
         if int(positions.max()) >= len(cosine):
             cosine, sine, axis = self._tables = self._text_tables(2 * int(positions.max()))
@@ -244,7 +249,8 @@ class TinyNet:
         return angles.cos().to(self.dtype), angles.sin().to(self.dtype), axis
 
     def _grid(self, grid: Grid) -> tuple[Tensor, Tensor, Tensor]:
-        """Computes for a grid the matrix that spreads the position table over its patches, and its patches' turns."""
+        """Computes a grid's matrix that interpolates the position table at its patches, and the rotations of its
+        patches."""
         if grid not in self._grids:
             rows, columns = block_order(grid, self.vision["spatial_merge_size"])
             side = math.isqrt(self.vision["num_position_embeddings"])
@@ -272,12 +278,13 @@ class _Rotate(torch.autograd.Function):
 
 
 def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Rotates positions of (..., L, 2, heads, width) by `turns`; a half turn of the last axis swaps the pairs."""
+    """Rotates (..., L, 2, heads, width) by the results of `turns`; rolling the last axis by half swaps the pairs."""
     return _Rotate.apply(x, cosine, sine)  # type: ignore[return-value]
 
 
 def turns(cosine: Tensor, sine: Tensor) -> tuple[Tensor, Tensor]:
-    """Makes cosine and signed sine (..., L, 1, 1, width) for `rotate` from those of angles (..., L, width / 2)."""
+    """Makes cosine and signed sine (..., L, 1, 1, width) for `rotate` from the cosine and sine of angles (..., L, width
+    / 2)."""
     return torch.cat([cosine, cosine], -1)[..., None, None, :], torch.cat([-sine, sine], -1)[..., None, None, :]
 
 
@@ -300,7 +307,7 @@ def block_order(grid: Grid, merge: int) -> tuple[Tensor, Tensor]:
 
 
 def _bilinear(index: Tensor, length: int, side: int) -> Tensor:
-    """Computes interpolation weights (n, side) of a table's cells at positions 0..length-1, ends aligned."""
+    """Computes interpolation weights (n, side) of a table's cells at positions 0 to length-1, with aligned ends."""
     place = index * ((side - 1) / max(length - 1, 1))
     return (1 - (place[:, None] - torch.arange(side)).abs()).clamp(min=0)
 

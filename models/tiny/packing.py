@@ -1,7 +1,8 @@
-"""Rows of tokens that share one encoded screen: the question asked and, in training, more about the same screen.
+"""Packs questions about the same screen into rows of tokens that share one encoded screen.
 
-Every question sees the screen and itself, never another question or its answer, and has the position it would have
-alone. So packing changes the cost of an answer, not the answer.
+A row has one question, or several in training. Every question attends to the screen and to itself, never to another
+question or its answer, and has the positions that it would have alone. So packing changes the cost of an answer, not
+the answer.
 """
 
 from collections.abc import Sequence
@@ -49,7 +50,8 @@ def pack(rows: Sequence[Sequence[Sequence[int]]], blocks: tuple[int, int], scree
 
 
 def visible(segments: Tensor, dtype: torch.dtype) -> Tensor:
-    """Makes an additive attention mask (B, 1, L, L): causal, screens for all, a question for itself only."""
+    """Makes an additive attention mask (B, 1, L, L): causal; all tokens attend to screens, and a question only to
+    itself."""
     queries, keys = segments[:, :, None], segments[:, None, :]
     order = torch.arange(segments.shape[1])
     seen = ((keys == 0) | (keys == queries)) & (order[:, None] >= order)

@@ -1,4 +1,5 @@
-"""Screenshots as network input: laid unscaled on a white canvas of whole patches, then cut into patches."""
+"""Converts screenshots to network input: lays them unscaled on a white canvas of whole patches and cuts it into
+patches."""
 
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -14,24 +15,24 @@ from models.tiny.network import Grid
 Pixels = np.ndarray
 """One screenshot, (height, width, 3), uint8."""
 HELD_BYTES = 16 * 2**20
-"""Maximum bytes of decoded screenshots per process: 165 pages of MiniWoB++. Decoding one again takes 0.4 ms."""
+"""Maximum bytes of decoded screenshots per process: 165 pages of MiniWoB++. Decoding takes 0.4 ms per page."""
 
 
 def pixels_of(png: bytes) -> Pixels:
     """Decodes a screenshot.
 
     Raises:
-        OSError: not an image.
+        OSError: the bytes are no image.
     """
     return np.asarray(rgb_of(png))
 
 
 class PixelCache:
-    """Decoded screenshots by their sha256; the most recently used are kept.
+    """Cache of decoded screenshots by their sha256, which keeps the most recently used.
 
     Args:
-        pngs: PNG by sha256.
-        most: bytes that they may take together; one alone may take more.
+        pngs: PNG files by sha256.
+        most: maximum bytes of all screenshots together; a single one may take more.
     """
 
     def __init__(self, pngs: Mapping[str, bytes], most: int = HELD_BYTES) -> None:
@@ -39,7 +40,7 @@ class PixelCache:
         self._held: OrderedDict[str, Pixels] = OrderedDict()
 
     def __call__(self, digest: str) -> Pixels:
-        """Returns a screenshot's pixels; raises KeyError for one that is not there."""
+        """Returns a screenshot's pixels; raises KeyError for an unknown screenshot."""
         if digest not in self._held:
             self._held[digest] = pixels_of(self._pngs[digest])
             self._bytes += self._held[digest].nbytes
@@ -56,7 +57,7 @@ def grid_of(height: int, width: int, patch: int, merge: int) -> Grid:
 
 
 def canvas_of(pixels: Pixels, grid: Grid, patch: int, down: int = 0, right: int = 0) -> Pixels:
-    """Lays the screen on a white canvas, moved down and right by so many pixels (negative: up and left)."""
+    """Lays the screen on a white canvas, moved by `down` and `right` pixels (negative: up and left)."""
     canvas = np.full((grid.rows * patch, grid.columns * patch, 3), 255, dtype=np.uint8)
     height = min(pixels.shape[0] - max(-down, 0), canvas.shape[0] - max(down, 0))
     width = min(pixels.shape[1] - max(-right, 0), canvas.shape[1] - max(right, 0))

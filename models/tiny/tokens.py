@@ -1,4 +1,4 @@
-"""The small policy's tokeniser: frequent text is one token, and copied text has the same tokens everywhere.
+"""Builds the small policy's tokeniser: frequent text is one token, and copied text has the same tokens everywhere.
 
 Fixed pieces of a reply (a templated thought, `click(start_box='`, one coordinate in steps of ten thousandths) are
 single tokens. Words and the phrases between the variable words of the instructions are learned from samples: a
@@ -39,11 +39,11 @@ _PIECES = (
 _UNIT = re.compile(r"\w+|\s|[^\w\s]")
 _CONTEXT = 6
 _SEEN = 8
-"""Occurrences of a context after which it shows whether the text branches after it."""
+"""Minimum occurrences of a context from which it is known whether the text branches after the context."""
 
 
 def coordinate_tokens(dialect: str) -> list[list[str]]:
-    """Lists the coordinate tokens of a dialect: families of `BINS` tokens each, in rising order."""
+    """Lists the coordinate tokens of a dialect: groups of `BINS` tokens each, in rising order."""
     return [[f"{before}{GRID * k}{after}" for k in range(BINS)] for before, after in _FAMILIES[dialect]]
 
 
@@ -52,9 +52,9 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phras
 
     Args:
         texts: instructions, names of elements.
-        dialect: of actions.
-        words: how many words, and how many phrases, are learned at most.
-        phrases: phrases of its thoughts, each one token.
+        dialect: dialect of actions.
+        words: maximum number of learned words, and of learned phrases.
+        phrases: phrases of the policy's thoughts; each is one token.
     """
     characters = [chr(code) for code in range(32, 127)]
     alphabet = [*SPECIALS, *(f"<0x{byte:02X}>" for byte in range(256)), *characters]
@@ -75,10 +75,10 @@ def build_tokenizer(texts: Sequence[str], dialect: str, words: int = 1500, phras
 
 
 def learn_pieces(texts: Sequence[str], words: int) -> tuple[list[str], list[str]]:
-    """Learns the phrases and the words of sample texts, each list the most frequent first.
+    """Learns the phrases and the words of sample texts, each list sorted from the most frequent.
 
-    A cut falls between units a and b where, after the longest context seen `_SEEN` times, b is no sure
-    continuation (p < 1/2), or, read backwards, a is none.
+    A cut falls between units a and b if b is no likely continuation (p < 1/2) of the longest context that occurs
+    `_SEEN` times. A cut also falls there if a is no likely continuation when read backwards.
     """
     documents = [_UNIT.findall(text) for text in texts]
     forward, backward = _counts(documents), _counts([document[::-1] for document in documents])

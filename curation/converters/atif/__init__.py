@@ -1,1 +1,1 @@
-"""ATIF, Harbor's format of trajectories, and the computer tools of agents that write it."""
+"""Reads and writes ATIF, Harbor's format of trajectories, and reads the computer tools of agents that write it."""

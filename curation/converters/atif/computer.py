@@ -1,7 +1,7 @@
-"""Calls of the computer tools that other agents record, as Python, which `read_code` reads.
+"""Converts calls of other agents' computer tools to Python code for `read_code`.
 
-Harbor's computer-1 calls `computer_action`, cua-bench and Anthropic's tool call `computer`, Gemini's tool names each
-action by a function of its own. Written as Python, their keys, buttons and points have the one grammar of all formats.
+Harbor's computer-1 calls `computer_action`. cua-bench and Anthropic's tool call `computer`. Gemini's tool has a
+function for each action. As Python code, keys, buttons and points of all formats have the same grammar.
 
 Source: harbor 0.26.0, `harbor/agents/computer_1`; cua-bench 0.3.1, `cua_bench/results.py` and `types.py`.
 """
@@ -35,15 +35,16 @@ TOOLS = (
     *("computer", "computer_action", "computer_call"),
     *("computer_20241022", "computer_20250124", "computer_20251124"),
 )
-"""Functions that have the action's kind among their arguments, and points in pixels; those with a date are versions of
-Anthropic's tool, `computer_call` is OpenAI's."""
+"""Functions with the action's kind as an argument and points in pixels. Names with a date are versions of Anthropic's
+tool; `computer_call` is OpenAI's."""
 DONE = "mark_task_complete"
 GRID = 999
-"""Sides of the grid that Gemini's tool counts in, and computer-1's actions of the source `normalized_completion`."""
+"""Side of the grid of coordinates in Gemini's tool, and in computer-1's actions with the source
+`normalized_completion`."""
 LONG_EDGE, PIXELS = 1568, 1_150_000
-"""Screens beyond these Anthropic's tool sees smaller, and computer-1 records its calls as the model wrote them."""
+"""Limits above which Anthropic's tool shrinks a screen; computer-1 records its calls in the shrunk coordinates."""
 LOOKS = ("screenshot", "take_screenshot", "cursor_position", "zoom", "zoom_region", "")
-"""What only looks: no action."""
+"""Kinds that only take a screenshot or read a state, and are no actions."""
 CLICKS = {
     "click": "click",
     "left_click": "click",
@@ -53,13 +54,13 @@ CLICKS = {
     "triple_click": "tripleClick",
 }
 CLICKED = {"rightClick": 1, "middleClick": 1, "doubleClick": 2, "tripleClick": 3}
-"""Number of clicks of those that name it."""
+"""Number of clicks of kinds that name a number."""
 CLEAR = "clear_before_typing"
-"""The argument of Gemini's tool that empties a field."""
+"""Argument of Gemini's tool that empties a field."""
 KEYS = ("keys", "key", "text")
 """Arguments for keys."""
 KEYSYMS = {"return": "enter", "prior": "pageup", "next": "pagedown", "page_up": "pageup", "page_down": "pagedown"}
-"""Names of X11 that pyautogui does not have."""
+"""X11's names of keys that pyautogui does not know."""
 NATIVE = frozenset(
     {
         *("click", "double_click", "triple_click", "middle_click", "right_click", "mouse_down", "mouse_up", "move"),
@@ -84,10 +85,10 @@ T = TypeVar("T")
 
 
 def kind_of(function: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The kind of a call's action, and its fields without those that are null.
+    """Returns the kind of a call's action, and its fields that are not null.
 
     Raises:
-        NoAction: a `computer` call that names no kind.
+        NoAction: a `computer` call names no kind.
     """
     if function == DONE:
         return "done", {"text": arguments.get("result") or ""}
@@ -110,7 +111,7 @@ def _given(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
-    """The kind and the fields of an action that was written as a dataclass shows itself: `ClickAction(x=25, y=50)`."""
+    """Reads the kind and fields of an action in the form of a dataclass's `repr`: `ClickAction(x=25, y=50)`."""
     try:
         call = ast.parse(text, mode="eval").body
         assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args
@@ -121,18 +122,20 @@ def _of_repr(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def codes_of(kind: str, fields: Mapping[str, Any]) -> list[str]:
-    """The codes of what an action of a computer tool does, one after the other; an empty one where it only looks.
+    """Returns the calls that an action of a computer tool performs, in order; an empty text if it performs nothing.
 
     Raises:
-        NoAction: an action that has no counterpart.
+        NoAction: the action has no counterpart.
     """
     return _typing(kind, fields) if kind in ("type", "type_text_at") else [_code_of(kind, fields)]
 
 
 def _typing(kind: str, fields: Mapping[str, Any]) -> list[str]:
-    """A click where the text has a place, what empties the field, and the text, whose Enter is one with it.
+    """Returns a click if the text has a place, keys that empty the field, and the text together with its Enter.
 
-    Harbor's `type_text_at` empties the field by typing over it and presses Enter, unless its call is false."""
+    Harbor's `type_text_at` empties the field by typing over its text and presses Enter, unless the call sets these to
+    false.
+    """
     at, text = _at(fields), fields.get("text", "")
     _refuse_held(kind, fields, at_place=False)
     if kind == "type_text_at":
@@ -183,7 +186,7 @@ def _code_of(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _click(kind: str, fields: Mapping[str, Any]) -> str:
-    """The code of a click, whose kind may name its button and count; what it names otherwise, too, must be the same."""
+    """Returns the code of a click. Its kind may name button and count; other arguments must not contradict them."""
     function = CLICKS[kind]
     button, count, own = _read(button_of, fields), _read(count_of, fields), CLICKED.get(function)
     if own not in (None, count) and count is not None:
@@ -196,7 +199,7 @@ def _click(kind: str, fields: Mapping[str, Any]) -> str:
 
 
 def _read(read: Callable[[Arguments], T], fields: Mapping[str, Any]) -> T:
-    """Reads arguments by the rules of all formats; raises NoAction where they make no action of ours."""
+    """Reads arguments by the rules of all formats; raises NoAction if they make no action of this project."""
     try:
         return read(Arguments(fields))
     except ValueError as error:
@@ -204,7 +207,7 @@ def _read(read: Callable[[Arguments], T], fields: Mapping[str, Any]) -> T:
 
 
 def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
-    """The code of an action without a point; None for what is none."""
+    """Returns the code of an action without a point; None for other kinds."""
     if kind in ("wait", "sleep"):
         return "computer.wait()"
     if kind == "navigate":
@@ -221,7 +224,7 @@ def _plain(kind: str, fields: Mapping[str, Any]) -> str | None:
 
 
 def _status(fields: Mapping[str, Any]) -> str:
-    """How a task ended; success where nothing is given."""
+    """Returns how a task ended; success if nothing is given."""
     status = fields.get("status")
     try:
         return "success" if is_unset(status) or means_success(status) else "failure"
@@ -243,7 +246,7 @@ def _arguments(*given: object, **named: object) -> str:
 
 
 def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
-    """The point of an action as arguments; none where it has none."""
+    """Returns the point of an action as arguments; empty without a point."""
     x, y = pair or ("x", "y")
     points = items_of(fields.get("coordinate")) if not pair else None
     if points is not None and len(points) == 2:
@@ -252,15 +255,15 @@ def _at(fields: Mapping[str, Any], *pair: str) -> dict[str, Any]:
 
 
 def _refuse_held(kind: str, fields: Mapping[str, Any], at_place: bool = True) -> None:
-    """Raises NoAction for an action while keys are held."""
+    """Raises NoAction if keys are held during an action."""
     _read(lambda given: refuse_held(kind, given, at_place), fields)
 
 
 def _names(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names: those that are held, and those of arguments for keys, in lists or expressions.
+    """Returns the keys that an action names: held keys, and keys in arguments, as lists or expressions.
 
-    Two arguments name one chord where one of both has modifiers alone. Otherwise the second is a text that is no key,
-    or a blank; raises NoAction for another key.
+    Two arguments name one chord if one of them has only modifiers. Otherwise, the second argument must be a text that
+    is no key, or blank; raises NoAction if it is a key.
     """
     names = list[str]()
     for given in sorted((fields[name] for name in KEYS if not names_no_key(fields.get(name))), key=is_unset):
@@ -274,7 +277,7 @@ def _names(fields: Mapping[str, Any]) -> list[str]:
 
 
 def _flat(keys: object) -> Iterator[str]:
-    """Yields the texts of keys in lists within each other; what is unset is none."""
+    """Yields the names of keys in nested lists, without unset values."""
     for one in items_of(keys) or []:
         yield from _flat(one)
     if items_of(keys) is None and not names_no_key(keys):
@@ -282,14 +285,14 @@ def _flat(keys: object) -> Iterator[str]:
 
 
 def _named(fields: Mapping[str, Any]) -> list[str]:
-    """The keys that an action names; raises NoAction where it names none."""
+    """Returns the keys that an action names; raises NoAction if it names none."""
     if not (names := _names(fields)):
         raise NoAction("a key without a name")
     return names
 
 
 def _keys(fields: Mapping[str, Any]) -> str:
-    """The code of keys: a chord where all but the last are modifiers, else one after the other."""
+    """Returns the code of keys: a chord if all keys except the last are modifiers, else one key after the other."""
     names, times = _named(fields), _read(presses, fields)
     if times > 1 and len(names) > 1:
         raise NoAction(f"no action of ours is {times} times {' '.join(names)[:80]}")
@@ -303,9 +306,9 @@ def _keys(fields: Mapping[str, Any]) -> str:
 
 
 def _scroll(fields: Mapping[str, Any]) -> str:
-    """The code of a scroll, whose amounts are positive down and to the right, or that names a direction."""
+    """Returns the code of a scroll, which names a direction, or has amounts that are positive for down and right."""
     amounts = ("scroll_y", "scrollY", "scroll_x", "scrollX")
-    usual = None if any(name in fields for name in amounts) else "down"  # computer-1's
+    usual = None if any(name in fields for name in amounts) else "down"  # computer-1's default
     way = fields.get("direction") or fields.get("scroll_direction") or usual
     if way is None:
         down, right = _amount(fields, *amounts[:2]), _amount(fields, *amounts[2:])
@@ -332,7 +335,7 @@ def _amount(fields: Mapping[str, Any], *names: str) -> float:
 
 
 def _drag(fields: Mapping[str, Any]) -> str:
-    """The code of a drag from one point to another."""
+    """Returns the code of a drag from one point to another."""
     path = items_of(fields.get("path"))
     start, end = _at(fields, "x", "y"), _at(fields, "end_x", "end_y")
     if path is not None:
@@ -351,7 +354,7 @@ def _drag(fields: Mapping[str, Any]) -> str:
 
 
 def _place(point: object) -> dict[str, Any]:
-    """A point of a path, a pair or an object, as arguments."""
+    """Returns a point of a path, which is a pair or an object, as arguments."""
     if isinstance(point, Mapping):
         return _at(cast(Mapping[str, Any], point))
     pair = items_of(point)
@@ -361,5 +364,5 @@ def _place(point: object) -> dict[str, Any]:
 
 
 def shrunk(width: int, height: int) -> float:
-    """How much smaller than the screen Anthropic's tool sees it, as computer-1 counts."""
+    """Returns the factor by which Anthropic's tool shrinks a screen, as computer-1 computes it."""
     return min(1.0, LONG_EDGE / max(width, height), math.sqrt(PIXELS / (width * height)))

@@ -1,4 +1,4 @@
-"""ATIF documents as they are parsed: the fields that are used here; all others stay unchanged.
+"""Defines parsed ATIF documents: the fields that this project uses. Other fields are kept unchanged.
 
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
@@ -92,7 +92,7 @@ class AtifStep(Open):
 
     @property
     def context(self) -> bool:
-        """Whether it must not be trained on: it was copied from another trajectory, or no model made it."""
+        """Whether the step is only context: it was copied from another trajectory, or no model made it."""
         return bool(self.is_copied_context) or self.llm_call_count == 0
 
 
@@ -120,7 +120,7 @@ def text_of(message: str | list[ContentPart]) -> str:
 
 
 def parts_of(step: AtifStep) -> Iterator[tuple[str, str | None, ContentPart]]:
-    """Yield the parts of a step with the ids of the calls that they result from, those of its observation last."""
+    """Yield the parts of a step, each with the id of its call, and the parts of the observation last."""
     if isinstance(step.message, list):
         yield from ((f"message.{at}", None, part) for at, part in enumerate(step.message))
     for number, result in enumerate(step.observation.results if step.observation else []):

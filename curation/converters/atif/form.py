@@ -1,11 +1,11 @@
-"""ATIF, the Agent Trajectory Interchange Format of Harbor (RFC 0001, v1.8): a JSON file per trajectory.
+"""Read and write ATIF, Harbor's Agent Trajectory Interchange Format (RFC 0001, v1.8): a JSON file per trajectory.
 
-The first step is the user's: the instruction and the first screen. An agent's step is a tool call, with the name of an
-action type here and its fields as arguments (in fractions), the thought as `reasoning_content`, the screen after it as
-the observation, and the tokens of its prompt and of its reply, with their log-probs, as its metrics. Actions of another
-agent before any screen, such as asking for one, are no steps. Files of other agents are parsed where their calls have
-these names, or are those of a computer tool (`curation.converters.atif.computer`). An imported document is exported
-unchanged.
+The first step is the user's: the instruction and the first screen. An agent's step has a tool call: its name is an
+action type of this project, and its arguments are the action's fields, in fractions. The thought is
+`reasoning_content`, and the next screen is the observation. The metrics have the tokens of the prompt and of the reply,
+with their log-probs. Another agent's actions before the first screen, such as asking for a screen, are no steps. Files
+of other agents are parsed if their calls have these names or belong to a computer tool
+(`curation.converters.atif.computer`). An imported document is exported unchanged.
 
 Source: harbor 0.26.0, `harbor/models/trajectories` (ATIF v1.8).
 """
@@ -35,13 +35,13 @@ from schemas.action import TYPES
 
 FOLDER, VERSION = "trajectories", "ATIF-v1.8"
 NAME = "trajectory.json"
-"""Harbor's and cua-bench's name of a document, in a folder of its own."""
+"""Harbor's and cua-bench's name of a document, which has its own folder."""
 RESULT = "result.json"
-"""Their name of its trial's result, in the same folder or one up."""
+"""Harbor's and cua-bench's name of the trial's result, in the same folder or its parent."""
 
 
 class Atif(Format):
-    """A folder of documents and a folder of pictures."""
+    """ATIF's format: a folder of documents and a folder of pictures."""
 
     name = "atif"
     theirs = ("pixels", "fraction", "thousandths")
@@ -105,7 +105,8 @@ class Atif(Format):
 
 
 def _documents(source: ImportSource) -> list[Path]:
-    """Return the files of this project's export, those with Harbor's and cua-bench's name, or those of the folder."""
+    """Return the files of this project's export, or the files named `trajectory.json`, or else all JSON files of the
+    folder."""
     if not source.path.is_dir():
         return [source.path]
     if (source.folder / FOLDER).is_dir():
@@ -114,12 +115,13 @@ def _documents(source: ImportSource) -> list[Path]:
 
 
 def _reward(document: Document, source: ImportSource, file: Path) -> float | None:
-    """Return a trial's reward: the document's, else the verifier's in the result file; None where neither has a number.
+    """Return a trial's reward: from the document, else from the verifier in the result file; None if neither has a
+    number.
 
-    The result file is in the same folder or one up.
+    The result file is in the same folder or its parent.
 
     Raises:
-        RecordRefused: a result that is not valid JSON.
+        RecordRefused: the result is not valid JSON.
     """
     own = _number(fields_of((document.final_metrics or {}).get("extra")).get("reward"))
     candidates = [file.with_name(RESULT), file.parent.parent / RESULT]
@@ -197,7 +199,7 @@ SHOWN = "../images/"
 def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> dict[str, Any]:
     """Return an imported document, with the pictures of its trajectory.
 
-    Other pictures, those of called agents, and sounds are not part of a trajectory; a text replaces them.
+    Other pictures, pictures of called agents, and sounds are not part of a trajectory; a text replaces them.
     """
     held = [*(step.screen for step in record.steps), *([record.after] if record.after else [])]
     names = {f"{SHOWN}{one.original or one.sha256}.png": one for one in held}
@@ -214,7 +216,7 @@ def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> 
         return _image(picture, target) if picture else {"type": "text", "text": f"[{fields['type']} left out]"}
 
     def steps_of(whole: Mapping[str, Any]) -> dict[str, Any]:
-        """Change only message and result parts: arguments of calls may have the form of a part."""
+        """Change only the parts of messages and results, since arguments of calls may look like parts."""
         steps = [_withparts_of(fields_of(step), copied) for step in items_of(whole.get("steps")) or []]
         called = [steps_of(fields_of(one)) for one in items_of(whole.get("subagent_trajectories")) or []]
         return {**whole, "steps": steps, **({"subagent_trajectories": called} if called else {})}
@@ -223,7 +225,7 @@ def _carried(document: Mapping[str, Any], record: Exchanged, target: Target) -> 
 
 
 def _withparts_of(step: Mapping[str, Any], copied: Any) -> dict[str, Any]:
-    """Return a step with the parts of its message and its results changed by `copied`."""
+    """Return a step with the parts of its message and its results replaced by `copied`."""
     made = {**step, **({"message": copied(step["message"])} if isinstance(step.get("message"), list) else {})}
     seen = fields_of(step.get("observation"))
     results = [fields_of(one) for one in items_of(seen.get("results")) or []]

@@ -31,7 +31,7 @@ from schemas.keyboard import chord, single
 from schemas.problem import named_problem
 
 FIRST = tuple(f"screenshot_init.{end}" for end in ("webp", "png", "jpg"))
-"""The screen of computer-1's first action; its documents do not name it."""
+"""Files with the screen of computer-1's first action, which its documents do not name."""
 STARTED = "call_start_url_navigation"
 """Id of a call that computer-1 makes itself, before its first screen."""
 PAIRS = (("x", "y"), ("to_x", "to_y"))
@@ -66,10 +66,10 @@ class DocumentPictures:
         return None if found is None else self.of(found, "steps")
 
     def screens_of(self, step: AtifStep, where: str) -> list[tuple[str | None, Picture]]:
-        """Return the pictures of a step, each with the id of the call whose result it is.
+        """Return the pictures of a step, each with the id of its call.
 
         Raises:
-            RecordRefused: one without a file name, or several for no call or for the same call.
+            RecordRefused: a picture has no file name, or several pictures belong to the same call or to no call.
         """
         found = list[tuple[str | None, Picture]]()
         for name, call, part in parts_of(step):
@@ -85,7 +85,7 @@ class DocumentPictures:
 
 @dataclass(slots=True)
 class DocumentReader:
-    """Parser of a document's steps, one after the other."""
+    """Parses a document's steps in order."""
 
     agent: str
     unit: str
@@ -94,13 +94,13 @@ class DocumentReader:
     asked: str = ""
     steps: list[ExchangedStep] = field(default_factory=list[ExchangedStep])
     screen: Picture | None = None
-    """The last screen that was shown."""
+    """The last shown screen."""
     answered: bool = True
-    """Whether a step of the agent followed it."""
+    """Whether a step of the agent followed this screen."""
     acted: bool = False
-    """Whether an action was performed since, so that the next one is for another screen."""
+    """Whether an action was performed on this screen, so that the next action is for another screen."""
     words: list[int] = field(default_factory=list[int])
-    """Numbers of steps of words alone on this screen, which are context of an action on it."""
+    """Numbers of steps with only words on this screen, which are context of an action on it."""
     pointer: Point | None = None
     first: Picture | None = None
     """The first screen, where the document does not name it."""
@@ -187,7 +187,7 @@ class DocumentReader:
             run = []
 
     def _performed(self, run: Sequence[ToolCall], step: AtifStep, where: str) -> list[ExchangedStep]:
-        """Parse calls without a screen between them: as one action, or as one each."""
+        """Parse calls without a screen between them: as one action, or as one action for each call."""
         acting = [call for call in run if not self._takes_screenshot(call) and call.tool_call_id != STARTED]
         if self.screen is None and acting and (first := self.pictures.first()) is not None:
             self._show(first)
@@ -203,7 +203,7 @@ class DocumentReader:
         return [one for read in steps for one in read]
 
     def _add(self, step: ExchangedStep, of: AtifStep) -> None:
-        """Add a step; one for a screen that was not shown is context."""
+        """Add a step; if its screen was not shown, the step is context."""
         context = of.context or (self.foreign and self.acted)
         self.steps.append(replace(step, about=StepAbout(target=False)) if context else step)
         self.answered, self.final = True, ()
@@ -231,7 +231,7 @@ class DocumentReader:
         return call.function_name in (*TYPES, *TOOLS) or self._native(call)
 
     def _takes_screenshot(self, call: ToolCall) -> bool:
-        """Whether a call only looks at the screen."""
+        """Whether a call only takes a screenshot."""
         if call.function_name not in (*TOOLS, *LOOKS) and not self._native(call):
             return False
         try:
@@ -240,7 +240,7 @@ class DocumentReader:
             return False
 
     def _single(self, calls: Sequence[ToolCall], where: str) -> Action | None:
-        """Return the one action that calls of a computer tool form; None where they are several."""
+        """Return the single action that calls of a computer tool form; None if they form several."""
         if not all(call.function_name in (*TOOLS, DONE) or self._native(call) for call in calls):
             return None
         assert self.screen is not None
@@ -258,12 +258,12 @@ class DocumentReader:
         if kind == "scroll" and call.function_name != "computer" and not {"x", "coordinate"} & fields.keys():
             assert self.screen is not None
             fields |= {"x": self.screen.width // 2, "y": self.screen.height // 2}
-        if kind == "type" and call.function_name == "computer_action":  # its runtime types where the focus is
+        if kind == "type" and call.function_name == "computer_action":  # its runtime types into the focused element
             fields = {name: value for name, value in fields.items() if name not in ("x", "y")}
         return codes_of(kind, fields)
 
     def _read(self, call: ToolCall, at: str) -> list[ExchangedStep]:
-        """Return the steps of a call: one for each of its actions, or one with the reason why it has none."""
+        """Return the steps of a call: one for each action, or one with the reason why there is no action."""
         assert self.screen is not None
         text = storable(f"{call.function_name}({strict_json(call.arguments, ensure_ascii=False)})")
         codes, actions = list[str](), list[Action]()
@@ -316,7 +316,7 @@ def _status(result: CallResult | None) -> object:
 
 
 def _failure(result: CallResult | None) -> str | None:
-    """Return why a call could not be performed; None where it was, or the reason is unknown."""
+    """Return why a call could not be performed; None if it was performed or the reason is unknown."""
     if _status(result) != "error" or result is None:
         return None
     parts = result.content if isinstance(result.content, list) else []
@@ -340,7 +340,8 @@ def _zooms(call: ToolCall) -> bool:
 
 
 def _name(path: str) -> str:
-    """Return a picture's name below the export's folder: this project's documents name it from their own."""
+    """Return a picture's name below the export's folder; documents of this project name it relative to their own
+    folder."""
     return path.removeprefix("../") if path.startswith("../images/") else path
 
 

@@ -1,9 +1,9 @@
 """Serve a desktop from inside its sandbox: start the X server and answer requests on standard input.
 
-`python -m environments.desktop.box WIDTH HEIGHT HOME`. The first line lists the files that the home holds before
-anything starts; the answer to it is an empty line, or an `error`. A request is a line of JSON with `id`, `ask` and its
-arguments; an answer is a line of JSON with the same `id`, followed by `bytes` bytes if it has that field. At the end of
-the input, all processes started here end. `execute` runs concurrently with other requests; all others run in turn.
+`python -m environments.desktop.box WIDTH HEIGHT HOME`. The first line lists the home's files before the start; its
+answer is an empty line, or an `error`. A request is a line of JSON with `id`, `ask` and its arguments; an answer is a
+line of JSON with the same `id`, followed by `bytes` bytes if it has that field. At the end of the input, all processes
+that the module started end. `execute` runs concurrently with other requests; all others run in turn.
 """
 
 import json
@@ -32,7 +32,7 @@ POLL_S = 0.02
 
 
 class DesktopServer:
-    """A desktop and the requests it answers."""
+    """A desktop that answers requests."""
 
     def __init__(self, width: int, height: int, home: Path, output: BinaryIO) -> None:
         self._home, self._output, self._writing = home, output, threading.Lock()
@@ -59,7 +59,7 @@ class DesktopServer:
             time.sleep(POLL_S)
 
     def answer(self, line: bytes) -> None:
-        """Answers one question; one that went wrong with an `error`."""
+        """Answers a request; a failed request gets an `error`."""
         asked = json.loads(line)
         number, what = asked.pop("id"), asked.pop("ask")
         if what == "execute":
@@ -95,7 +95,7 @@ class DesktopServer:
         return {}
 
     def _open(self, command: list[str] | str, window_s: float) -> dict[str, Any]:
-        """Starts a program and waits for a window more, for at most so long; 0 waits for none."""
+        """Starts a program and waits at most `window_s` seconds for a new window; 0 does not wait."""
         before = {one["id"] for one in self._windows.listed()}
         pid = programs.opened(command, self._home)
         until = time.monotonic() + window_s
@@ -129,7 +129,7 @@ class DesktopServer:
 
 
 def main() -> None:
-    """Answers until the input ends."""
+    """Answers requests until the input ends."""
     width, height, home = int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)

@@ -3,9 +3,9 @@
 Xvfb keeps its screen in a memory-mapped file in the X window dump format (`-fbdir`), so a capture is a copy of memory.
 The file includes the pointer, unlike the answer of `XGetImage`.
 
-Detect that a desktop has settled: none of its processes computes, and two frames in a row are equal.
+A desktop has settled if none of its processes computes and two consecutive frames are equal.
 
-Frames alone are not enough: a program that still waits for the processor after a click shows the same frame. So a
+Frames alone are not enough, since a program that waits for the processor after a click shows the same frame. So a
 process that waits for the processor counts as busy, too.
 """
 
@@ -20,16 +20,16 @@ import numpy as np
 import numpy.typing as npt
 
 COLOUR_BYTES = 12
-"""Bytes of one entry of the dump's colour table, which lies between its header and its pixels."""
+"""Bytes of one entry of the dump's colour table, which is between the header and the pixels."""
 HOW = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_NONE)
-"""PNG options: no filters, which on screens of programs cost four times the time and save nothing."""
+"""PNG options without filters, which would take four times as long for screens and save nothing."""
 
 
 class Frames:
-    """Looks at one screen.
+    """Captures one screen.
 
     Args:
-        folder: given to Xvfb as `-fbdir`.
+        folder: folder that Xvfb gets as `-fbdir`.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,18 +41,18 @@ class Frames:
         self._encoded: tuple[bytes, bytes] = (b"", b"")
 
     def grab(self) -> bytes:
-        """The current pixels, row by row: four bytes each, blue, green, red and an unused one."""
+        """Returns the current pixels, row by row, with four bytes each: blue, green, red and an unused one."""
         return self._map[self._at : self._at + self._line * self.height]
 
     def png(self, frame: bytes) -> bytes:
-        """A frame as PNG; the last one is not encoded again."""
+        """Encodes a frame as PNG; an unchanged frame is not encoded again."""
         if frame != self._encoded[0]:
             self._encoded = (frame, encoded(frame, self.width, self.height, self._line))
         return self._encoded[1]
 
 
 def encoded(frame: bytes, width: int, height: int, line: int) -> bytes:
-    """A frame of `line` bytes a row as PNG; raises ValueError if it cannot be."""
+    """Encodes a frame with `line` bytes per row as PNG; raises ValueError if this fails."""
     pixels: npt.NDArray[np.uint8] = np.frombuffer(frame, np.uint8).reshape(height, line // 4, 4)[:, :width]
     done, png = cv2.imencode(".png", cv2.cvtColor(pixels, cv2.COLOR_BGRA2BGR), HOW)
     if not done:
@@ -63,11 +63,11 @@ def encoded(frame: bytes, width: int, height: int, line: int) -> bytes:
 APART_S = 0.008
 """Seconds between two checks."""
 BUSY = ("R", "D")
-"""States of a process that runs, waits for a processor, or for a disk."""
+"""States of a process that runs, waits for the processor, or waits for a disk."""
 
 
 def descendants(pid: int) -> list[int]:
-    """All processes that a process has started, and those have."""
+    """Lists all descendants of a process."""
     found, left = list[int](), [pid]
     while left:
         for place in _listed(Path(f"/proc/{left.pop()}/task")):
@@ -88,14 +88,14 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def work(pid: int) -> tuple[bool, dict[int, str]]:
-    """Whether any descendant of `pid` is busy, and the processor time of each so far."""
+    """Returns whether any descendant of `pid` is busy, and each descendant's processor time so far."""
     busy, spent = False, dict[int, str]()
     for one in descendants(pid):
         try:
             state = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()[0]
             spent[one] = Path(f"/proc/{one}/schedstat").read_text().split()[0]
         except (OSError, IndexError):
-            continue  # ended since
+            continue  # it has ended
         busy = busy or state in BUSY
     return busy, spent
 

@@ -11,7 +11,7 @@ MOST_FILES = 500
 MOST_BYTES = 4 << 20
 """Maximum bytes of one file that is read for a verifier."""
 THEN = 1_700_000_000
-"""Modification time of the initial files, in seconds since 1970: the same for every start."""
+"""Modification time of the initial files, in seconds since 1970; equal for every start."""
 
 
 def set_out(home: Path, files: Iterable[Mapping[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""Move the keyboard and the pointer of an X display, through the server's own test extension (XTEST).
+"""Send keyboard and pointer input to an X display by the server's test extension (XTEST).
 
-Text is typed key by key. A character without a key is mapped to an unused key, so that it reaches the focused program
-as a key press like any other: no clipboard is used, and it works in terminals, too.
+Text is typed key by key. A character without a key is mapped to an unused key, so that the focused program gets an
+ordinary key press. This needs no clipboard and works in terminals, too.
 """
 
 import time
@@ -12,17 +12,17 @@ from Xlib import XK, X
 from Xlib.ext import xtest
 
 FIRST, LAST = 8, 255
-"""Keycodes that a display has."""
+"""Range of a display's keycodes."""
 UNICODE = 0x0100_0000
-"""Added to a code point, it is the keysym of a character beyond Latin-1."""
+"""Offset from a code point to the keysym, for characters beyond Latin-1."""
 APART_S = 0.3
-"""Clicks of two actions at one place are further apart than two clicks of a double click."""
+"""Minimum seconds between clicks of two actions at one place, so that they are no double click."""
 NEAR = 8
-"""Pixels within which two clicks are at one place."""
+"""Distance in pixels within which two clicks are at one place."""
 TAKEN_S = 0.25
 """Seconds that programs get to read typed text before a key is remapped to another character."""
 RIGHT = 3
-"""The last button that is no scroll wheel."""
+"""Number of the last button that is no scroll wheel."""
 SHIFT = XK.XK_Shift_L
 
 
@@ -61,7 +61,7 @@ class Input:
             for shifted, keysym in enumerate(list(keysyms)[:2]):
                 if keysym:
                     self._places.setdefault(keysym, (keycode, bool(shifted)))
-        for letter in range(ord("a"), ord("z") + 1):  # a row of one letter writes its capital with shift
+        for letter in range(ord("a"), ord("z") + 1):  # a key with a single letter writes the capital with shift
             if letter in self._places:
                 self._places.setdefault(letter - 32, (self._places[letter][0], True))
 
@@ -93,7 +93,7 @@ class Input:
         self._display.sync()
 
     def _keep_apart(self) -> None:
-        """Waits until a click is no second one of the last action's."""
+        """Waits until a click cannot form a double click with the previous action's click."""
         when, x, y = self._clicked
         near = abs(self._at[0] - x) <= NEAR and abs(self._at[1] - y) <= NEAR
         if near and (left := when + APART_S - time.monotonic()) > 0:
@@ -103,7 +103,7 @@ class Input:
 
     def _key(self, keysym: int, down: bool) -> None:
         keycode, shifted = self._place(keysym)
-        if down and shifted:  # `ctrl +` is meant, though plus needs shift
+        if down and shifted:  # for example `ctrl +`, though plus needs shift
             self._press(SHIFT, keycode)
         else:
             xtest.fake_input(self._display, X.KeyPress if down else X.KeyRelease, keycode)
@@ -124,7 +124,7 @@ class Input:
             xtest.fake_input(self._display, X.KeyRelease, keycode)
 
     def _place(self, keysym: int) -> tuple[int, bool]:
-        """The key that writes a keysym, and whether with shift; an unused key is mapped to it if there is none."""
+        """Returns the key that writes a keysym, and whether it needs shift; maps an unused key if there is none."""
         if keysym in self._places:
             return self._places[keysym]
         if not self._spare:

@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import IO, Any
 
 LOCAL, ANY = 256, 65535
-"""Families of addresses in a file of X's cookies."""
+"""Address families in a file of X's cookies."""
 PR_SET_PDEATHSIG = 1
 START_S = 15.0
 """Seconds that the X server and the window manager may take to start."""
 MOST_OUTPUT = 1 << 20
-"""Bytes of a command's output that are returned."""
+"""Maximum bytes of a command's output that are returned."""
 
 
 class NotStarted(Exception):
-    """A program did not start; the message has its name and its output."""
+    """Raised if a program did not start; the message has its name and output."""
 
 
 def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """An X server that draws into a file of `folder`, and the name of its display; raises NotStarted."""
+    """Starts an X server that draws into a file of `folder`; returns it and its display's name. Raises NotStarted."""
     to_read, to_write = os.pipe()
     folder.mkdir(parents=True, exist_ok=True)
     cookie = os.urandom(16)
@@ -45,7 +45,7 @@ def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[byt
         log.close()
     number = b""
     try:
-        while not number.endswith(b"\n"):  # to the end of its line: a pipe closed before ends the server
+        while not number.endswith(b"\n"):  # reads the whole line, since closing the pipe earlier ends the server
             if not (more := os.read(to_read, 16)):
                 raise NotStarted(f"Xvfb: {(folder / 'log').read_text(errors='replace')[-400:]}")
             number += more
@@ -56,8 +56,9 @@ def start_x(width: int, height: int, folder: Path) -> tuple[subprocess.Popen[byt
 
 
 def _allow(cookie: bytes, display: bytes = b"") -> None:
-    """Writes the access file that the server and its clients read (Xau, X.Org): it admits each client with the cookie,
-    by this host's name or any. Some clients need the display's number, which is known only once it runs."""
+    """Writes the access file that the server and its clients read (Xau, X.Org): it admits clients with the cookie, by
+    this host's name or any name. Some clients need the display's number, which is known only after the server's
+    start."""
     entries = [(LOCAL, os.uname().nodename.encode(), display), (ANY, b"", b"")]
     with open(os.environ["XAUTHORITY"], "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
         for family, address, number in entries:
@@ -71,7 +72,7 @@ def _with_parent() -> None:
 
 
 def opened(command: Sequence[str] | str, cwd: Path) -> int:
-    """Starts a program in the background and returns its process id. A text is a line for the shell. Raises OSError."""
+    """Starts a program in the background and returns its process id. A text is a shell command. Raises OSError."""
     process = subprocess.Popen(
         _words(command), cwd=cwd, start_new_session=True,
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -84,10 +85,10 @@ def executed(command: Sequence[str] | str, cwd: Path, timeout_s: float) -> dict[
     """Runs a command to its end, without waiting for its background processes.
 
     Returns:
-        `stdout`, `stderr` (text) and `returncode`; or `timed_out`, and its process group is ended.
+        `stdout`, `stderr` (text) and `returncode`; or `timed_out`, if its process group was ended.
 
     Raises:
-        OSError: it could not be started.
+        OSError: the command could not be started.
     """
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         process = subprocess.Popen(

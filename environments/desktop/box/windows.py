@@ -11,7 +11,7 @@ from Xlib.protocol.event import ClientMessage
 ANSWER_S = 0.5
 """Seconds that the owner of the clipboard may take to send its text."""
 PROBE_S = 0.5
-"""Seconds that a window manager may take to manage a window of ours."""
+"""Seconds that a window manager may take to manage a test window."""
 FROM_PAGER = 2
 """Source of requests to a window manager (EWMH): a pager, whose requests are obeyed."""
 
@@ -50,15 +50,15 @@ class Windows:
         return held
 
     def listed(self) -> list[dict[str, Any]]:
-        """The windows that programs have opened, the oldest first: `id`, `title`, `classes`, the inside's `x`, `y`,
-        `width` and `height` in pixels, and whether it is `active`, `maximised`, `minimised`."""
+        """Lists the windows of programs, the oldest first: `id`, `title`, `classes`, the inner `x`, `y`, `width` and
+        `height` in pixels, and whether the window is `active`, `maximised` or `minimised`."""
         active = self._numbers(self._root, "_NET_ACTIVE_WINDOW")
         found: list[dict[str, Any]] = []
         for number in self._numbers(self._root, "_NET_CLIENT_LIST"):
             try:
                 found.append({**self._one(number), "active": number in active})
             except XError:
-                continue  # closed since
+                continue  # it has been closed
         return found
 
     def _one(self, number: int) -> dict[str, Any]:
@@ -102,12 +102,12 @@ class Windows:
         self._display.sync()
 
     def pointer(self) -> tuple[int, int]:
-        """Position of the pointer."""
+        """Returns the position of the pointer."""
         at = self._root.query_pointer()
         return at.root_x, at.root_y
 
     def clipboard(self) -> str:
-        """The text in the clipboard; empty if there is none, or its owner does not answer."""
+        """Returns the text in the clipboard; empty if there is none, or its owner does not answer."""
         selection, target = self._atom("CLIPBOARD"), self._atom("UTF8_STRING")
         if self._display.get_selection_owner(selection) == X.NONE:
             return ""

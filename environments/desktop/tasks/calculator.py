@@ -1,4 +1,4 @@
-"""Define tasks with a calculator, one of them with an editor as well."""
+"""Define tasks with a calculator, one of which also has an editor."""
 
 import random
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ CALCULATOR = (("galculator",),)
 def _numbers(chance: random.Random, *lengths: int) -> list[int]:
     """Draws numbers without repeated digits.
 
-    The calculator ignores the same key within a quarter of a second, and an agent types a text at once.
+    The calculator ignores a repeated key within a quarter of a second, and agents type a text at once.
     """
     digits = chance.sample("123456789", sum(lengths))
     return [int("".join(digits.pop() for _ in range(length))) for length in lengths]

@@ -19,7 +19,7 @@ VIEWER = "gpicview"
 
 
 def png(picture: Image.Image) -> bytes:
-    """A picture as PNG."""
+    """Encodes a picture as PNG."""
     stream = io.BytesIO()
     picture.save(stream, "png")
     return stream.getvalue()

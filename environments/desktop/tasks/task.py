@@ -26,13 +26,13 @@ class DesktopInstance:
 
 @dataclass(frozen=True, slots=True)
 class DesktopTask:
-    """A task and how a seed makes an instance of it."""
+    """A task, with a function that makes its instance for a seed."""
 
     entry: TaskEntry
     make: Callable[[random.Random], DesktopInstance]
 
     def instance(self, template: str, seed: int) -> DesktopInstance:
-        """The one of a seed."""
+        """Returns the instruction and the instance for a seed."""
         return self.make(random.Random(f"{template} {seed}"))
 
 
@@ -56,7 +56,7 @@ PHRASES = (
 
 
 def lines(*texts: str) -> bytes:
-    """A text file of these lines."""
+    """Returns the content of a text file with these lines."""
     return "".join(f"{text}\n" for text in texts).encode()
 
 

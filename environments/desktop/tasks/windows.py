@@ -1,4 +1,4 @@
-"""Define tasks with the windows themselves: the title of each is a colour, and so is its inside."""
+"""Define tasks with the windows themselves: each window's title names the colour of its content."""
 
 import random
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ def _terminal(colour: str, place: str) -> Command:
 
 
 def _windows(chance: random.Random, want: Want) -> DesktopInstance:
-    """Three windows, of which one has a goal state, and the others must not change."""
+    """Makes three windows; one has a goal state, and the others must not change."""
     colours = chance.sample(sorted(COLOURS), 3)
     places = chance.sample(("38x8+40+60", "38x8+430+120", "38x8+120+300", "38x8+520+420", "38x8+60+520"), 3)
     goal: dict[str, Want] = {colours[0]: want, colours[1]: "shown", colours[2]: "shown"}
     order = chance.sample(colours, 3)
-    if want == "active" and order[-1] == colours[0]:  # the window that is opened last already has the focus
+    if want == "active" and order[-1] == colours[0]:  # the last opened window already has the focus
         order.reverse()
     opened = [_terminal(colour, place) for colour, place in zip(order, places, strict=True)]
     return DesktopInstance((colours[0],), DesktopGoal(windows=goal), {}, tuple(opened))

@@ -1,5 +1,5 @@
 """Define tasks that fix small Python programs so that their tests pass. The reward runs these tests, and calls the
-function on more cases than they have, in a sandbox of its own."""
+function on additional cases, in a separate sandbox."""
 
 import json
 import random
@@ -12,12 +12,12 @@ from schemas.action import ReadFile, Terminal, WriteFile
 FAMILY = Family("programs")
 ASK = 'Mend the function in "{}" so that "python3 {}" passes.'
 SHOWN = 3
-"""Cases that the tests show."""
+"""Number of cases in the tests."""
 Cases = list[tuple[tuple[Any, ...], Any]]
 
 
 def _program(chance: random.Random, function: str, right: str, wrong: str, cases: Cases) -> HybridInstance:
-    """A program whose source is `wrong` where it should be `right`."""
+    """Makes the task of a program whose source has `wrong` in place of `right`."""
     name, test = f"{words(chance, 1)[0]}_{function}.py", f"test_{function}.py"
     checks = "".join(
         f"assert {function}(*{list(case)!r}) == {answer!r}, {json.dumps(case)!r}\n" for case, answer in cases[:SHOWN]

@@ -15,8 +15,8 @@ Row = tuple[int, str, str, int, int]
 
 
 def _sales(chance: random.Random, count: int = 14) -> list[Row]:
-    """Ids and prices are different, so that every order and every largest one is clear; some prices have two digits and
-    some three, so that their order is not that of their texts."""
+    """Draws rows with distinct ids and prices, so that every order and every maximum is unique. Some prices have two
+    digits and some three, so that their order differs from that of their texts."""
     products = words(chance, 5)
     prices = [*chance.sample(range(20, 100), count - 2), *chance.sample(range(100, 200), 2)]
     chance.shuffle(prices)
@@ -49,7 +49,7 @@ def _sum(chance: random.Random) -> HybridInstance:
 
 @template("mean", 'Write the mean of the column "price" of "{}", with two decimals, into "result.txt".', "medium", 8)
 def _mean(chance: random.Random) -> HybridInstance:
-    rows = _sales(chance, 7)  # a mean of seven is never halfway between two decimals, where two roundings are possible
+    rows = _sales(chance, 7)  # a mean of seven never has two possible roundings
     goal = HybridGoal({"result.txt": f"{sum(row[4] for row in rows) / len(rows):.2f}"})
     return _made((SALES,), goal, _awk('NR>1{s+=$5}END{printf "%.2f\\n",s/(NR-1)}', "result.txt"), rows)
 

@@ -22,7 +22,7 @@ Level = Literal["easy", "medium", "hard"]
 
 @dataclass(frozen=True, slots=True)
 class ClickOn:
-    """A click on the element of this name."""
+    """A click on the element with this name."""
 
     name: str
 
@@ -38,14 +38,14 @@ class Trial:
     path: str
     function: str
     cases: tuple[tuple[tuple[Any, ...], Any], ...]
-    """Arguments and answers, as JSON has them."""
+    """Arguments and answers, as JSON values."""
     test: str = ""
     """The file of the test, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class HybridGoal:
-    """The conditions of a goal, all of which must hold. Initial files that it does not name must not change."""
+    """The conditions of a goal, all of which must hold; other initial files must not change."""
 
     files: Mapping[str, bytes | str | None] = field(default_factory=dict[str, bytes | str | None])
     """Contents by path. Bytes must match exactly, in a plain file. Text ignores space at the ends of lines and of the
@@ -56,9 +56,9 @@ class HybridGoal:
     folders: tuple[str, ...] = ()
     """Folders that must exist."""
     executable: tuple[str, ...] = ()
-    """Files that may be run; no other file of the beginning may."""
+    """Files that must be executable; no other initial file may be."""
     uploads: Mapping[str, bytes | str] = field(default_factory=dict[str, bytes | str])
-    """The last upload by form; compared as `files` are."""
+    """The last upload of each form, compared like `files`."""
     page: str | None = None
     """The page that must be open."""
     opened: str | None = None
@@ -67,7 +67,7 @@ class HybridGoal:
     """The answer of `finished`, ignoring case and surrounding space."""
     trials: tuple[Trial, ...] = ()
     free: tuple[str, ...] = ()
-    """Files of the beginning that may change in any way."""
+    """Initial files that may change in any way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class HybridInstance:
 
     @property
     def contents(self) -> dict[str, bytes]:
-        """The files at first, as bytes."""
+        """Returns the initial files, as bytes."""
         return {path: one if isinstance(one, bytes) else one.encode() for path, one in self.files.items()}
 
 
@@ -98,7 +98,7 @@ class Template:
     make: Make
 
     def instance(self, name: str, seed: int) -> tuple[str, HybridInstance]:
-        """The instruction and the instance of a seed; the same seed is always the same."""
+        """Returns the instruction and the instance for a seed; equal seeds give equal instances."""
         made = self.make(random.Random(f"hybrid {name} {seed}"))
         return filled_in_order(self.entry.instruction, made.words), made
 
@@ -111,7 +111,7 @@ class Family:
         self.templates: dict[str, Template] = {}
 
     def template(self, name: str, instruction: str, level: Level, max_steps: int) -> Callable[[Make], Make]:
-        """Puts a function of chance into the family as `FAMILY-NAME`."""
+        """Adds a function of a random generator to the family as `FAMILY-NAME`."""
 
         def put(make: Make) -> Make:
             entry = TaskEntry(instruction=instruction, tags=("hybrid", self.name, level), max_steps=max_steps)

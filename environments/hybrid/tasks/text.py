@@ -13,7 +13,8 @@ OUT = "result.txt"
 
 
 def _twice(chance: random.Random, low: int, high: int) -> tuple[str, str]:
-    """A word, and a text with a line that contains it twice: a policy that counts lines misses one occurrence."""
+    """Draws a word, and a text with a line that contains it twice, so that a policy that counts lines misses one
+    occurrence."""
     each = text(chance, low, high).splitlines()
     at = chance.randrange(len(each))
     word = chance.choice(each[at].split())

@@ -13,7 +13,7 @@ template = FAMILY.template
 
 
 class _Shop:
-    """Products with prices, each of a maker, each in a city, on pages that link to each other."""
+    """Products with prices and makers, and makers with cities, on pages that link to each other."""
 
     def __init__(self, chance: random.Random, products: int = 6, makers: int = 3) -> None:
         self.chance = chance
@@ -26,11 +26,11 @@ class _Shop:
         self.by = {name: names[at % makers] for at, name in enumerate(self.prices)}
 
     def of(self, maker: str) -> list[str]:
-        """A maker's products."""
+        """Lists a maker's products."""
         return sorted(name for name, its in self.by.items() if its == maker)
 
     def web(self, *more: Block) -> Web:
-        """Its pages; `more` is added to the first one."""
+        """Makes the pages; `more` is added to the first page."""
         links = [Link(name, name) for name in self.prices] + [Link(maker, maker) for maker in self.makers]
         self.chance.shuffle(links)
         pages = {HOME: HybridPage("Catalogue", (*links[:5], *more, *links[5:]))}
@@ -44,7 +44,7 @@ class _Shop:
 
 
 def _simple(chance: random.Random, *blocks: Block) -> Web:
-    """A first page, and a few that lead nowhere."""
+    """Makes a first page, and some irrelevant pages."""
     others = words(chance, 3)
     listed: list[Block] = [*blocks, *(Link(f"About {name}", name) for name in others)]
     chance.shuffle(listed)

@@ -56,17 +56,17 @@ REGIONS: tuple[str, ...] = ("north", "south", "east", "west")
 
 
 def words(chance: random.Random, count: int) -> list[str]:
-    """Different words."""
+    """Draws distinct words."""
     return chance.sample(WORDS, count)
 
 
 def sentence(chance: random.Random, low: int = 4, high: int = 8) -> str:
-    """Words in a row."""
+    """Draws a sequence of words."""
     return " ".join(chance.choices(WORDS, k=chance.randint(low, high)))
 
 
 def text(chance: random.Random, low: int = 4, high: int = 9) -> str:
-    """Lines of words; the last one ends with a new line."""
+    """Draws lines of words; the last line ends with a new line."""
     return lines(sentence(chance) for _ in range(chance.randint(low, high)))
 
 
@@ -76,7 +76,7 @@ def lines(each: Iterable[str]) -> str:
 
 
 def person(chance: random.Random) -> str:
-    """A first and a last name."""
+    """Draws a first and a last name."""
     return f"{chance.choice(PEOPLE)} {chance.choice(FAMILIES)}"
 
 
@@ -86,5 +86,5 @@ def limit(chance: random.Random, numbers: Iterable[int]) -> int:
 
 
 def csv(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table as CSV; no cell holds a comma."""
+    """Writes a table as CSV; no cell may have a comma."""
     return lines(",".join(map(str, row)) for row in (header, *rows))

@@ -1,8 +1,8 @@
-"""LoRA adapters (arXiv 2106.09685) by peft: put into a model before it is sharded, merged into the weights at the end,
-and written alone.
+"""Adds LoRA adapters (arXiv 2106.09685) by peft to a model before it is sharded, merges them, and writes them
+separately.
 
-W' = W + alpha / rank B A, of which A (rank, columns) and B (rows, rank) are trained; B starts as 0, so the first step
-is the parent's.
+The adapted weight is W' = W + alpha / rank B A, where A (rank, columns) and B (rows, rank) are trained. B starts as 0,
+so the first step starts from the parent's weights.
 """
 
 import re
@@ -25,11 +25,11 @@ _NAME = "default"
 _BASE = ".base_layer."
 _ADAPTER = ".lora_"
 _VISION = r"(.*\.)?(visual|vision_tower|vision_model)\..*"
-"""Full names of modules of a vision tower, in the families that can be trained."""
+"""Full names of a vision tower's modules, in all trainable families."""
 
 
 def require_peft(lora: LoraConfig) -> None:
-    """Raises `FlywheelError` if adapters are asked for and peft is not installed."""
+    """Raises `FlywheelError` if the config asks for adapters and peft is not installed."""
     if lora.rank and find_spec("peft") is None:
         raise FlywheelError(
             "`train.lora.rank`: adapters need the package peft, which is not installed.",
@@ -44,7 +44,8 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
 
     Raises:
         FlywheelError: peft is not installed.
-        UsageError: the model has no such layers, or one whose adapter could not be merged into the written weights.
+        UsageError: the model has no target layers, or a target layer whose adapter could not be merged into the written
+    weights.
     """
     require_peft(lora)
     if not lora.rank:
@@ -66,7 +67,8 @@ def add_adapters(model: Any, lora: LoraConfig, seed: int) -> None:
 
 
 def _require_linear(model: Any, wanted: Any) -> None:
-    """Raises UsageError for a target that is no linear layer: only those can have an adapter's product added."""
+    """Raises UsageError for a target that is no linear layer, since an adapter's product can be added only to a linear
+    layer."""
     from peft.tuners.tuners_utils import check_target_module_exists
 
     for name, layer in model.named_modules():
@@ -78,9 +80,10 @@ def _require_linear(model: Any, wanted: Any) -> None:
 
 
 def _require_untied(model: Any) -> None:
-    """Raises UsageError for a target layer that shares its weight with another.
+    """Raises UsageError for a target layer that shares its weight with another layer.
 
-    A head that is tied to the table of embeddings is written as that table, without the adapter's product.
+    For example, an output layer that is tied to the embeddings is written as the embeddings, without the adapter's
+    product.
     """
     names: dict[int, list[str]] = {}
     for name, weight in model.named_parameters(remove_duplicate=False):
@@ -98,15 +101,15 @@ def _require_untied(model: Any) -> None:
 
 
 def write_adapters(model: Any, lora: LoraConfig, parent: Path, folder: Path, rank: int) -> None:
-    """Writes the adapters alone, in fp32, as peft and the servers that load adapters read them; all ranks call it.
+    """Writes only the adapters, in fp32, in the format of peft and of servers; all ranks call it.
 
-    Writes nothing if some are in the vision tower: servers would ignore those without a message.
+    It writes nothing if the vision tower has adapters, since servers would ignore them without a message.
 
     Args:
-        model: sharded.
-        lora: as `add_adapters` was given it.
-        parent: the checkpoint that the adapters are applied to.
-        folder: to make; rank 0 writes it.
+        model: the sharded model.
+        lora: the config that `add_adapters` got.
+        parent: the checkpoint to which the adapters apply.
+        folder: folder to make; rank 0 writes it.
     """
     from safetensors.torch import save_file
 
@@ -140,9 +143,9 @@ def _config(lora: LoraConfig) -> Any:
 
 
 def _draw(model: Any) -> None:
-    """Initialises adapters of a model on the meta device: peft creates them there, like their layers.
+    """Initialises adapters of a model on the meta device, where peft creates them.
 
-    They are in fp32, whatever the layers are in.
+    Adapters are in fp32, whatever the type of their layers.
     """
     for layer in model.modules():
         if hasattr(layer, "reset_lora_parameters") and layer.lora_A[_NAME].weight.is_meta:
@@ -152,7 +155,7 @@ def _draw(model: Any) -> None:
 
 
 def is_adapter(name: str) -> bool:
-    """Whether a weight of this name belongs to an adapter."""
+    """Checks whether a weight of this name belongs to an adapter."""
     return _ADAPTER in name
 
 
@@ -165,7 +168,7 @@ def unadapted(name: str) -> str:
 def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
     """Yields the weights by their names without adapters, as this rank holds them.
 
-    Weights with adapters come unmerged, weights in 4 bits as bytes.
+    Weights with adapters are not merged, and weights in 4 bits are bytes.
     """
     for name, weight in model.named_parameters():
         if not is_adapter(name):
@@ -174,14 +177,14 @@ def plain(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 @torch.no_grad()
 def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yields the weights with adapters merged in; all ranks go through them."""
+    """Yields the weights with adapters merged in; all ranks iterate to the end."""
     for name, weight in model.named_parameters():
         before, base, kind = name.rpartition(_BASE)
         if base and kind in ("weight", PACKED):
             layer = model.get_submodule(before)
             down, up = (whole(part[_NAME].weight) for part in (layer.lora_A, layer.lora_B))
             delta = layer.scaling[_NAME] * (up @ down)
-            if isinstance(weight, DTensor):  # every rank has it whole, and keeps its own rows
+            if isinstance(weight, DTensor):  # every rank has the whole update, and keeps its own rows
                 delta = distribute_tensor(delta, weight.device_mesh, weight.placements, src_data_rank=None)
             yield unadapted(name), unpacked(weight) + delta
         elif not is_adapter(name):
@@ -189,11 +192,12 @@ def joined(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def in_full(model: Any, dtype: torch.dtype) -> Iterator[tuple[str, Tensor]]:
-    """Yields the merged weights in a precision; those of a 4-bit model on the CPU, as a GPU may lack the memory."""
+    """Yields the merged weights in a precision; for a 4-bit model, they are on the CPU, since a GPU may lack the
+    memory."""
     four = any(is_packed(weight) for weight in model.parameters())
     return ((name, weight.to("cpu" if four else weight.device, dtype)) for name, weight in joined(model))
 
 
 def merged(model: Any) -> Iterator[tuple[str, Tensor]]:
-    """Yields the whole merged weights by their `transformers` names; all ranks go through them."""
+    """Yields the whole merged weights by their `transformers` names; all ranks iterate to the end."""
     return ((name, whole(weight)) for name, weight in joined(model))

@@ -16,10 +16,10 @@ from schemas.failure import CheckpointError
 
 
 def network_of(model: Any) -> Network:
-    """Counts the sizes of a model, with or without numbers, its adapters included.
+    """Counts the sizes of a model, including adapters; the weights may have no memory.
 
     Raises:
-        CheckpointError: its config lacks them.
+        CheckpointError: the model's config lacks a size.
     """
     text, vision, core = model.config.get_text_config(), model.config.vision_config, model.base_model
     layers, tower = _blocks(core.language_model), _blocks(core.visual)
@@ -73,11 +73,11 @@ def _vision(vision: Any, tower: Sequence[nn.Module]) -> Stack:
 
 
 def sizes_at(directory: Path, lora: LoraConfig) -> tuple[Network, Shape]:
-    """Counts the sizes of a directory's model with these adapters, and its operations; reads only `config.json`.
+    """Counts the sizes and operations of a directory's model with these adapters; reads only `config.json`.
 
     Raises:
-        CheckpointError: there is no `config.json`, or not of a model that can be trained.
-        UsageError: it has none of the layers that are to get adapters.
+        CheckpointError: there is no `config.json`, or its model cannot be trained.
+        UsageError: the model has none of the layers for adapters.
     """
     model = model_of_config(directory)
     shape = shape_of(model)
@@ -86,13 +86,13 @@ def sizes_at(directory: Path, lora: LoraConfig) -> tuple[Network, Shape]:
 
 
 def _blocks(module: nn.Module) -> list[nn.Module]:
-    """Lists the modules that are sharded one by one."""
+    """Lists the modules that are sharded individually."""
     from transformers.modeling_layers import GradientCheckpointingLayer
 
     return [one for one in module.modules() if isinstance(one, GradientCheckpointingLayer)]
 
 
 def _most(blocks: Sequence[nn.Module], adapters: bool) -> int:
-    """Counts the weights, or those of adapters, of the largest block."""
+    """Counts the weights of the largest block, or only the weights of its adapters."""
     named = (block.named_parameters() for block in blocks)
     return max(sum(one.numel() for name, one in part if is_adapter(name) == adapters) for part in named)

@@ -1,10 +1,11 @@
-"""Encodes documents as tokens of any model directory: the text that a policy sees as it acts, and its targets.
+"""Encodes documents as tokens of any model directory: the text that an acting policy sees, and the targets.
 
-The chat and the reply are the policy's family's (`learning.data.documents`), written by the directory's own chat
-template and processor. A reply that was drawn is its tokens as drawn; any other is encoded apart, begins as the
-template begins a reply (a model that thinks is asked with an open `<think>`, which it closes) and ends with the token
-that ends a turn. The loss covers the reply. How many tokens a document has follows from its text and the sizes of
-its screens, so a plan needs no pixels (`measure`); screens are decoded where they are encoded (`pixels`).
+The policy's family makes the chat and the reply (`learning.data.documents`), and the directory's chat template and
+processor encode them. A sampled reply keeps its sampled tokens. Any other reply is encoded separately. It begins as the
+template begins a reply: for a model that thinks, the prompt ends with an open `<think>`, which the reply closes. It
+ends with the token that ends a turn. The loss covers the reply. The number of tokens of a document follows from its
+text and the sizes of its screens. So a plan needs no pixels (`measure`); screens are decoded when they are encoded
+(`pixels`).
 """
 
 from collections.abc import Sequence
@@ -39,13 +40,13 @@ class Measure:
     """Lengths and screens of a document, for a plan."""
 
     item: SampleLengths
-    """Its lengths; the last token of the reply is left out, as it is only a target."""
+    """Lengths of the document, without the last token of the reply, which is only a target."""
     targets: int
     """Number of tokens of the reply."""
     digests: tuple[str, ...]
-    """SHA-256 of its screens."""
+    """SHA-256 of the document's screens."""
     thought: int | None = None
-    """Tokens of its thought alone; None for a document that is no reply to an instruction."""
+    """Number of tokens of the thought; None if the document is no reply to an instruction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,7 @@ class Chat:
     ids: Tensor
     """(n,)."""
     targets: Tensor
-    """(n,) the token that is to follow each, or -1 where there is no target."""
+    """(n,) the token that must follow each token, or -1 without a target."""
     grids: Tensor
     """(screens, 3) patches of each screen in time, rows, columns."""
     kinds: Tensor
@@ -93,7 +94,7 @@ class Chats:
         """Measures a document without decoding pixels.
 
         Raises:
-            FlywheelError: as for `encode`.
+            FlywheelError: as in `encode`.
         """
         chat = self.encode(document)
         pieces, start = [], 0
@@ -118,7 +119,7 @@ class Chats:
         """Encodes the chat and the reply.
 
         Raises:
-            FlywheelError: nothing to learn from, a missing screenshot, or tokens that the model does not have.
+            FlywheelError: the document has no target, a missing screenshot, or tokens that the model does not have.
         """
         sizes = self._sizes(document)
         messages, text = chat_of(document, self._family, sizes, self._seed)
@@ -127,7 +128,7 @@ class Chats:
         return self._chat(messages, sizes, [*self._written(text), self._end])
 
     def _given(self, rollout: Rollout, messages: list[Message], text: str, sizes: Sequence[tuple[int, int]]) -> Chat:
-        """Encodes a given reply: its tokens as drawn, or its text if no model of this kind drew it."""
+        """Encodes a given reply: its sampled tokens, or its text if no model of this kind sampled it."""
         drawn = list(rollout.token_ids)
         if not drawn:
             drawn = [*self._written(text), *([self._end] if rollout.ended else [])]
@@ -142,14 +143,14 @@ class Chats:
         chat = self._chat(messages, sizes, drawn, rollout.temperature)
         reply = chat.ids[len(chat.ids) - len(drawn) + 1 :]
         for at, token in enumerate(reply.tolist()):
-            if token in self._marks:  # there is no screen behind it: read as the end of a turn, and a target as drawn
+            if token in self._marks:  # it has no screen: the input has the end of a turn, and the target stays
                 reply[at] = self._end
         return chat
 
     def _chat(
         self, messages: list[Message], sizes: Sequence[tuple[int, int]], reply: Sequence[int], temperature: float = 1.0
     ) -> Chat:
-        """Encodes the chat that ends with a reply of these tokens; `sizes` are those of its screens."""
+        """Encodes the chat that ends with a reply of these tokens; `sizes` are the sizes of its screens."""
         prompt = self._prompt_tokens(as_sent(messages, self._directory, self._policy))
         ids = [*prompt, *reply[:-1]]
         targets = [-1] * (len(prompt) - 1) + list(reply)
@@ -158,7 +159,7 @@ class Chats:
         return Chat(torch.tensor(ids), torch.tensor(targets), grids, torch.tensor(kinds), temperature)
 
     def _sizes(self, document: Document) -> list[tuple[int, int]]:
-        """Lists width and height of its screens."""
+        """Lists width and height of a document's screens."""
         try:
             return [self._screenshots.size(digest) for digest in visible_screens(document, self._history_images)]
         except KeyError as error:
@@ -167,7 +168,7 @@ class Chats:
             ) from error
 
     def _written(self, reply: str) -> list[int]:
-        """Encodes a reply's tokens, from the prompt on; one that a model drew has its beginning already."""
+        """Encodes a reply's text, with the template's beginning of a reply if the text lacks it."""
         whole = reply if self._begin.strip() in reply else self._begin + reply
         return self._tokenizer(whole, add_special_tokens=False)["input_ids"]
 
@@ -178,7 +179,7 @@ class Chats:
         return made["pixel_values"], made["image_grid_thw"][0]
 
     def blank(self) -> tuple[Tensor, Tensor]:
-        """Makes the smallest screen, for a rank that has none and still joins the vision tower's collectives."""
+        """Makes the smallest screen, for a rank without screens, which still joins the vision tower's collectives."""
         side = self._merge * int(self.processor.image_processor.patch_size)
         made = self.processor.image_processor(images=[Image.new("RGB", (side, side))], return_tensors="pt")
         return made["pixel_values"], made["image_grid_thw"][0]

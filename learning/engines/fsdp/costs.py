@@ -1,7 +1,8 @@
-"""Computes samples' costs in operations from lengths alone: every rank and machine gets the same.
+"""Computes samples' costs in operations only from lengths, so that all ranks and machines get the same result.
 
-Forward and backward of a token take 6 operations per weight that it meets (Kaplan et al., arXiv 2001.08361), and
-attention 12 per layer, width and pair of tokens, half of that where a token sees only those before it. Divided by 6.
+The forward and backward pass of a token takes 6 operations per weight that it uses (Kaplan et al., arXiv 2001.08361).
+Attention takes 12 operations per layer, width and pair of tokens, and half as many if a token attends only to earlier
+tokens. Costs are these numbers divided by 6.
 """
 
 from collections.abc import Iterable
@@ -25,16 +26,16 @@ class Shape:
     query_heads: int
     key_heads: int
     exchanged: int
-    """Numbers per token that the all-to-alls of a step move, forward and backward, over all layers."""
+    """Number of values per token that the all-to-alls of a step move, forward and backward, over all layers."""
     weights: int = 0
-    """Number of all weights: every micro-batch gathers them twice and shares their gradients out once."""
+    """Number of all weights; every micro-batch gathers them twice and distributes their gradients once."""
     blocks: int = 0
     """Number of layers of both phases."""
     head: int = 0
     """Number of weights of the output layer, which only targets use."""
 
     def operations(self, items: Iterable[SampleLengths], targets: int) -> float:
-        """Counts the operations of forward and backward passes over these samples with so many targets."""
+        """Counts the operations of forward and backward passes over samples with this number of targets."""
         read = sum(
             int(self.language.of(item.tokens)) + sum(int(self.vision.of(screen.patches)) for screen in item.screens)
             for item in items
@@ -55,17 +56,17 @@ class Speeds:
     bytes: int
     """Bytes per number exchanged."""
     block: float
-    """Overhead in seconds of every block of a micro-batch: launching kernels, gathering weights."""
+    """Overhead in seconds per block of a micro-batch, for launching kernels and gathering weights."""
 
 
 GPU = Speeds(operations=2.6e14, near=100.0, far=10.0, bytes=2, block=1e-3)
 """Speeds of an H100: operations and blocks as measured on one (docs/measurements.md).
 
-NVLink and 400 Gb InfiniBand follow FlexSP's measured ratio (their release has 96 to 120 GB/s inside a node, 5 to 10
-between nodes), assumed.
+The speeds of NVLink and 400 Gb InfiniBand are assumed from FlexSP's measured ratio: FlexSP's release has 96 to 120 GB/s
+inside a node, and 5 to 10 between nodes.
 """
 CPU = Speeds(operations=3e10, near=1.0, far=1.0, bytes=4, block=8e-3)
-"""Speeds of one core and shared memory. Assumed, not measured here."""
+"""Assumed speeds of one core and shared memory, without a measurement."""
 
 
 PEAKS = (
@@ -80,12 +81,12 @@ PEAKS = (
 )
 """Peak dense bf16 operations per second by a substring of the device's name; the first match counts.
 
-Source: NVIDIA's data sheets, whose numbers with sparsity are twice these.
+Source: NVIDIA's data sheets, which state twice these numbers for sparse matrices.
 """
 
 
 def peak_of(device: str) -> float | None:
-    """Looks up the peak bf16 operations per second of a device by its name; None for an unknown one."""
+    """Looks up the peak bf16 operations per second of a device by its name; None for an unknown device."""
     return next((peak for name, peak in PEAKS if name in device and "MIG" not in device), None)
 
 
@@ -93,7 +94,7 @@ def shape_of(model: Any) -> Shape:
     """Computes the costs of a model's phases.
 
     Raises:
-        CheckpointError: its config lacks the numbers of heads and layers.
+        CheckpointError: the model's config lacks the numbers of heads and layers.
     """
     text, vision = model.config.get_text_config(), model.config.vision_config
     try:
@@ -125,14 +126,14 @@ def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Spee
     """Builds the cost model of sequence plans (FlexSP, eqs. 11 to 14): operations at assumed speeds, memory as tokens.
 
     Args:
-        shape: of the model.
-        ranks: how many there are.
-        per_node: of which so many share a node.
-        cap: tokens that a rank takes.
-        speeds: of the cluster.
+        shape: shape of the model.
+        ranks: number of ranks.
+        per_node: number of ranks in a node.
+        cap: maximum number of tokens of a rank.
+        speeds: speeds of the cluster.
 
     Raises:
-        PlanError: not a power of two of ranks.
+        PlanError: the number of ranks is no power of two.
     """
     degrees = legal_degrees(ranks, shape.query_heads, shape.key_heads)
     gathered = 3 * shape.weights * speeds.bytes / 1e6 / (speeds.near if ranks <= per_node else speeds.far)
@@ -152,7 +153,7 @@ def cluster_cost(shape: Shape, ranks: int, per_node: int, cap: int, speeds: Spee
 
 
 def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | None) -> None:
-    """Raises `PlanError`, naming the sample, if the longest of all fits on no rank and no group."""
+    """Raises `PlanError`, naming the sample, if the longest sample fits on no rank and no group of ranks."""
     if cap is None or longest <= cap:
         return
     if cost is None:
@@ -169,7 +170,7 @@ def check_fit(longest: int, sample: int, cost: ClusterCost | None, cap: int | No
 
 
 def _weights(module: Any, expert_share: float) -> int:
-    """Counts weights of the matrices that a token uses; tables are looked up and cost nothing."""
+    """Counts weights of the matrices that a token uses; looking up a table costs no operations."""
     total = 0.0
     for name, weight in module.named_parameters():
         if weight.ndim >= 2 and "embed" not in name.replace("patch_embed", ""):

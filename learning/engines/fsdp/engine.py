@@ -1,4 +1,4 @@
-"""The engine of any `transformers` image-text-to-text directory, on one process or on many.
+"""Trains any `transformers` image-text-to-text directory, on one process or many.
 
 Weights, gradients and moments are fp32 and sharded block by block over all ranks (FSDP2, `fully_shard`); a GPU computes
 in bf16 unless `train.precision` sets another type. A step is planned from lengths alone
@@ -7,7 +7,7 @@ in bf16 unless `train.precision` sets another type. A step is planned from lengt
 depend on the plan; the auxiliary loss of a mixture of experts (`train.experts.balance`) is a mean over documents for
 the same reason.
 
-The network of a separate critic, for a policy of any `transformers` directory.
+`FsdpBody` is the network of a separate critic for such a policy.
 """
 
 import math
@@ -63,13 +63,12 @@ class FsdpBody(Body):
     """A model of a separate critic, sharded block by block over all ranks, with the policy's adapter settings.
 
     Args:
-        job: the parent and the training's settings.
-        rank, world: this rank and how many there are.
-        dtype: of weights, gradients and moments.
-        weights: to begin with, by their `transformers` names; none for the parent's.
+        job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
+        dtype: number type of weights, gradients and moments.
+        weights: initial weights by their `transformers` names; none for the parent's.
 
     Raises:
-        CheckpointError: the parent cannot be loaded, or the weights are not of such a model.
+        CheckpointError: the parent cannot be loaded, or the weights do not belong to such a model.
     """
 
     def __init__(self, job: Job, rank: int, world: int, dtype: torch.dtype, weights: Mapping[str, Tensor]) -> None:
@@ -94,7 +93,7 @@ class FsdpBody(Body):
         return self._net(piece.to(self._device))[1]
 
     def settle(self) -> None:
-        """Frees the weights that passes without gradient leave gathered and that a step would not change."""
+        """Frees the gathered weights after passes without gradient, since a step would not update gathered copies."""
         cast(FSDPModule, self._net).reshard()
 
     def zero(self) -> None:
@@ -117,25 +116,25 @@ class FsdpBody(Body):
 
     @torch.no_grad()
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Restores a copy."""
+        """Restores a copy of the weights."""
         for weight, before in zip(self._weights, weights, strict=True):
             weight.copy_(before)
         self.restored(steps)
 
     def state(self) -> State:
-        """Returns the state, as the policy's engine does."""
+        """Returns the state in the form of the policy's engine."""
         return state_of(self._model, self._optimizer)
 
     def weights(self) -> State:
-        """Returns the weights, as the policy's engine does."""
+        """Returns the weights in the form of the policy's engine."""
         return {f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self._dtype}
 
     def masters(self) -> State:
-        """Returns the master weights, as the policy's engine does."""
+        """Returns the master weights in the form of the policy's engine."""
         return {f"model.{name}": weight for name, weight in in_full(self._model, self._dtype)}
 
     def restored(self, steps: int) -> None:
-        """Resumes after so many steps."""
+        """Resumes after this number of steps."""
         for weight in self._weights:
             moments_of(self._optimizer, weight)["step"].fill_(steps)
 
@@ -156,22 +155,22 @@ def _check(model: Any, weights: Mapping[str, Tensor], job: Job) -> None:
 
 @dataclass(slots=True)
 class PlannedBatch(Batch):
-    """A batch with the plan that its work follows."""
+    """A batch with the plan of its work."""
 
     plan: list[MicroBatch] = field(default_factory=list)
 
 
 class FsdpEngine(Engine):
-    """Runs a directory's model.
+    """Trains the model of a directory.
 
     Args:
-        job, rank, world: as for every engine.
-        dtype: of weights, gradients and moments.
+        job, rank, world: as in `Engine`.
+        dtype: number type of weights, gradients and moments.
         exchange: the all-to-all between the two phases.
 
     Raises:
         CheckpointError: the parent cannot be loaded, or is of a kind that cannot be trained.
-        UsageError: it has none of the layers that are to get adapters.
+        UsageError: the model has none of the layers for adapters.
     """
 
     optimizer = "adamw"
@@ -185,7 +184,7 @@ class FsdpEngine(Engine):
         check_offload(job.train, self.device)
         check_compiler(job.train, self.device)
         self._model = empty_model(job.parent, dtype)
-        self._written = self._model.config.dtype or torch.bfloat16  # later `save_pretrained` makes a word of it
+        self._written = self._model.config.dtype or torch.bfloat16  # `save_pretrained` turns it into a string later
         freeze(self._model, job.train)
         add_adapters(self._model, job.train.lora, job.seed)
         self.shape = shape_of(self._model)
@@ -204,11 +203,11 @@ class FsdpEngine(Engine):
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="plan")
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
-        """Measures the documents, and gets ready to encode them; their targets always have numbers.
+        """Measures the documents and prepares their encoding; their targets always have numbers.
 
         Raises:
-            FlywheelError: one that cannot be encoded.
-            PlanError: one that fits on no rank and no group of ranks.
+            FlywheelError: a document cannot be encoded.
+            PlanError: a document fits on no rank and no group of ranks.
         """
         chats = Chats(self._job.parent, self._job.policy, Screenshots(screenshots), self._job.seed)
         self._measures = self._measure(chats, documents)
@@ -222,7 +221,7 @@ class FsdpEngine(Engine):
 
     @property
     def items(self) -> list[SampleLengths]:
-        """Lists the lengths of all documents that can be drawn, by their number; others are empty."""
+        """Lists the lengths of all documents by their number; empty for a document that cannot be drawn."""
         return [measure.item if measure else SampleLengths(0, ()) for measure in self._measures]
 
     def prepare(self, chosen: Sequence[SampleRef]) -> "Future[PlannedBatch]":
@@ -249,7 +248,8 @@ class FsdpEngine(Engine):
         """Makes this rank's work for a batch of these documents, by the given plan or a new one.
 
         Raises:
-            PlanError: they fit on no rank and no group, or the given plan leaves one out or names an illegal group.
+            PlanError: a document fits on no rank and no group, or the given plan lacks a document or has an illegal
+        group.
         """
         measures = [measure for measure in (self._measures[number] for number in chosen) if measure is not None]
         items = [measure.item for measure in measures]
@@ -280,11 +280,11 @@ class FsdpEngine(Engine):
         return (found.thought, found.targets) if found else (None, None)
 
     def sync(self, last: bool) -> None:
-        """Sets when gradients are summed: after a step's last piece between rows of ranks; within a row after each
+        """Sets when gradients are summed: within a row of ranks after each piece, and between rows after a step's last
         piece.
 
-        With `train.memory.whole_gradients` also within a row after the last piece only. Until then a rank keeps its
-        shard of the gradient, or, with `whole_gradients`, all of it.
+        With `train.memory.whole_gradients`, gradients are also summed within a row only after the last piece. Until
+        then, a rank keeps its shard of the gradient, or the whole gradient with `whole_gradients`.
         """
         net, train = cast(FSDPModule, self._net), self._job.train
         if train.memory.whole_gradients:
@@ -310,7 +310,7 @@ class FsdpEngine(Engine):
         return FsdpBody(self._job, self.rank, self.world, self.dtype, weights)
 
     def settle(self) -> None:
-        """Frees the root's weights, which stay gathered without a backward pass, apart from those `state` loads."""
+        """Frees the root's weights, which stay gathered without a backward pass."""
         cast(FSDPModule, self._net).reshard()
 
     def gradients(self) -> dict[str, Tensor]:
@@ -318,17 +318,17 @@ class FsdpEngine(Engine):
         return gradients_of(self._model)
 
     def state(self) -> State:
-        """Returns the trained weights by name, and AdamW's moments of them; every rank its shard."""
+        """Returns the trained weights by name, and AdamW's moments of them; every rank returns its shard."""
         return state_of(self._model, self._optimizer)
 
     def restored(self, step: int) -> None:
-        """Sets the number of steps; the tensors are loaded already."""
+        """Sets the number of steps, after the tensors were loaded."""
         for weight in self._weights:
             moments_of(self._optimizer, weight)["step"].fill_(step)
 
     @property
     def moments_kind(self) -> str:
-        """Names AdamW, and the type of the moments if that is not fp32."""
+        """Names AdamW, and the type of the moments if it is not fp32."""
         held = self._job.train.memory.moments
         return self.optimizer if held == "float32" else f"{self.optimizer} {held}"
 
@@ -338,9 +338,9 @@ class FsdpEngine(Engine):
         return self._job.train.lora.rank > 0
 
     def weights(self) -> State:
-        """Returns the weights as in the state, without adapters: those change during a training, the base does not.
+        """Returns the weights as in the state, but without adapters, since only adapters change during their training.
 
-        Frozen weights that are held in bf16 or 4 bits are left out: they come from the parent's files.
+        Frozen weights in bf16 or 4 bits are left out, since they come from the parent's files.
         """
         held: dict[str, Part] = {
             f"model.{name}": weight for name, weight in plain(self._model) if weight.dtype == self.dtype
@@ -348,21 +348,21 @@ class FsdpEngine(Engine):
         return {**held, **self._moments()}
 
     def masters(self) -> State:
-        """Returns all weights in `dtype`, adapters merged in; every rank its shard."""
+        """Returns all weights in `dtype`, with adapters merged in; every rank returns its shard."""
         held = {f"model.{name}": weight for name, weight in in_full(self._model, self.dtype)}
         return {**held, **self._moments()}
 
     def _moments(self) -> State:
-        """Returns the moments of the trained weights; none of adapters, which end with their training."""
+        """Returns the moments of the trained weights; none for adapters, which end with their training."""
         state = {} if self.adapted else self.state()
         return {name: part for name, part in state.items() if not name.startswith("model.")}
 
     def write(self, folder: Path) -> None:
         """Writes the weights, in the parent's precision, as `transformers` names and shards them.
 
-        Writes adapters by themselves too, if they apply to the parent's own weights.
+        It also writes adapters separately, if they apply to the parent's own weights.
         """
-        self.zero()  # their step is made
+        self.zero()  # the gradients are no longer needed
         write_parts(self._model, self._written, folder, self.rank, 1 if self._job.store else self.world)
         if self.adapted and self._job.train.memory.frozen != "nf4":
             write_adapters(self._model, self._job.train.lora, self._job.parent, folder / ADAPTER, self.rank)
@@ -372,7 +372,7 @@ class FsdpEngine(Engine):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _measure(self, chats: Chats, samples: Sequence[Document]) -> list[Measure | None]:
-        """Measures the lengths of all documents; each rank measures its share."""
+        """Measures the lengths of all documents; each rank measures a part."""
         share = samples[self.rank :: self.world]
         try:
             mine: Any = [chats.measure(sample) if sample.weight > 0 else None for sample in share]

@@ -1,8 +1,8 @@
-"""Mixtures of experts: expert parallelism, and the loss that spreads tokens over experts.
+"""Runs mixtures of experts with expert parallelism, and computes the loss that balances experts.
 
 Each rank has experts of its own (GShard, arXiv 2006.16668): one all-to-all sends a token's copies to the ranks of the
 experts that its router chose, and another returns the experts' outputs. Weights are never gathered, and a rank's
-gradient of its experts is that of all ranks' tokens.
+gradient of its experts covers the tokens of all ranks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,15 +24,16 @@ PARALLEL = "flywheel_parallel"
 
 
 def experts_of(model: Any) -> Iterator[nn.Module]:
-    """Yields the modules that hold a layer's experts, their weights as (experts, rows, columns)."""
+    """Yields the modules of a layer's experts, whose weights are (experts, rows, columns)."""
     return (one for one in model.modules() if hasattr(one, "gate_up_proj") and hasattr(one, "num_experts"))
 
 
 def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
-    """Gives each rank its share of every layer's experts; returns those weights, which must not be sharded again.
+    """Gives each rank its share of every layer's experts; returns the experts' weights, which must not be sharded
+    again.
 
     Raises:
-        UsageError: the ranks do not divide the experts, or there are none.
+        UsageError: the number of experts is no multiple of the ranks, or the model has no experts.
     """
     held: set[nn.Parameter] = set()
     for module in experts_of(model):
@@ -52,7 +53,9 @@ def parallelize(model: Any, mesh: DeviceMesh) -> set[nn.Parameter]:
 
 
 def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-    """Computes the weighted sum of the experts' outputs for each token; all ranks call it. The library's interface.
+    """Computes the weighted sum of the experts' outputs for each token; all ranks call it.
+
+    The signature is the library's.
 
     Args:
         module: a layer's experts, of which this rank holds a share.
@@ -76,16 +79,16 @@ def parallel(module: Any, hidden: Tensor, chosen: Tensor, weights: Tensor) -> Te
 
 
 def _local(module: Any, each: int, rows: Tensor, numbers: Tensor) -> Tensor:
-    """Computes the outputs of this rank's experts for rows, one expert each."""
+    """Computes the outputs of this rank's experts for rows with one expert each."""
     held = _LocalExperts(module, each, rows.dtype)
-    if not len(rows):  # every weight still gets a gradient
+    if not len(rows):  # every weight must still get a gradient
         return rows + 0.0 * (held.gate_up_proj.sum() + held.down_proj.sum())
     plain: Any = type(module).forward.__wrapped__ if rows.dtype == torch.float64 else grouped_mm_experts_forward
     return plain(held, rows, numbers[:, None], torch.ones_like(numbers, dtype=rows.dtype)[:, None])
 
 
 class _LocalExperts:
-    """A layer's experts as the library's functions take them, with this rank's alone."""
+    """A layer's experts in the form of the library's functions, restricted to this rank's experts."""
 
     def __init__(self, module: Any, each: int, dtype: torch.dtype) -> None:
         self._module, self.num_experts = module, each
@@ -98,16 +101,17 @@ class _LocalExperts:
 def imbalance(
     logits: Sequence[Tensor], owners: Tensor, lengths: Tensor, chosen: int, group: dist.ProcessGroup | None
 ) -> Tensor:
-    """Computes this rank's part of how unevenly documents use experts, summed over documents, averaged over layers.
+    """Computes this rank's part of how unevenly documents use experts, as a sum over documents and a mean over layers.
 
-    Of a document and a layer it is E sum_e f_e P_e: f_e is the share of tokens that chose expert e, P_e the mean of its
-    probability (Switch, eqs. 4 to 6; with `chosen` experts a token it is `chosen` at the least).
+    For a document and a layer, the imbalance is E sum_e f_e P_e, where f_e is the share of tokens that chose expert e,
+    and P_e is the expert's mean probability (Switch, eqs. 4 to 6). With `chosen` experts per token, its minimum is
+    `chosen`.
 
     Args:
-        logits: (n, E) of the routers, by layer.
-        owners: (n,) the number of each token's document here; of padding, the number of documents.
-        lengths: (documents,) tokens of each, on all ranks of the group.
-        chosen: experts of a token.
+        logits: (n, E) logits of the routers, by layer.
+        owners: (n,) number of each token's document on this rank; for padding, the number of documents.
+        lengths: (documents,) number of tokens of each document, on all ranks of the group.
+        chosen: number of experts of a token.
         group: the ranks that share these documents.
     """
     kind = torch.float64 if logits[0].dtype == torch.float64 else torch.float32

@@ -1,10 +1,9 @@
-"""Loads a directory's weights, each rank its own shard: no rank ever holds the whole model.
+"""Loads each rank's shard of a directory's weights, so that no rank ever holds the whole model.
 
-The model is made without numbers (`torch`'s meta device; buffers that modules compute from their own settings, such as
-rotary frequencies, are real), sharded, given memory for the shards alone, and filled with ranges of the safetensors
-files.
-Names in files are turned into the modules' by the rules of `transformers` itself. A directory in which a weight is not
-stored in its own shape, which those rules would turn first, is read whole by every rank, with a warning.
+The model is made on `torch`'s meta device, without memory for weights. Only buffers that modules compute from their
+settings, such as rotary frequencies, have memory. Then the model is sharded, gets memory for this rank's shards, and is
+filled with ranges of the safetensors files. The rules of `transformers` convert names in files to names of modules. If
+these rules must first transform a stored weight's shape, every rank reads the whole directory, with a warning.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,39 +30,39 @@ def empty_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Makes the model of a directory without its weights, with packed attention; `dtype` is its training type.
 
     Raises:
-        CheckpointError: it is none that can be trained.
+        CheckpointError: the directory's model cannot be trained.
     """
     weight_files(directory)
     return model_of_config(directory, dtype)
 
 
 def model_of_config(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
-    """Makes the same of a directory that may hold only `config.json`.
+    """Makes the model of a directory that may have only `config.json`.
 
     Raises:
-        CheckpointError: there is none, or it is of no model that can be trained.
+        CheckpointError: there is no `config.json`, or its model cannot be trained.
     """
     from accelerate import init_empty_weights
     from transformers import AutoConfig, AutoModelForImageTextToText
 
     if not (directory / "config.json").is_file():
         raise CheckpointError(f"{directory} has no config.json.", "Name a Hugging Face model directory.")
-    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
+    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # no grouped float64 kernel
     try:
         config = AutoConfig.from_pretrained(directory, **SAFE)
         with init_empty_weights(include_buffers=False):
             model: Any = AutoModelForImageTextToText.from_config(config, attn_implementation=NAME, **experts)
         model.tie_weights()
-    except Exception as error:  # the library raises many types; the cause is the directory
+    except Exception as error:  # the library raises many types for a faulty directory
         raise CheckpointError(f"{directory}: {error}.", _HINT) from error
     prepare_interface(model, directory)
     return model
 
 
 def prepare_interface(model: Any, directory: Path) -> None:
-    """Lets the vision tower ask for all screens at once.
+    """Prepares the vision tower to process all screens at once.
 
-    Raises `CheckpointError` for a model that does not take encoded screens or packed documents.
+    Raises `CheckpointError` for a model that does not accept encoded screens or packed documents.
     """
     core, text = model.base_model, model.config.get_text_config()
     lacks = [name for name in ("get_image_features", "language_model", "visual") if not hasattr(core, name)]
@@ -79,7 +78,7 @@ def prepare_interface(model: Any, directory: Path) -> None:
 
 
 def materialize(net: nn.Module, device: torch.device) -> None:
-    """Gives a sharded model without numbers the memory of this rank's shards; adapters and buffers stay as they are."""
+    """Allocates this rank's shards of a sharded model on the meta device; adapters and buffers are unchanged."""
     kept = {name: one for name, one in net.named_buffers()}
     drawn = {name: one for name, one in net.named_parameters() if one.device.type != "meta"}
     drawn = {name: local(one).detach().clone() for name, one in drawn.items()}
@@ -94,7 +93,7 @@ def materialize(net: nn.Module, device: torch.device) -> None:
 
 @torch.no_grad()
 def fill_from(model: Any, directory: Path) -> bool:
-    """Fills this rank's shards from a directory's files; returns whether ranges of them were enough.
+    """Fills this rank's shards from a directory's files; returns whether reading ranges was enough.
 
     Raises:
         CheckpointError: a weight is missing or of another shape, or a file cannot be read.
@@ -105,7 +104,7 @@ def fill_from(model: Any, directory: Path) -> bool:
             stored = _stored(directory, model, files)
         except CheckpointError:
             raise
-        except Exception as error:  # the library raises many types; the cause is the directory
+        except Exception as error:  # the library raises many types for a faulty directory
             raise CheckpointError(f"{directory}: {error}.", _HINT) from error
         turned = any(
             list(stored[name].get_shape()) != list(shape_of(wanted[name])) for name in wanted.keys() & stored.keys()
@@ -127,7 +126,7 @@ def fill_with(model: Any, weights: Mapping[str, Tensor], directory: Path) -> Non
     """Fills this rank's shards from whole weights by their `transformers` names.
 
     Raises:
-        CheckpointError: one is missing or of another shape.
+        CheckpointError: a weight is missing or has another shape.
     """
     for name, weight in _weights(model):
         if name not in weights or weights[name].shape != shape_of(weight):
@@ -140,7 +139,7 @@ def _weights(model: Any) -> Iterator[tuple[str, Tensor]]:
 
 
 def _put(weight: Tensor, numbers: Tensor) -> None:
-    """Fills this rank's shard with the numbers of its range, in 4 bits if that is how it is held."""
+    """Fills this rank's shard with the numbers of its range, in 4 bits if the shard is in 4 bits."""
     mine = local(weight)
     mine.copy_(pack(numbers.to(mine.device)) if is_packed(weight) else numbers)
 

@@ -1,11 +1,11 @@
 """Prepares a directory's model for training: its device, attention, shards and optimiser.
 
-Computes functions of a model's own modules in fewer passes over memory.
+The module also computes functions of a model's modules in fewer passes over memory.
 
-A patch embedding is a convolution whose kernel is the patch: one product of matrices does it, where a convolution's
-passes on a CPU take a sixth of a training step. A root-mean-square norm of `transformers` goes over its input six times
-forward and some fifteen times backward, and keeps a copy in fp32. Here only its input is kept, and intermediate values
-stay in a processor's cache.
+A patch embedding is a convolution with a kernel of a patch's size. One matrix product computes the same, while a
+convolution takes a sixth of a training step on a CPU. A root-mean-square norm of `transformers` reads its input six
+times in the forward pass and about fifteen times in the backward pass, and keeps a copy in fp32. The version in this
+module keeps only its input, and its intermediate values fit into a processor's cache.
 """
 
 import os
@@ -39,15 +39,15 @@ from schemas.config.training import TrainConfig
 from schemas.failure import FlywheelError, UsageError
 
 AT_ONCE = 2**18
-"""Numbers of a norm's rows that are worked on at a time."""
+"""Maximum number of elements that a norm processes at a time."""
 
 
 def use_faster(model: Any, norms: bool) -> None:
     """Replaces the forward functions of a model's patch embedding, and of its norms if asked.
 
     Args:
-        model: any; a module that is not known to compute the same function stays as it is.
-        norms: whether norms are changed too, which a compiler does itself.
+        model: any model; a module that may compute another function is not changed.
+        norms: whether norms are replaced, too; a compiler optimises norms by itself.
     """
     for module in model.modules():
         if isinstance(module, nn.Conv3d) and module.kernel_size == module.stride and module.groups == 1:
@@ -57,13 +57,13 @@ def use_faster(model: Any, norms: bool) -> None:
 
 
 class _PatchProduct:
-    """A convolution of inputs as large as its kernel."""
+    """A convolution whose inputs are as large as its kernel."""
 
     def __init__(self, module: nn.Conv3d) -> None:
         self._module = module
 
     def __call__(self, patches: Tensor) -> Tensor:
-        """(n, channels, *kernel) to (n, width, 1, 1, 1); others are convolved."""
+        """Maps (n, channels, *kernel) to (n, width, 1, 1, 1); convolves inputs of other sizes."""
         weight = self._module.weight
         if patches.shape[1:] != weight.shape[1:] or any(self._module.padding):
             return nn.Conv3d.forward(self._module, patches)
@@ -77,14 +77,16 @@ class _Norm:
         self._module = module
 
     def __call__(self, hidden: Tensor) -> Tensor:
-        """(..., width), normed over its width; in doubles, which the library rounds in between, as the library does."""
+        """Normalises (..., width) over the width; for float64, it uses the library's function, which rounds in
+        between."""
         if hidden.dtype != self._module.weight.dtype or hidden.dtype == torch.float64:
             return type(self._module).forward(self._module, hidden)
         return _RootMeanSquare.apply(hidden, self._module.weight, self._module.variance_epsilon)
 
 
 class _RootMeanSquare(torch.autograd.Function):
-    """x / sqrt(mean(x^2) + e) * w, the fraction in fp32 and rounded to x's precision, as `transformers` does."""
+    """Computes x / sqrt(mean(x^2) + e) * w, with the fraction in fp32 and rounded to x's precision, as in
+    `transformers`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
@@ -113,18 +115,18 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def _parts(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yields rows of all tensors; on a CPU few enough to stay in its cache from one operation to the next."""
+    """Yields rows of all tensors; on a CPU, few enough rows to stay in the cache between operations."""
     rows, width = tensors[0].shape
     at_once = max(1, AT_ONCE // width if tensors[0].device.type == "cpu" else rows)
     return iter([one.split(at_once) for one in tensors])
 
 
 def _is_root_mean_square(module: Any) -> bool:
-    """Checks whether a module computes that, on a few numbers: some kinds scale by one more than their weight."""
+    """Checks on a few numbers whether a module computes this norm, since some kinds scale by their weight plus one."""
     kind = type(module)
     if getattr(getattr(module, "weight", None), "ndim", 0) != 1 or not hasattr(module, "variance_epsilon"):
         return False
-    if len(signature(kind.forward).parameters) != 2:  # some have a gate
+    if len(signature(kind.forward).parameters) != 2:  # some norms have a gate
         return False
     numbers = torch.Generator().manual_seed(0)
     x = torch.randn(4, 8, generator=numbers)
@@ -142,7 +144,7 @@ SHARD = 5 << 30
 
 
 def device_of(train: TrainConfig) -> torch.device:
-    """Returns this rank's device; raises `FlywheelError` if there is no such device."""
+    """Returns this rank's device; raises `FlywheelError` if the device does not exist."""
     if train.device == "cuda" and not torch.cuda.is_available():
         raise FlywheelError("train.device is cuda and there is no GPU here.", "Set train.device to auto or cpu.")
     if train.device == "cpu" or not torch.cuda.is_available():
@@ -153,7 +155,7 @@ def device_of(train: TrainConfig) -> torch.device:
 
 
 def check_compiler(train: TrainConfig, device: torch.device) -> None:
-    """Raises `UsageError` if blocks are to be compiled and no compiler is available."""
+    """Raises `UsageError` if the config compiles blocks and no compiler is available."""
     if (
         train.compiled
         and device.type == "cpu"
@@ -165,7 +167,7 @@ def check_compiler(train: TrainConfig, device: torch.device) -> None:
 
 
 def check_offload(train: TrainConfig, device: torch.device) -> None:
-    """Raises `UsageError` if weights are to be offloaded and there is no GPU."""
+    """Raises `UsageError` if the config offloads weights and there is no GPU."""
     if train.memory.offload and device.type == "cpu":
         raise UsageError(
             "`train.memory.offload`: this training runs on the CPU, which holds them anyway.", "Remove it."
@@ -176,11 +178,11 @@ def load_model(directory: Path, dtype: torch.dtype = torch.float32) -> Any:
     """Loads the model of a directory on the CPU, with packed attention; `dtype` is its training type.
 
     Raises:
-        CheckpointError: it cannot be loaded, or does not take encoded screens or packed documents.
+        CheckpointError: the model cannot be loaded, or does not accept encoded screens or packed documents.
     """
     from transformers import AutoModelForImageTextToText
 
-    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # the grouped kernel has no double
+    experts = {"experts_implementation": "eager"} if dtype == torch.float64 else {}  # no grouped float64 kernel
     model = read_whole(AutoModelForImageTextToText, directory, attn_implementation=NAME, **experts)
     prepare_interface(model, directory)
     return model
@@ -200,10 +202,10 @@ def shard(
     train: TrainConfig,
     exchange: AllToAll = all_to_all,
 ) -> TwoPhases:
-    """Shards the model block by block over all ranks; it computes in the type of `train.precision`.
+    """Shards the model block by block over all ranks; computation is in the type of `train.precision`.
 
-    Trained weights are in `dtype`, frozen ones in the type of `train.memory.frozen`. Of a model without numbers the
-    shards have memory afterwards, and no numbers yet (`learning.engines.fsdp.loading`).
+    Trained weights are in `dtype`, frozen ones in the type of `train.memory.frozen`. A model on the meta device has
+    memory for its shards afterwards, which `learning.engines.fsdp.loading` fills.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 
@@ -224,13 +226,13 @@ def shard(
     ignored = parallelize(model, mesh) if train.experts.parallel else None
     for block in [module for module in net.modules() if isinstance(module, GradientCheckpointingLayer)]:
         if train.compiled:
-            block.forward = torch.compile(block.forward, dynamic=True)  # dynamic: each packing has another length
+            block.forward = torch.compile(block.forward, dynamic=True)  # dynamic, since packings differ in length
         fully_shard(block, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     fully_shard(net, mesh=mesh, mp_policy=policy, offload_policy=offload, ignored_params=ignored)
     for module in net.modules():
         if world > 1 and isinstance(
             module, FSDPModule
-        ):  # sums, no means: a rank's part of the loss is its part of the batch's
+        ):  # sums instead of means, since each rank's loss is its part of the batch's loss
             module.set_gradient_divide_factor(1.0)
             module.set_force_sum_reduction_for_comms(True)
     if any(weight.is_meta for weight in net.parameters()):
@@ -244,10 +246,10 @@ def _check_experts(model: Any, train: TrainConfig) -> None:
 
 
 def _mesh(device: torch.device, world: int, replicas: int) -> DeviceMesh:
-    """Makes a mesh of one row of ranks that shares out the weights, or of several rows, of neighbours each.
+    """Makes a mesh of ranks whose rows each hold all weights: one row, or several rows of neighbouring ranks.
 
     Raises:
-        UsageError: the ranks do not make so many rows.
+        UsageError: the number of ranks is no multiple of the rows.
     """
     if replicas == 1:
         return init_device_mesh(device.type, (world,), mesh_dim_names=("ranks",))
@@ -268,7 +270,7 @@ def _widen(module: nn.Module, trained: torch.dtype, frozen: torch.dtype) -> None
 
 
 def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
-    """Makes AdamW with moments in the type of `train.memory.moments`; vectors (norms, biases) do not decay."""
+    """Makes AdamW with moments in the type of `train.memory.moments`, without decay for vectors (norms, biases)."""
     weights = [weight for weight in net.parameters() if weight.requires_grad]
     groups = [
         {"params": [weight for weight in weights if weight.ndim > 1], "weight_decay": train.weight_decay},
@@ -280,7 +282,7 @@ def optimizer_of(net: nn.Module, train: TrainConfig) -> torch.optim.AdamW:
 
 
 def start_group(world: int, device: torch.device) -> None:
-    """Starts a process group; a process that was started alone is a group of one."""
+    """Starts a process group; a process that was started alone forms a group of one."""
     if world == 1 and not dist.is_initialized():
         backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
         dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
@@ -293,7 +295,7 @@ def gradients_of(model: Any) -> dict[str, Tensor]:
 
 
 def state_of(model: Any, optimizer: torch.optim.AdamW) -> State:
-    """Returns a model's trained weights by name, and AdamW's moments of them; every rank its shard."""
+    """Returns a model's trained weights by name, and AdamW's moments of them; every rank returns its shard."""
     found: dict[str, Part] = {}
     for name, weight in model.named_parameters():
         if weight.requires_grad:
@@ -307,10 +309,10 @@ def write_model(model: Any, state: dict[str, Tensor], folder: Path, most: int = 
     """Writes weights as `transformers` names and shards them; other files stay.
 
     Args:
-        model: whose class knows the names; its own weights are not used.
+        model: the model whose class defines the names; its weights are not used.
         state: the weights by the names of the model's modules.
         folder: a copy of the parent's other files.
-        most: bytes of one file.
+        most: maximum bytes of a file.
     """
     others = {path.name: path.read_bytes() for path in folder.glob("*.json")}
     model.save_pretrained(folder, state_dict=state, max_shard_size=most)

@@ -1,17 +1,17 @@
-"""AdamW whose moments take a byte each: block-wise dynamic quantization (Dettmers et al., arXiv 2110.02861).
+"""Runs AdamW with moments of one byte each, by block-wise dynamic quantization (Dettmers et al., arXiv 2110.02861).
 
-A block's numbers are divided by the largest of them and rounded to one of 256 values that lie dense, relatively, over
-seven powers of ten. Every step reads the moments, takes AdamW's step in fp32 and rounds them again. Two things differ
-from the paper, both where a moment is near 0 compared with the largest of its block:
+A block's numbers are divided by the block's largest number and rounded to one of 256 values, which cover seven powers
+of ten. Every step reads the moments, makes AdamW's step in fp32, and rounds the moments again. Two details differ from
+the paper. Both concern moments that are small compared with the largest of their block:
 
-- The root of the second moment is rounded, which has the first one's range: of the moment itself all whose gradients
-  are below a thousandth of the block's largest would become 0.
-- A root that is not 0 is not rounded to 0: a first moment would then be divided by nothing (Li et al., arXiv
-  2309.01507, section 4.1).
+- The root of the second moment is rounded, since the root has the range of the first moment. If the second moment
+  itself were rounded, it would become 0 for all gradients below a thousandth of the block's largest.
+- A positive root is not rounded to 0, since a first moment would then be divided by 0 (Li et al., arXiv 2309.01507,
+  section 4.1).
 
-A block lies within a row (the weight's first dimension), so that ranks, which share rows out, never share a block:
-codes and scales are sharded as the weight is, and a checkpoint of them can be loaded by any number of ranks, bit for
-bit (docs/decisions/0015-own-eight-bit-moments.md).
+A block lies within a row (the weight's first dimension), so that ranks, which hold whole rows, never share a block.
+Codes and scales are sharded like the weight, and any number of ranks can load a checkpoint of them bit for bit
+(docs/decisions/0015-own-eight-bit-moments.md).
 """
 
 import math
@@ -27,9 +27,9 @@ from learning.engines.fsdp.shards import local
 LEAST = 4096
 """Minimum number of elements; smaller weights keep moments in fp32, as in the paper's release."""
 BLOCK, SHORTEST = 256, 16
-"""Maximum and minimum numbers of a block; rows without such a divisor keep moments in fp32."""
+"""Maximum and minimum size of a block; rows whose length has no divisor in this range keep moments in fp32."""
 AT_ONCE = {"cpu": 2**18, "cuda": 2**22}
-"""Numbers of a shard that are in fp32 at a time, by device."""
+"""Number of a shard's elements that are in fp32 at a time, by device."""
 KINDS = ("exp_avg", "exp_avg_sq")
 SCALE = "_scale"
 """Suffix of the name of a moment's scales."""
@@ -37,8 +37,10 @@ SCALE = "_scale"
 
 @cache
 def code_book(signed: bool) -> Tensor:
-    """The 256 values between -1 (or 0) and 1, ascending: 0, 1, and of each power of ten from 1e-7 the means of steps,
-    half as many as of the next one (the paper's dynamic quantization; without signs where nothing is negative).
+    """Computes the 256 ascending values from -1 (or 0) to 1 of the paper's dynamic quantization.
+
+    The values are 0, 1, and values within each power of ten from 1e-7 on: the means of equal steps, twice as many as in
+    the previous power. If unsigned, no value is negative.
     """
     found = [0.0, 1.0]
     for power in range(7):
@@ -50,7 +52,8 @@ def code_book(signed: bool) -> Tensor:
 
 @cache
 def _tables(signed: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The code book, and the 255 numbers above which the next value is nearer; any root above 0 is above the first."""
+    """Computes the code book, and the 255 thresholds above which the next value is nearer; any root above 0 is above
+    the first threshold."""
     book = code_book(signed)
     edges = (book[1:] + book[:-1]) / 2
     if not signed:
@@ -59,12 +62,12 @@ def _tables(signed: bool, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def block_of(row: int) -> int:
-    """Finds the largest divisor of a row's length that is a block; 0 if there is none."""
+    """Finds the largest divisor of a row's length that is a valid size of a block; 0 if there is none."""
     return next((size for size in range(BLOCK, SHORTEST - 1, -1) if row % size == 0), 0)
 
 
 def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
-    """Computes codes and scales, (n, block) uint8 and (n, 1), of fp32 blocks (n, block); of roots if unsigned."""
+    """Computes codes and scales, (n, block) uint8 and (n, 1), of fp32 blocks (n, block); unsigned blocks are roots."""
     _, edges = _tables(signed, numbers.device)
     scales = numbers.abs().amax(dim=1, keepdim=True)
     codes = torch.bucketize(numbers / scales.clamp(min=torch.finfo(torch.float32).tiny), edges, out_int32=True)
@@ -72,16 +75,17 @@ def quantize(numbers: Tensor, signed: bool) -> tuple[Tensor, Tensor]:
 
 
 def dequantize(codes: Tensor, scales: Tensor, signed: bool) -> Tensor:
-    """Computes the numbers that codes and scales encode, as `quantize` made them."""
+    """Computes the numbers that codes and scales encode, as made by `quantize`."""
     book, _ = _tables(signed, codes.device)
     return book.index_select(0, codes.reshape(-1).int()).view(codes.shape) * scales
 
 
 class AdamW8bit(torch.optim.AdamW):
-    """AdamW with moments of a byte each, and an fp32 scale for every block of up to 256.
+    """AdamW with moments of one byte each, and an fp32 scale for every block of up to 256 moments.
 
-    A weight's state is `step`, and `exp_avg` and `exp_avg_sq`: codes of the weight's shape, and scales, (rows, blocks
-    of a row), under the same names with `_scale`; or both in fp32 for a weight that is small or not cut by rows.
+    A weight's state has `step`, `exp_avg` and `exp_avg_sq`. The moments are codes of the weight's shape, and their
+    scales, (rows, blocks of a row), have the same names with `_scale`. For a weight that is small or not cut by rows,
+    both moments are in fp32.
     """
 
     def begun(self, weight: Tensor) -> dict[str, Tensor]:
@@ -98,7 +102,7 @@ class AdamW8bit(torch.optim.AdamW):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step of every weight that has a gradient."""
+        """Makes one step of every weight that has a gradient."""
         assert closure is None
         for group in self.param_groups:
             for weight in group["params"]:
@@ -140,7 +144,7 @@ def _step(weight: Tensor, slope: Tensor, state: dict[str, Tensor], taken: float,
 
 
 def _read(state: dict[str, Tensor], kind: str) -> Tensor:
-    """Reads a moment of some rows; where it is kept in fp32, the memory itself."""
+    """Reads a moment of some rows; returns the memory itself if the moment is in fp32."""
     codes, scales = state[kind], state.get(kind + SCALE)
     if scales is None:
         return codes
@@ -149,7 +153,7 @@ def _read(state: dict[str, Tensor], kind: str) -> Tensor:
 
 
 def _write(state: dict[str, Tensor], kind: str, moment: Tensor) -> None:
-    """Rounds a moment, or the second one's root, of some rows; in fp32 it is there already."""
+    """Rounds a moment of some rows, or the root of the second moment; does nothing if the moment is in fp32."""
     codes, scales = state[kind], state.get(kind + SCALE)
     if scales is None:
         return
@@ -178,7 +182,7 @@ def _placements(weight: Tensor) -> tuple[Any, ...]:
 
 
 def _scales(weight: Tensor, blocks: int) -> Tensor:
-    """Makes scales of 0, (rows, blocks), sharded as the weight."""
+    """Makes scales of 0, (rows, blocks), sharded like the weight."""
     mine = torch.zeros(len(local(weight)), blocks, device=weight.device)
     if not isinstance(weight, DTensor):
         return mine

@@ -1,13 +1,13 @@
-"""Frozen linear layers in 4 bits (NF4 of QLoRA, Dettmers et al., arXiv 2305.14314), for training with adapters.
+"""Holds frozen linear layers in 4 bits (NF4 of QLoRA, arXiv 2305.14314), for training with adapters.
 
-The numbers of a block of 64 are divided by the largest of them and rounded to one of 16 values, which are as likely as
-each other where the numbers are normal. A row of a weight is one row of bytes: two numbers a byte, the first in its
-upper half, then the blocks' scales in fp32, which are not quantized once more; 0.5625 bytes a number in all. So the
-bytes are a frozen parameter like any other, which FSDP shards by rows and gathers as they are, and each rank quantizes
-the rows that it reads. A product makes the matrix of its own precision again, and lets it go; the way back makes it
-once more.
+The numbers of a block of 64 are divided by the block's largest number and rounded to one of 16 values, which are
+equally likely for normally distributed numbers. A row of a weight is one row of bytes: two numbers per byte, the first
+in the upper half, then the blocks' scales in fp32. This takes 0.5625 bytes per number; scales are not quantized again.
+So the bytes are a frozen parameter, which FSDP shards by rows and gathers like any other, and each rank quantizes the
+rows that it reads. A matrix product unpacks the weight in its own precision and then drops it; the backward pass
+unpacks it again.
 
-Neither torchao nor bitsandbytes can share such bytes out by rows (docs/decisions/0015-own-eight-bit-moments.md).
+Neither torchao nor bitsandbytes can shard such bytes by rows (docs/decisions/0015-own-eight-bit-moments.md).
 """
 
 from functools import cache
@@ -28,15 +28,15 @@ VALUES = (
     0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
-"""The paper's, appendix E."""
+"""The 16 values of the paper, appendix E."""
 PACKED = "packed"
-"""The name of the bytes in their layer, where other layers have a `weight`."""
+"""Name of the bytes in a layer, in place of `weight`."""
 
 
 @cache
 def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
-    """The 15 numbers above which the next value is nearer; and by a byte the two values in it, side by side in 8 bytes
-    that are looked up at once, (256,)."""
+    """Computes the 15 thresholds above which the next value is nearer, and for each byte its two values, as adjacent
+    fp32 numbers in one element of 8 bytes, (256,)."""
     values = torch.tensor(VALUES)
     bytes_of = torch.arange(256)
     pairs = torch.stack([values[bytes_of >> 4], values[bytes_of & 15]], dim=1)
@@ -44,7 +44,7 @@ def _tables(device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def shape_of(weight: Tensor) -> torch.Size:
-    """Returns the shape of a whole weight: of one in 4 bits that of the matrix, not of its bytes."""
+    """Returns the shape of a whole weight; for a weight in 4 bits, the shape of the matrix, not of the bytes."""
     return torch.Size((weight.shape[0], _columns(weight.shape[1]))) if is_packed(weight) else weight.shape
 
 
@@ -82,7 +82,7 @@ def unpack(packed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def unpacked(weight: Tensor) -> Tensor:
-    """Returns a weight as its numbers, fp32 if it is held in 4 bits; a shard stays one."""
+    """Returns a weight's numbers, in fp32 if it is in 4 bits; the result is sharded like the weight."""
     if not is_packed(weight):
         return weight
     if not isinstance(weight, DTensor):
@@ -99,7 +99,7 @@ class Nf4Linear(nn.Module):
     """A frozen linear layer whose weight is held in 4 bits.
 
     Args:
-        layer: whose place it takes; without numbers, its bytes have none either.
+        layer: the layer that is replaced; if it is on the meta device, the bytes are, too.
     """
 
     def __init__(self, layer: nn.Linear) -> None:
@@ -111,13 +111,13 @@ class Nf4Linear(nn.Module):
         self.bias = layer.bias
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in) to (..., out)."""
+        """Maps (..., in) to (..., out)."""
         found: Any = _Product.apply(x, self.packed)
         return found if self.bias is None else found + self.bias
 
 
 class _Product(torch.autograd.Function):
-    """x W', of which the bytes of W alone are kept for the way back."""
+    """Computes x W', and keeps only the bytes of W for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, packed: Tensor) -> Tensor:  # type: ignore[override]
@@ -131,10 +131,10 @@ class _Product(torch.autograd.Function):
 
 
 def hold_in_four_bits(model: Any) -> None:
-    """Puts the frozen linear layers of the language model's blocks into 4 bits; those of other widths stay.
+    """Puts the frozen linear layers of the language model's blocks into 4 bits; layers with unsuitable widths stay.
 
     Raises:
-        UsageError: it has none, or experts, which are no linear layers.
+        UsageError: the model has no such layers, or has experts, which are no linear layers.
     """
     from transformers.modeling_layers import GradientCheckpointingLayer
 

@@ -1,16 +1,15 @@
-"""One micro-batch on one rank: its input, and its two phases as one forward pass.
+"""Runs one micro-batch on one rank: makes its input, and runs two phases as one forward pass.
 
-The vision tower runs over the screens that the plan gave this rank. Its outputs go to the ranks that hold their tokens
-(`learning.parallel.dispatch`), the features of DeepStack together with those of the last layer. The language model runs
-over packed documents (`learning.parallel.packed_attention`). A rank without screens encodes a blank one and a rank
-without samples reads one token of padding, with no target: both then take part in every collective, and give no
-gradient.
+The vision tower runs over the screens that the plan gave this rank. Its outputs go to the ranks that hold the screens'
+tokens (`learning.parallel.dispatch`), together with DeepStack's features. The language model runs over packed documents
+(`learning.parallel.packed_attention`). A rank without screens encodes a blank screen, and a rank without samples reads
+one token of padding without a target. So both take part in every collective, without a contribution to the gradient.
 
-Computes a vision tower's inputs from the sizes of its screens, outside of the training step.
+Inputs of the vision tower are computed from the sizes of the screens, outside of the training step.
 
-`transformers` would compute the windows of each screen, the positions of patches, and the learned positions between
-which each patch lies from the grids at every forward pass, with loops over numbers that a GPU has to hand back first.
-Here they are computed on the CPU, in the thread that also decodes the screens.
+In every forward pass, `transformers` would compute the windows of screens, the positions of patches, and the
+interpolation of learned positions from the grids. Its loops read numbers that a GPU must first transfer back. This
+module computes them on the CPU, in the thread that decodes the screens.
 """
 
 import os
@@ -35,7 +34,7 @@ from learning.planning.sequence_plan import Group
 from learning.planning.step_plan import MicroBatch, edges_of, fragments, stretch_of
 
 Precomputed = dict[str, Tensor | int]
-"""Tensors by the names under which the model takes them."""
+"""Tensors by the names under which the model accepts them."""
 
 
 def precomputed_of(tower: Any, grids: Tensor) -> Precomputed:
@@ -59,7 +58,7 @@ def _each(tower: Any, grids: Tensor) -> Precomputed:
 
 
 def _windowed(tower: Any, grids: Tensor) -> Precomputed:
-    """Computes the inputs of a tower whose patches, in most layers, attend within their window alone."""
+    """Computes the inputs of a tower whose patches attend only within their window in most layers."""
     from transformers.vision_utils import get_vision_window_index
 
     order, edges = get_vision_window_index(grids, tower.spatial_merge_size, tower.window_size, tower.patch_size)
@@ -94,44 +93,44 @@ class RankWork:
     """Input of one rank for one micro-batch."""
 
     pixels: Tensor
-    """(patches, width of a patch) of the screens it encodes; a blank one's if it has none."""
+    """(patches, width of a patch) of the screens that the rank encodes; a blank screen's if it has none."""
     grids: Tensor
-    """(screens, 3), on the CPU where the tower is known (`precomputed`)."""
+    """(screens, 3), on the CPU if the tower is known (`precomputed`)."""
     precomputed: Precomputed
-    """Inputs of the tower that are computed from the grids beforehand."""
+    """Inputs of the tower that are computed in advance from the grids."""
     seen: int
-    """Number of tokens that the vision tower makes of the screens; 0 for a blank one."""
+    """Number of tokens that the vision tower makes of the screens; 0 for a blank screen."""
     way: Route
     """Route of those tokens to the ranks that hold them."""
     ids: Tensor
-    """(1, n) the tokens that the rank holds."""
+    """(1, n) tokens that the rank holds."""
     positions: Tensor
     """(axes, 1, n), or (1, n) for a model with one axis."""
     packed: PackedDocuments
     documents: int
     """Number of documents of the step."""
     owners: Tensor
-    """(n,) the number of each token's document among those packed; of padding, how many they are."""
+    """(n,) number of each token's document among the packed ones; for padding, the number of packed documents."""
     lengths: Tensor
-    """(packed documents,) in tokens."""
+    """(packed documents,) lengths in tokens."""
     places: Tensor
-    """(m,) which of its tokens are followed by a target."""
+    """(m,) indices of the rank's tokens that are followed by a target."""
     targets: Tensor
     """(m,)."""
     tokens: Tensor
-    """(m,) the number of each target among those of all documents."""
+    """(m,) number of each target among the targets of all documents."""
     rows: Tensor
-    """(m,) the number, in the step, of each target's document."""
+    """(m,) number of each target's document in the step."""
     temperatures: Tensor | None
-    """(m,) that logits are divided by; None for 1."""
+    """(m,) divisors of the logits; None for 1."""
 
     def pinned(self) -> "RankWork":
-        """Returns the same in pinned memory, which a GPU can copy from while it computes."""
+        """Returns a copy in pinned memory, from which a GPU can copy while it computes."""
         self.pixels, self.ids, self.positions = (one.pin_memory() for one in (self.pixels, self.ids, self.positions))
         return self
 
     def to(self, device: torch.device) -> "RankWork":
-        """Returns the same on a device."""
+        """Returns a copy on a device."""
         for name in _TENSORS:
             held = getattr(self, name)
             setattr(self, name, None if held is None else held.to(device, non_blocking=True))
@@ -150,12 +149,12 @@ _TENSORS = ("pixels", "ids", "positions", "owners", "lengths", "places", "target
 
 
 class TwoPhases(nn.Module):
-    """A model called with `RankWork` in one forward pass: weights shared by its blocks are gathered once.
+    """Runs a model on `RankWork` in one forward pass, so that weights outside of blocks are gathered once.
 
     Args:
         model: the network.
         exchange: the all-to-all between the phases.
-        chunk: targets whose logits are held at a time; None for all of them.
+        chunk: number of targets whose logits are held at a time; None for all targets.
         balance: the weight of the auxiliary loss of a mixture of experts.
     """
 
@@ -168,8 +167,9 @@ class TwoPhases(nn.Module):
     def forward(self, work: RankWork) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
         """Computes log probabilities, hidden states, entropies and the auxiliary loss of this rank's targets.
 
-        Returns the log probability of each target, (m,), the hidden states before it, (m, width), and, with gradient,
-        the entropy of its distribution, (m,), and this rank's part of the auxiliary loss.
+        The results are the log probability of each target, (m,), and the hidden states before the targets, (m, width).
+        With gradient, they also have the entropy of each target's distribution, (m,), and this rank's part of the
+        auxiliary loss.
         """
         core = self.model.base_model
         seen = core.get_image_features(
@@ -204,8 +204,8 @@ class TwoPhases(nn.Module):
     def _logprobs(self, hidden: Tensor, targets: Tensor, temperatures: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Computes log probabilities and, with gradient, entropies, (m,) each.
 
-        More targets than a chunk go through the head one chunk after the other, and once more on the backward pass, so
-        that only the logits of one chunk are ever held (as in Cut Cross-Entropy, arXiv 2411.09009).
+        If there are more targets than a chunk, the head processes them chunk by chunk, and again in the backward pass,
+        so that only the logits of one chunk are held (as in Cut Cross-Entropy, arXiv 2411.09009).
         """
         head, measured = self.model.get_output_embeddings(), torch.is_grad_enabled()
 
@@ -231,14 +231,14 @@ MOST_DECODERS = 8
 
 
 class WorkMaker:
-    """Makes one rank's `RankWork` of a plan: encodes the texts and decodes the screens of that work only.
+    """Makes one rank's `RankWork` of a plan: encodes only the texts and decodes only the screens of this work.
 
     Args:
         model: the model, used only for its positions.
         chats: the encoder.
         samples: all documents.
-        starts: the number of each document's first target among those of all.
-        rank, world: this rank and how many there are.
+        starts: number of each document's first target among the targets of all documents. rank, world: this rank, and
+        the number of ranks.
         groups: the process groups that plans may name; None if every sample stays on one rank.
     """
 
@@ -262,8 +262,8 @@ class WorkMaker:
 
         Args:
             batch: the micro-batch.
-            chosen: the index of each document of the step, by its number in the plan.
-            measures: their lengths.
+            chosen: index of each document of the step, by the document's number in the plan.
+            measures: lengths of the documents.
         """
         pixels, grids, seen = self._screens(batch, measures)
         precomputed = precomputed_of(self._core.visual, grids)
@@ -315,7 +315,7 @@ class WorkMaker:
     def _named(
         self, chats: Sequence[Chat], members: Sequence[int], chosen: Sequence[int], here: slice
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Lists the numbers of these targets, of their documents, and the divisors of their logits."""
+        """Lists the targets' numbers, the numbers of their documents, and the divisors of their logits."""
         counts = torch.tensor([int((chat.targets >= 0).sum()) for chat in chats], dtype=torch.long)
         rows = torch.tensor(members, dtype=torch.long).repeat_interleave(counts)
         starts = torch.tensor([self._starts[chosen[member]] for member in members], dtype=torch.long)
@@ -329,7 +329,7 @@ class WorkMaker:
         return 3 if hasattr(self._core, "get_rope_index") else 1
 
     def _positions(self, chat: Chat) -> Tensor:
-        """Computes (axes, n): time, row and column of every token where the model has them, else its position."""
+        """Computes (axes, n): time, row and column of every token, or its position if the model has one axis."""
         if not hasattr(self._core, "get_rope_index"):
             return torch.arange(len(chat.ids))[None]
         found, _ = self._core.get_rope_index(

@@ -1,7 +1,7 @@
-"""Access to a weight that ranks share, in part and whole; norm and optimiser step on the parts alone.
+"""Accesses a sharded weight in part and whole, and computes norm and optimiser step only on shards.
 
-An optimiser's step needs no other rank, and the norm of a gradient one number of each. With `DTensor`s, both would be
-planned anew for every operation and shape, which takes a second or more of a training's first step.
+An optimiser's step needs no communication, and a gradient's norm needs one number from each rank. With `DTensor`s, each
+operation and shape would be planned first, which takes at least a second of a training's first step.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from torch.optim.adamw import adamw
 
 
 def local(weight: Tensor) -> Tensor:
-    """Returns this rank's shard; the weight itself where it is not shared."""
+    """Returns this rank's shard, or the weight itself if it is not sharded."""
     return weight.to_local() if isinstance(weight, DTensor) else weight
 
 
@@ -48,7 +48,7 @@ def clip(weights: Sequence[Tensor], most: float) -> float:
 
 
 class ShardedAdamW(torch.optim.AdamW):
-    """AdamW (fused) of each rank's shards."""
+    """Fused AdamW on each rank's shards."""
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]

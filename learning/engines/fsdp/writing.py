@@ -1,4 +1,4 @@
-"""A trained model's directory, written by all ranks: each holds, and writes, its part of the files and no more."""
+"""Writes a trained model's directory in parallel: each rank holds and writes only its part of the files."""
 
 import json
 from itertools import accumulate
@@ -14,22 +14,22 @@ from learning.engines.fsdp.model import SHARD, write_model
 from learning.engines.fsdp.nf4 import shape_of
 
 LEAST = 32 << 20
-"""Bytes of a file below which a part of its own is not worth it."""
+"""Minimum bytes of a file that is worth a separate part."""
 
 
 def write_parts(
     model: Any, dtype: torch.dtype, folder: Path, rank: int, writers: int, least: int = LEAST, most: int = SHARD
 ) -> None:
-    """Writes the weights, adapters merged in, as `transformers` names them; all ranks call it.
+    """Writes the weights with merged adapters, as `transformers` names them; all ranks call it.
 
-    A model of few bytes is written by rank 0, as one file.
+    Rank 0 writes a small model as one file.
 
     Args:
-        model: sharded.
-        dtype: of the weights in the files.
-        folder: a copy of the parent's other files, which the writers reach.
-        rank, writers: this rank, and how many of the ranks, from 0 on, hold and write a part.
-        least, most: bytes of one file.
+        model: the sharded model.
+        dtype: number type of the weights in the files.
+        folder: folder with a copy of the parent's other files, which all writers can access. rank, writers: this rank,
+        and the number of ranks that write a part; these are the first ranks. least, most: minimum and maximum bytes of
+        a file.
     """
     sizes = {
         unadapted(name): shape_of(one).numel() * dtype.itemsize
@@ -59,7 +59,8 @@ def write_parts(
 
 
 def _files(sizes: dict[str, int], writers: int, least: int, most: int) -> dict[str, int]:
-    """Maps the name of a weight to its file's number: one a writer, more of a large model, fewer of a small one."""
+    """Maps names of weights to numbers of files: one file per writer, more for a large model, and fewer for a small
+    model."""
     total = sum(sizes.values())
     count = max(1, min(writers, total // least))
     if total > most * count:
@@ -75,7 +76,7 @@ def _name(file: int, count: int) -> str:
 
 
 def _written(model: Any, state: dict[str, Tensor], path: Path) -> list[str]:
-    """Writes one file; the names in it."""
+    """Writes one file; returns the names in it."""
     from safetensors.torch import save_file
     from transformers.core_model_loading import revert_weight_conversion
 

@@ -1,8 +1,8 @@
-"""Batches for the small policy: screens, one row of tokens per sample, and the targets of the loss.
+"""Makes batches for the small policy: screens, one row of tokens per sample, and the targets of the loss.
 
-A row is the step's own prompt and reply, then questions about the same screen (which is encoded once); the packing
-keeps them from seeing each other. Screens are moved by a few pixels and every coordinate with them, in targets,
-questions and history alike, so that a place is read off the screen and not remembered.
+A row has the step's prompt and reply, then questions about the same screen, which is encoded once. The attention mask
+separates the questions. Screens are moved by a few pixels, together with all coordinates in targets, questions and
+history, so that the network reads a place from the screen instead of remembering it.
 """
 
 import random
@@ -43,7 +43,7 @@ class _BatchRow:
     supervised: list[tuple[int, int, float, float]] = field(default_factory=list)
     """(column, target, place, weight)."""
     words: list[tuple[float, float, list[int]]] = field(default_factory=list)
-    """Short names and where they are written: (x, y) in [0, 1] of the moved screen."""
+    """Short names and their places: (x, y) in [0, 1] of the moved screen, and token ids."""
 
     def add(self, prompt: list[int], reply: list[tuple[int, float]], weight: float, skip: int = 0) -> None:
         """Adds prompt and reply; the loss covers the reply from its token `skip` on."""
@@ -55,17 +55,16 @@ class _BatchRow:
 
 
 _Shown = list[tuple[Pixels, int, int]]
-"""Screens with how far they are moved down and right."""
+"""Screens, with their shifts down and right in pixels."""
 
 
 class Batcher:
     """Makes batches of samples.
 
     Args:
-        tokenizer: the policy's.
-        net: the network they are for (its patch size).
-        pngs: PNG by sha256.
-        policy, train: dialect; questions, shift.
+        tokenizer: the policy's tokeniser.
+        net: the network, for its patch size.
+        pngs: PNG by sha256. policy, train: configs of the dialect, and of questions and shifts.
     """
 
     def __init__(
@@ -94,11 +93,11 @@ class Batcher:
     def batches(
         self, samples: Sequence[TrainSample], seeds: Sequence[tuple[int, ...]], rank: int = 0, world: int = 1
     ) -> list[ForwardBatch]:
-        """Makes this rank's part of the batch of these samples, each shifted and questioned by its own seed.
+        """Makes this rank's part of the batch of these samples, with shifts and questions by each sample's own seed.
 
-        Rows are padded to the longest of their part, so the parts are made by `learning.planning.balance.padded`: long
-        rows together, fewer of them. A row is shown no more screens than it has, as when the policy acts: one batch for
-        each number of screens, none if there is nothing left for this rank.
+        Rows are padded to the longest row of a part. So `learning.planning.balance.padded` forms parts with rows of
+        similar length, and fewer rows if they are long. A row has only its own screens, as in acting. So there is one
+        batch for each number of screens, and none if this rank gets no rows.
         """
         made = [self._made(sample, seed) for sample, seed in zip(samples, seeds, strict=True)]
         members = [index for index, (row, _) in enumerate(made) if row.supervised]
@@ -116,7 +115,7 @@ class Batcher:
         ]
 
     def tokens(self, sample: TrainSample, seed: tuple[int, ...]) -> int:
-        """Counts a sample's cost in tokens of text, its screens included, as `batches` balances it."""
+        """Counts a sample's cost in tokens of text, including screens, as `batches` balances it."""
         return self._cost(*self._made(sample, seed))
 
     def _made(self, sample: TrainSample, seed: tuple[int, ...]) -> tuple[_BatchRow, _Shown]:
@@ -130,7 +129,7 @@ class Batcher:
         return row or _BatchRow(), [(image, down, right) for image in images]
 
     def _cost(self, row: _BatchRow, shown: _Shown) -> int:
-        """Counts a row's cost in tokens of text, its screens included."""
+        """Counts a row's cost in tokens of text, including screens."""
         grids = [grid_of(image.shape[0], image.shape[1], self._patch, self._merge) for image, _, _ in shown]
         screens = sum(grid.rows * grid.columns for grid in grids) * self._patch_cost
         return round(screens) + -(-row.length // MULTIPLE) * MULTIPLE
@@ -177,7 +176,7 @@ class Batcher:
         )
 
     def _block(self, place: tuple[float, float, list[int]], pixels: Pixels, grid: Grid) -> int:
-        """Finds the block of the canvas that a place of the screen falls in."""
+        """Finds the block of the canvas that contains a place of the screen."""
         size = self._patch * self._merge
         column, row = int(place[0] * pixels.shape[1]) // size, int(place[1] * pixels.shape[0]) // size
         return row * (grid.columns // self._merge) + column
@@ -222,22 +221,22 @@ class Batcher:
         return row
 
     def _copy(self, row: _BatchRow, text: str) -> None:
-        """Adds copying: a quoted text, answered by typing it."""
+        """Adds a task to copy: a quoted text, answered by typing it."""
         typed = self._ids(self._family.write(Type(content=text), SCREEN))
         row.add(self._ids(f'Type "{text}".'), [(token, -1.0) for token in typed], QUESTION_WEIGHT)
 
     def _where(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
-        """Adds grounding: a name, answered by a place."""
+        """Adds a task of grounding: a name, answered by a place."""
         places = [index for index, (_, place) in enumerate(reply) if place >= 0]
         row.add(self._ids(f'"{name}"'), reply[: places[-1] + 1], QUESTION_WEIGHT, places[0])
 
     def _label(self, row: _BatchRow, name: str, reply: list[tuple[int, float]]) -> None:
-        """Adds reading: a place, answered by a name."""
+        """Adds a task of reading: a place, answered by a name."""
         place = [token for token, at in reply if at >= 0]
         row.add(place, [(token, -1.0) for token in self._ids(f'"{name}"')], QUESTION_WEIGHT)
 
     def _prompt(self, sample: TrainSample, shift: tuple[float, float]) -> list[int]:
-        """Encodes instruction and history as `prompt_text` writes them; of two screens the question alone."""
+        """Encodes instruction and history as `prompt_text` writes them; with two screens, only the question."""
         if sample.kind == "inverse_dynamics":
             return self._ids(f"{WHAT_WAS_DONE}{START}")
         parts = [self._family.asked(sample.instruction, sample.thinks)]
@@ -255,7 +254,7 @@ class Batcher:
         return [*((token, -1.0) for token in self._ids(text)), (self._end, -1.0)]
 
     def _written(self, action: Action) -> list[tuple[int, float]]:
-        """Encodes an action's tokens with the exact place, in bins, of each that is one of its coordinates."""
+        """Encodes an action's tokens; each coordinate token has its exact place in bins."""
         fields = action.model_dump()
         places = [fields[axis] * (BINS - 1) for axis in _AXES if axis in fields]
         if self._policy.dialect == "bbox4":
@@ -266,15 +265,15 @@ class Batcher:
 
 
 QUESTION_WEIGHT = 1.0
-"""Weight of one token of an answer to a question, next to 1 for a token of the reply."""
+"""Weight of a token of an answer to a question; a token of the reply has 1."""
 
 
 SHORT = 2
-"""Tokens of a name that can be read at a glance; longer ones are spelt and belong to no one block."""
+"""Maximum tokens of a name that belongs to one block; longer names extend over several blocks."""
 
 
 def _moved(action: Action, shift: tuple[float, float]) -> Action | None:
-    """Shifts the action with the screen; None if it would fall off."""
+    """Shifts the action with the screen; None if it leaves the screen."""
     if shift == (0.0, 0.0):
         return action
     fields = action.model_dump()

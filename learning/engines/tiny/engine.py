@@ -1,11 +1,11 @@
-"""The small policy's engine: its fast network, one flat gradient, Muon and AdamW, batches shared over the ranks.
+"""Trains the small policy: its fast network, one flat gradient, Muon and AdamW, and batches split over the ranks.
 
-The network of a separate critic, for the small policy.
+`TinyBody` is the network of a separate critic for the small policy.
 
-Encodes documents for the small policy in the form that it sees when it acts.
+`ReplyEncoder` encodes documents in the form that the acting policy sees.
 
-Screens are neither shifted nor questioned: log probabilities must be those of the generated tokens, and the same every
-time.
+It neither shifts screens nor adds questions, since log probabilities must belong to the generated tokens and must not
+vary.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,11 +45,11 @@ class ReplyEncoder:
     """Encodes documents for a network.
 
     Args:
-        checkpoint: its directory, for the tokeniser.
-        policy: the dialect, and how many screens are shown.
-        net: the network (its patch size).
+        checkpoint: the checkpoint's directory, for the tokeniser.
+        policy: the config of the dialect and of the number of screens.
+        net: the network, for its patch size.
         pngs: PNG by sha256.
-        seed: the job's.
+        seed: the job's seed.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class ReplyEncoder:
         self._pad, self._end = (token_id(self._tokenizer, token) for token in (PAD, END))
 
     def tokens(self, document: Document) -> tuple[int, ...]:
-        """Returns the reply's tokens: as they were drawn, else encoded, with an end if it has one."""
+        """Returns the reply's sampled tokens, or else the encoded text, with an end token if the reply has one."""
         return self._encoded(document)[1]
 
     def _encoded(self, document: Document) -> tuple[list[int], tuple[int, ...]]:
@@ -85,8 +85,8 @@ class ReplyEncoder:
 
         Args:
             documents: the samples or rollouts to encode.
-            numbers: the number of each in the step.
-            starts: the number of its first token among those of all documents.
+            numbers: number of each document in the step.
+            starts: number of each document's first target among the targets of all documents.
         """
         screens = [[self._pixels(sha) for sha in visible_screens(one, self._history_images)] for one in documents]
         groups: dict[tuple[Grid, int], list[int]] = {}
@@ -152,9 +152,8 @@ class TinyBody(Body):
     """Small network of a separate critic; all ranks hold the same.
 
     Args:
-        job: the parent and the training's settings.
-        rank, world: this rank and how many there are.
-        weights: to begin with; none for the parent's.
+        job: the parent and the training's settings. rank, world: this rank, and the number of ranks.
+        weights: initial weights; none for the parent's.
     """
 
     def __init__(self, job: Job, rank: int, world: int, weights: Mapping[str, Tensor]) -> None:
@@ -171,7 +170,7 @@ class TinyBody(Body):
         self._gradient.zero_()
 
     def norm(self) -> float:
-        """Computes the norm of the sum over the ranks."""
+        """Computes the norm of the gradient's sum over the ranks."""
         if self._world > 1:
             dist.all_reduce(self._gradient)
         return float(torch.linalg.vector_norm(self._gradient, dtype=torch.float32))
@@ -181,11 +180,11 @@ class TinyBody(Body):
         self._optimizer.step(self._gradient, rate)
 
     def snapshot(self) -> list[Tensor]:
-        """Copies the weights; of the matrices only this rank's stretch."""
+        """Copies the weights; of matrices, only this rank's part."""
         return [self._optimizer.master.clone()]
 
     def restore(self, weights: Sequence[Tensor], steps: int) -> None:
-        """Restores a copy."""
+        """Restores a copy of the weights."""
         self._optimizer.master.copy_(weights[0])
         self._optimizer.restored(steps)
 
@@ -194,7 +193,7 @@ class TinyBody(Body):
         return self._optimizer.state()
 
     def restored(self, steps: int) -> None:
-        """Resumes after so many steps."""
+        """Resumes after this number of steps."""
         self._optimizer.restored(steps)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -203,11 +202,11 @@ class TinyBody(Body):
 
 
 TOGETHER = 16
-"""Replies of one forward pass: more only takes memory."""
+"""Number of replies in one forward pass; more replies would only take more memory."""
 
 
 class TinyEngine(Engine):
-    """Runs the small policy; every rank takes its part of each batch, and all hold the same weights."""
+    """Trains the small policy; every rank processes a part of each batch, and all ranks hold the same weights."""
 
     optimizer = "muon"
 
@@ -220,7 +219,8 @@ class TinyEngine(Engine):
         self._count = lru_cache(maxsize=100_000)(lambda text: len(tokenizer.encode(text).ids))
 
     def encode(self, documents: Sequence[Document], screenshots: Path, numbered: bool = False) -> list[int]:
-        """Goes on with these; samples ask other questions in every draw, unless their targets must have numbers."""
+        """Switches to these documents; questions about a sample differ in every draw, unless targets must have
+        numbers."""
         job, pngs = self._job, read_screenshots(screenshots)
         self._documents: Sequence[Any] = documents
         self._asks = isinstance(documents[0], TrainSample) and not numbered
@@ -234,7 +234,7 @@ class TinyEngine(Engine):
         return counts
 
     def prepare(self, chosen: Sequence[SampleRef]) -> Sequence[SampleRef]:
-        """Nothing: the cores are busy with the step that runs."""
+        """Does nothing, since the running step uses all cores."""
         return chosen
 
     def ready(self, prepared: Sequence[SampleRef]) -> Batch:
@@ -259,11 +259,11 @@ class TinyEngine(Engine):
         return self._encoder.encode([self._documents[number] for number in chosen], rows, starts)
 
     def forward(self, piece: ForwardBatch) -> Outputs:
-        """One forward pass."""
+        """Runs one forward pass."""
         return outputs_of(self.net, piece)
 
     def lengths(self, document: int) -> tuple[int | None, int | None]:
-        """Counts by the small policy's tokenizer."""
+        """Counts with the small policy's tokenizer."""
         given = self._documents[document]
         thought = thought_of(given, self._family)
         if thought is None:
@@ -274,25 +274,26 @@ class TinyEngine(Engine):
         return self._count(thought), self._count(reply) + 1
 
     def zero(self) -> None:
-        """Forgets gradients."""
+        """Clears the gradients."""
         self._gradient.zero_()
 
     def update(self, rate: float) -> float:
-        """One step on the sum over the ranks."""
+        """Makes one step on the gradient's sum over the ranks."""
         if self.world > 1:
             dist.all_reduce(self._gradient)
         return self._optimizer.step(self._gradient, rate)
 
     def body(self, weights: Mapping[str, Tensor]) -> TinyBody:
-        """A small network for a critic."""
+        """Makes a small network for a critic."""
         return TinyBody(self._job, self.rank, self.world, weights)
 
     def state(self) -> State:
-        """By the tensors' `transformers` names; a rank has its stretch of the matrices, and all of the rest."""
+        """Returns the state by the tensors' `transformers` names: a rank's part of the matrices, and all other
+        weights."""
         return self._optimizer.state()
 
     def restored(self, step: int) -> None:
-        """Hands the weights to the network, and this rank's matrices to the others."""
+        """Updates the network's weights, and sends this rank's matrices to the other ranks."""
         self._optimizer.restored(step)
 
     def write(self, folder: Path) -> None:
@@ -304,5 +305,5 @@ class TinyEngine(Engine):
 
 
 def _tokens(pieces: Sequence[ForwardBatch]) -> float:
-    """Tokens that these pieces show the network, without padding: of text, and of screens."""
+    """Counts the tokens of text and screens in these pieces, without padding."""
     return float(sum(int((piece.packed.segments >= 0).sum()) for piece in pieces))

@@ -1,4 +1,4 @@
-"""Inputs and outputs of one forward pass of the small policy."""
+"""Defines the inputs of a forward pass of the small policy, and computes its outputs."""
 
 from dataclasses import dataclass
 
@@ -14,16 +14,16 @@ from models.tiny.tokens import BINS
 
 @dataclass(frozen=True, slots=True)
 class Aims:
-    """Targets of supervised rows beyond a token: places, and the words of screens."""
+    """Targets of supervised rows other than single tokens: places, and words of screens."""
 
     places: Tensor
-    """(n,) exact place in bins, or -1 where the target is no coordinate of an action."""
+    """(n,) exact place in bins, or -1 if the target is no coordinate of an action."""
     first: Tensor
-    """By token id, bin 0 of its family of coordinates, or -1."""
+    """For each token id, bin 0 of the token's family of coordinates, or -1."""
     sigma: float
-    """Width, in bins, of a place's spread over neighbouring bins."""
+    """Spread of a place over neighbouring bins, in bins."""
     words: Tensor
-    """(m, 3) row, block of the current screen, and id of a token that is written there."""
+    """(m, 3) row, block of the current screen, and id of a token that is visible in the block."""
     shares: Tensor
     """(m,) weight of each word."""
 
@@ -39,19 +39,19 @@ class ForwardBatch:
     rows: Tensor
     """(n,) row of every target."""
     columns: Tensor
-    """(n,) text position that gives it."""
+    """(n,) text position that predicts each target."""
     targets: Tensor
-    """(n,) ids."""
+    """(n,) token ids of the targets."""
     weights: Tensor
     """(n,)."""
     members: tuple[int, ...]
-    """Index of each row's document among those given."""
+    """Index of each row's document among the given documents."""
     tokens: Tensor
-    """(n,) the number of each target among those of all documents, or -1."""
+    """(n,) number of each target among the targets of all documents, or -1."""
     documents: Tensor
-    """(n,) the number of its document in the step, or -1."""
+    """(n,) number of each target's document in the step, or -1."""
     temperatures: Tensor | None = None
-    """(n,) that logits are divided by; None for 1."""
+    """(n,) divisors of the logits; None for 1."""
     aims: Aims | None = None
 
 
@@ -65,7 +65,7 @@ def read_piece(net: TinyNet, piece: ForwardBatch) -> tuple[Tensor, Tensor]:
 
 
 def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
-    """Computes the outputs of a piece; supervised targets come hard ones first, then places, then words."""
+    """Computes the outputs of a piece; supervised targets are ordered: first plain tokens, then places, then words."""
     hidden, seen = read_piece(net, piece)
     if piece.aims is not None:
         return _aimed(net, piece, piece.aims, hidden, seen)
@@ -78,8 +78,7 @@ def outputs_of(net: TinyNet, piece: ForwardBatch) -> Outputs:
 def _aimed(net: TinyNet, piece: ForwardBatch, aims: Aims, hidden: Tensor, seen: Tensor) -> Outputs:
     """Computes the outputs of a piece with places and words.
 
-    A place's log probability is the mean over the bins that it is spread over; the entropies are those of tokens of
-    text.
+    A place's log probability is the weighted mean over the bins of its spread. Entropies are only those of text tokens.
     """
     logits, soft = net.logits(hidden), aims.places >= 0
     bins = aims.first[piece.targets[soft]]

@@ -1,12 +1,12 @@
-"""The optimiser: Muon for matrices, AdamW for tables and vectors, over one flat fp32 weight.
+"""Optimises one flat fp32 weight: Muon for matrices, and AdamW for tables and vectors.
 
 Muon (K. Jordan et al., 2024) replaces a matrix's momentum by the nearest orthogonal matrix, so that a rare direction
-(how ONE differs from TWO, a few thin strokes of a white screen) moves as far as a loud one. The factor
-0.2 sqrt(max(rows, columns)) gives an update the usual size of AdamW's (Liu et al., arXiv 2502.16982), so both share
-one learning rate.
+moves as far as a frequent one. A rare direction is, for example, the difference of ONE and TWO: a few thin strokes on a
+white screen. The factor 0.2 sqrt(max(rows, columns)) makes an update as large as AdamW's (Liu et al., arXiv
+2502.16982), so both use the same learning rate.
 
-The network's weights are bf16, whatever it computes in, since a policy is written so; a step of 1e-3 of a bf16 weight
-would be rounded away, so an fp32 copy moves.
+The network's weights are bf16, since a policy is written in bf16. A step of 1e-3 of a bf16 weight would be lost by
+rounding, so the optimiser updates an fp32 copy.
 """
 
 import math
@@ -26,16 +26,17 @@ from schemas.config.training import TrainConfig
 
 MOMENTUM = 0.95
 BETAS = (0.9, 0.98)
-"""AdamW's."""
+"""AdamW's decay rates of the moments."""
 BLOCK = 96
-"""Matrices whose both sides are longer are made orthogonal in blocks of rows: cost grows with the square of a side."""
+"""Maximum shorter side of a matrix that is made orthogonal as a whole. Larger matrices are cut into blocks of rows,
+since the cost grows with the square of the side."""
 _QUINTIC = (3.4445, -4.7750, 2.0315)
 _ROUNDS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRows:
-    """Rows of a matrix that are made orthogonal together: a stretch of the flat weight."""
+    """Rows of a matrix that are made orthogonal together, as a range of the flat weight."""
 
     start: int
     rows: int
@@ -43,17 +44,17 @@ class MatrixRows:
 
     @property
     def cost(self) -> int:
-        """Computes the operations, up to a factor."""
+        """Computes the number of operations, up to a constant factor."""
         short, long = sorted((self.rows, self.columns))
         return short * short * long
 
 
 class Adam:
-    """AdamW of one weight: torch's own fused step, without `torch.optim`, whose first use imports torch's compiler.
+    """AdamW of one weight by torch's fused step, without `torch.optim`, whose first use imports torch's compiler.
 
     Args:
         weight: the weight to update; its moments have its shape.
-        decay: of the weight, as a share of the learning rate.
+        decay: weight decay, as a factor of the learning rate.
     """
 
     def __init__(self, weight: Tensor, decay: float) -> None:
@@ -73,13 +74,13 @@ class Adam:
 class FlatOptimizer:
     """Updates the weights of a network from one flat gradient.
 
-    Every rank keeps the state of, and moves, its own stretch of the matrices, then hands it to the others (ZeRO-1,
-    Rajbhandari et al., arXiv 1910.02054); the tables and vectors are small, so every rank moves all of them.
+    Every rank keeps the state of its own part of the matrices, updates this part, and sends it to the other ranks
+    (ZeRO-1, Rajbhandari et al., arXiv 1910.02054). Tables and vectors are small, so every rank updates all of them.
     """
 
     def __init__(self, net: TinyNet, config: TrainConfig, rank: int = 0, world: int = 1) -> None:
         self.master = net.flat.detach().to(torch.float32, copy=True)
-        """The weights in fp32; of the matrices only this rank's stretch is kept up."""
+        """The weights in fp32; of the matrices, only this rank's part is up to date."""
         self._flat, self._config, self._layout = net.flat, config, net.layout()
         blocks = _blocks(net)
         self._stretches = stretches(blocks, world)
@@ -96,7 +97,7 @@ class FlatOptimizer:
 
     @torch.no_grad()
     def step(self, gradient: Tensor, rate: float) -> float:
-        """Makes one step; returns the gradient's norm before clipping. An unsound gradient moves nothing."""
+        """Makes one step; returns the gradient's norm before clipping. An unsound gradient changes no weight."""
         norm = float(torch.linalg.vector_norm(gradient, dtype=torch.float32))
         if not math.isfinite(norm):
             return norm
@@ -112,7 +113,7 @@ class FlatOptimizer:
         return norm
 
     def state(self) -> State:
-        """Returns weights and moments by tensor: this rank's stretch of the matrices, all the rest."""
+        """Returns weights and moments by tensor: this rank's part of the matrices, and all other tensors."""
         found: dict[str, Part] = {}
         kinds = [("model", self._own.start, self._matrices), ("optimizer.momentum", self._own.start, self._momentum)]
         for adam, start in zip(self._adam, (self._tail, self._tail + len(self._rest[0])), strict=True):
@@ -133,7 +134,7 @@ class FlatOptimizer:
             self._hand_on()
 
     def _hand_on(self) -> None:
-        """Updates the network's weights from the fp32 ones, each rank's matrices from that rank."""
+        """Updates the network's weights from the fp32 weights; every rank sends its matrices."""
         self._flat[self._own].copy_(self._matrices.bfloat16())
         self._flat[self._tail :].copy_(self.master[self._tail :].bfloat16())
         if len(self._stretches) > 1:
@@ -155,7 +156,7 @@ class FlatOptimizer:
 def orthogonal(stack: Tensor) -> Tensor:
     """Computes near-orthogonal matrices of the same row and column space, (n, rows, columns), by Newton-Schulz rounds.
 
-    They need no more than bf16, and are in fp32 where that is faster.
+    The rounds only need bf16, but are in fp32 where fp32 is faster.
 
     X <- a X + (b A + c A^2) X with A = X X^T; singular values end in about [0.7, 1.2].
     """
@@ -183,7 +184,7 @@ def _blocks(net: TinyNet) -> list[MatrixRows]:
 
 
 def stretches(blocks: list[MatrixRows], world: int) -> list[tuple[int, int]]:
-    """Computes each rank's stretch [start, end) of the matrices, cut between blocks where the work is even."""
+    """Computes each rank's range [start, end) of the matrices, cut between blocks so that the work is even."""
     total, done, rank = sum(block.cost for block in blocks), 0, 0
     edges = [0]
     for block in blocks:

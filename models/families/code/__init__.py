@@ -1,1 +1,1 @@
-"""Calls: the arguments of any grammar; actions written as Python, and the execution of a program of them."""
+"""Reads calls: the arguments of any grammar, and programs of actions in Python."""

@@ -1,9 +1,9 @@
-"""Arguments of a call that a model wrote: which ones an action expresses, and which ones change what the call means.
+"""Reads the arguments of a model's call: which arguments an action expresses, and which ones make it another action.
 
-An argument for which an action has no field is reported as unused. One that makes the call another action is never
-dropped: a button, a number of clicks or presses, keys that are held. Where our actions can express it they do (a click
-of the right button); else there is no action, and the reason names it. Every family and every import of calls reads
-arguments by these rules.
+An argument for which an action has no field is reported as unused. An argument that makes the call another action is
+never dropped: a button, a number of clicks or presses, keys that are held. If this project has such an action (a click
+of the right button), the call becomes that action. Otherwise the call has no action, and the reason names the argument.
+Every family and every import of calls uses these rules.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,44 +20,45 @@ ENTERS = ("press_enter", "enter")
 CLEARS = ("delete_existing_text", "clear", "clear_before_typing", "override")
 """Arguments of typing that empty the field before it."""
 COUNTS = ("clicks", "num_clicks", "click_count")
-"""Arguments of a click for its number of clicks."""
+"""Arguments for the number of clicks."""
 _BUTTON = ("button", "mouse_button")
 _PRESSES = ("presses", "repeat", "times")
 _HOLDS = ("modifiers", "modifier", "hold_keys", "held_keys")
 """Arguments for keys that are held during the action."""
 _MAY_HOLD = ("keys", "key", "text")
-"""Arguments of an action at a place for the same, where they name modifiers alone."""
+"""Arguments for held keys in an action at a place, if they name only modifiers."""
 _SIDES: Mapping[object, str] = {**BUTTONS, "wheel": "middle"}
 _CLICKED = {kind: clicks for clicks, kind in CLICKS.items()}
 
 
 class Arguments:
-    """Arguments of a call; tracks those that nothing reads.
+    """Arguments of a call; tracks the unread arguments.
 
     Args:
-        given: as the model wrote them; one that is null is as one that is not there.
+        given: arguments as the model wrote them; an argument that is null counts as missing.
     """
 
     def __init__(self, given: Mapping[str, Any]) -> None:
         self._left = {key: value for key, value in given.items() if value is not None}
 
     def take(self, *names: str) -> Any:
-        """Returns the first of these arguments that is there, else None."""
+        """Returns the first of these arguments that is present, else None."""
         return next((self._left.pop(name) for name in names if name in self._left), None)
 
     def text(self, name: str) -> str:
-        """Returns an argument that is a text; raises ValueError for another, or where there is none."""
+        """Returns an argument that is a text; raises ValueError if it is missing or no text."""
         value = self.take(name)
         if not isinstance(value, str):
             raise ValueError(f"`{name}` is missing" if value is None else f"`{name}` is no text: {str(value)[:40]}")
         return value
 
     def holds_text(self, name: str) -> bool:
-        """Checks whether there is an argument that is a text."""
+        """Checks whether an argument is present and a text."""
         return isinstance(self._left.get(name), str)
 
     def look(self, name: str, *known: str) -> Any:
-        """Returns an argument, or None; it counts as read only if it is a known value, which the action expresses."""
+        """Returns an argument, or None. It counts as read only if its value is known, so that the action expresses
+        it."""
         return self.take(name) if self._left.get(name) in known else self._left.get(name)
 
     @property
@@ -72,15 +73,15 @@ class Arguments:
 
 
 def meant(action: Action, given: Arguments, clicks: int | None = None) -> list[Action]:
-    """Returns the actions that a call means by its other arguments: mostly the one, or another.
+    """Returns the actions that a call means with its other arguments: usually the given action, or a different one.
 
     Args:
-        action: by the call's name and its own arguments.
-        given: the arguments that it does not have.
-        clicks: the number of clicks that the call's name means, if it is another than the action's.
+        action: the action that follows from the call's name and the arguments read so far.
+        given: all arguments of the call; the unread ones decide.
+        clicks: the number of clicks that the call's name means, if it differs from the action's.
 
     Raises:
-        ValueError: no action of ours is that.
+        ValueError: this project has no such action.
     """
     if isinstance(action, Hotkey):
         names = both(held(given, at_place=False), names_of(action.key))
@@ -110,7 +111,7 @@ _AT_PLACE = {"click": Click, "left_double": LeftDouble, "right_single": RightSin
 
 
 def refuse_held(kind: str, given: Arguments, at_place: bool = True) -> None:
-    """Raises ValueError for an action of this kind during which keys are held."""
+    """Raises ValueError if keys are held during an action of this kind."""
     if keys := held(given, at_place):
         raise ValueError(f"no action of ours is a {kind} while {' '.join(keys)[:40]} is held")
 
@@ -119,8 +120,8 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
     """Returns the keys that are held during an action.
 
     Args:
-        given: the arguments; those for such keys are read.
-        at_place: whether the action has a place, so that keys and texts can only be keys that are held.
+        given: the arguments; arguments for held keys are marked as read.
+        at_place: whether the action has a place; if so, arguments such as `keys` and `text` can only name held keys.
     """
     keys = list[str]()
     for name in (*_HOLDS, *(_MAY_HOLD if at_place else ())):
@@ -139,15 +140,16 @@ def held(given: Arguments, at_place: bool = True) -> list[str]:
 
 
 def keys_of(given: Arguments) -> Any:
-    """Takes the first argument that names keys and is not unset; None where none does."""
-    for none in (is_unset, names_no_key):  # a blank is a key only where nothing else names one
+    """Takes the first argument that names keys and is not unset; None if there is none."""
+    for none in (is_unset, names_no_key):  # a blank is a key only if no other argument names a key
         if name := next((name for name in _MAY_HOLD if not none(given.look(name))), None):
             return given.take(name)
     return None
 
 
 def _with_others(names: list[str], given: Arguments) -> list[str]:
-    """Returns the keys with those of further arguments; these stay unread where neither are modifiers alone."""
+    """Returns the keys together with the keys of further arguments. Arguments stay unread if neither side is only
+    modifiers."""
     for name in _MAY_HOLD:
         value = given.look(name)
         found = [] if names_no_key(value) else [*_names(value if isinstance(value, list) else str(value))]
@@ -158,7 +160,7 @@ def _with_others(names: list[str], given: Arguments) -> list[str]:
 
 
 def both(names: Sequence[str], found: Sequence[str]) -> list[str] | None:
-    """Returns the keys that two arguments name, modifiers first; None where neither names modifiers alone."""
+    """Returns the keys that two arguments name, modifiers first; None if neither names only modifiers."""
     known = {usual(one).lower() for one in names}
     new = [one for one in found if usual(one).lower() not in known]
     if not new or all(map(is_modifier, names)):
@@ -167,13 +169,13 @@ def both(names: Sequence[str], found: Sequence[str]) -> list[str] | None:
 
 
 def is_success(given: Arguments, name: str = "status") -> bool:
-    """Returns whether a task ended in success, also where no status is written; ValueError for an unknown status."""
+    """Returns whether a task ended in success; a missing status is success. Raises ValueError for an unknown status."""
     status = given.take(name)
     return is_unset(status) or means_success(status)
 
 
 def presses(given: Arguments) -> int:
-    """Returns how often a key is pressed; raises ValueError for more than is performed, or less than once."""
+    """Returns how often a key is pressed; raises ValueError if the number is below 1 or above the supported number."""
     count = _taken(given, *_PRESSES)
     number = _whole(1 if count is None else count)
     if number is None or not 0 < number <= MAX_CALLS:
@@ -182,7 +184,8 @@ def presses(given: Arguments) -> int:
 
 
 def button_of(given: Arguments) -> str:
-    """Returns the button of an action: left, middle or right; empty if it names none; ValueError for another."""
+    """Returns the button of an action: left, middle or right; empty if the call names none. Raises ValueError for any
+    other button."""
     button = _taken(given, *_BUTTON)
     if button is None:
         return ""
@@ -193,7 +196,8 @@ def button_of(given: Arguments) -> str:
 
 
 def count_of(given: Arguments) -> int | None:
-    """Returns the number of clicks of an action; None if it names none; ValueError for no whole number."""
+    """Returns the number of clicks of an action; None if the call names none. Raises ValueError if the number is not
+    whole."""
     count = _taken(given, *COUNTS)
     if count is not None and _whole(count) is None:
         raise ValueError(f"a click of {str(count)[:40]!r} clicks")

@@ -1,4 +1,4 @@
-"""Calls in Python, read and never run: by Python's own grammar, and call by call where a text is not Python.
+"""Reads calls in Python without running them: by Python's grammar, or call by call if a text is not Python.
 
 An argument is a literal, or one of pyautogui's constants. A call is bound to its function's arguments, in order or by
 name, as the function documents them.
@@ -63,7 +63,8 @@ FAMILY_SIGNATURES: Mapping[str, str] = {
         ("call_user", "callUser", "navigate_home", "home", "navigate_back", "back", "go_backward", "DONE", "FAIL"), ""
     ),
 }
-"""The functions of OpenCUA's and ScaleCUA's prompts and data sets, those without a module among them."""
+"""The functions of OpenCUA's and ScaleCUA's prompts and data sets; calls of the functions in this table may have no
+module."""
 _MODULES: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "": (SIGNATURES, FAMILY_SIGNATURES),
     "pyautogui": (SIGNATURES,),
@@ -72,35 +73,35 @@ _MODULES: Mapping[str, tuple[Mapping[str, str], ...]] = {
     "time": ({"sleep": "seconds"},),
 }
 _OTHER_NAMES = {"msg": "message", "key": "keys", "args": "keys", "amount": "clicks", "page": "clicks"}
-"""Arguments under other names, as AgentNet's and ScaleCUA's clients take them."""
+"""Other names of arguments that AgentNet's and ScaleCUA's clients accept."""
 ENDS = ("terminate", "DONE", "FAIL")
 """Functions that end a trajectory."""
 _CONSTANTS = {name.upper(): name for name in ("left", "middle", "right", "primary", "secondary")}
 
 
 UNSET = ("", "none", "null", "nan", "empty")
-"""Texts that models write for an argument that is not there."""
+"""Texts that models write for a missing argument."""
 
 
 class NoAction(ValueError):
-    """Raised for code that matches no action of ours."""
+    """Raised for code that matches no action of this project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call, its arguments literals."""
+    """One call, whose arguments are literals."""
 
     module: str
     function: str
     given: tuple[Any, ...]
     named: Mapping[str, Any]
     statement: int = 0
-    """Number of its statement in the program; all calls of a `with` have one."""
+    """Number of its statement in the program; all calls of a `with` have the same number."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A function that is handed on by its name, such as how a pointer speeds up."""
+    """A function as an argument, such as the one for a pointer's speed."""
 
     name: str
 
@@ -109,7 +110,7 @@ class _Name:
 
 
 def parse(code: str, own: str = "") -> tuple[list[Call], str]:
-    """Lists the calls of a program up to a statement that is none, and the reason for that."""
+    """Lists the calls of a program up to the first statement that is no call, and the reason why it is none."""
     if len(code) > MAX_TEXT:
         return [], f"{len(code):,} characters of code, and at most {MAX_TEXT:,} are read"
     calls: list[Call] = []
@@ -128,17 +129,17 @@ def parse(code: str, own: str = "") -> tuple[list[Call], str]:
 
 
 def _parsed(text: str) -> list[ast.stmt]:
-    """Parses the statements of a text; raises as `ast.parse`, and ValueError for too deep nesting."""
+    """Parses the statements of a text; raises the errors of `ast.parse`, and ValueError if the nesting is too deep."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # an escape that Python does not know stays as it is
+            warnings.simplefilter("ignore", SyntaxWarning)  # an unknown escape stays unchanged
             return ast.parse(text).body
     except (RecursionError, MemoryError) as error:
         raise ValueError("it is nested too deep") from error
 
 
 def _body(code: str, own: str) -> Iterator[ast.stmt]:
-    """Yields the statements of Python, or the calls in another text; raises NoAction where there is neither."""
+    """Yields the statements of Python, or the calls in another text; raises NoAction if there is neither."""
     problem, found = "no call", False
     try:
         statements = iter(_parsed(textwrap.dedent(code).strip()) or _loose(code, own))
@@ -156,14 +157,14 @@ _START = re.compile(
     r"(?:((?:([A-Za-z_]\w*+)\.)?([A-Za-z_]\w*+))\(|(WAIT|DONE|FAIL)[^\S\n]*+$)",
     re.MULTILINE,
 )
-"""A call at the beginning of a statement; a line that begins with `#` is one under the heading `## Code: ` alone."""
+"""A call at the beginning of a statement; a line that begins with `#` counts only under the heading `## Code: `."""
 _BLOCK = re.compile(
     r"([^\S\n]*+)(?:async[^\S\n]++)?"
     r"(?:if|elif|else|for|while|def|class|with|try|except|finally|match|case)\b([^\n]*+)(?:\n[^\S\n]*+(?:#[^\n]*+)?$)*+"
     r"(?:\n(\1[^\S\n]++)\S)?",
     re.MULTILINE,
 )
-"""A line that may begin a block, and how far the next one is indented, if further."""
+"""A line that may begin a block, and the indentation of the next line if it is deeper."""
 _PIECE = re.compile(r"""('''|\"\"\")|#[^\n]*+|'(?:\\.|[^'\\\n])*+'|"(?:\\.|[^"\\\n])*+"|\\.|[^'"\\#;\n]++|[\s\S]""")
 """A piece of a text: a quote of several lines, a comment, quoted text, other text, or the end of a statement."""
 _TOKEN = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[()\[\]{}]|[^'"()\[\]{}]+""", re.DOTALL)
@@ -174,8 +175,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", "'": "'", '"': '"'}
 def _loose(text: str, own: str) -> Iterator[ast.stmt]:
     """Yields the calls at the beginnings of statements, one by one, until a statement begins a block.
 
-    They may lack the last bracket, and have quotes or line ends within a text as they are. Comments and quotes of
-    several lines hold no statement."""
+    A call may lack the last bracket, and its texts may have unescaped quotes or line ends. Comments and quotes of
+    several lines contain no statement.
+    """
     at = 0
     while at < len(text):
         if (found := _call_at(text, at, own)) is None:
@@ -199,9 +201,9 @@ def _call_at(text: str, at: int, own: str) -> re.Match[str] | None:
 
 
 def _after_other(text: str, at: int, own: str) -> int:
-    """Finds the start of the statement after one that is no call.
+    """Finds the start of the statement after a statement that is no call.
 
-    Raises NoAction if that statement begins a block, whose body may be on its line.
+    Raises NoAction if that statement begins a block, since the block's body may be on the same line.
     """
     block = _BLOCK.match(text, at)
     if block is None:
@@ -213,7 +215,7 @@ def _after_other(text: str, at: int, own: str) -> int:
 
 
 def _next(text: str, at: int) -> int:
-    """Finds the start of the next statement: after the end of a line or a semicolon."""
+    """Finds the start of the next statement, after the end of a line or a semicolon."""
     while piece := _PIECE.match(text, at):
         at = piece.end()
         if piece[1]:
@@ -229,7 +231,7 @@ def _known(function: str) -> bool:
 
 
 def _one(text: str, begin: int, opened: int) -> tuple[ast.stmt, int]:
-    """Parses the call that begins here, and finds its end; raises NoAction if there is none."""
+    """Parses the call that begins at `begin`, and finds its end; raises NoAction if there is no call."""
     line_end = text.find("\n", begin)
     line_end = len(text) if line_end < 0 else line_end
     line = text[begin:line_end].strip()
@@ -253,9 +255,9 @@ def _one(text: str, begin: int, opened: int) -> tuple[ast.stmt, int]:
 
 
 def _closing(text: str, at: int) -> tuple[str, int] | None:
-    """Finds the text from an open bracket to its closing one, and its end; None if nothing closes it.
+    """Finds the text from an open bracket to the closing bracket, and its end; None if no bracket closes it.
 
-    Line ends within quotes are written as Python's.
+    Line ends within quotes are escaped as in Python.
     """
     depth, pieces, last = 1, [], at + MAX_CALL
     while depth and (token := _TOKEN.match(text, at, last)):
@@ -266,7 +268,7 @@ def _closing(text: str, at: int) -> tuple[str, int] | None:
 
 
 def _calls(body: Iterable[ast.stmt], modules: dict[str, str]) -> Iterator[Call]:
-    """Yields the calls of statements; `modules` fills with the names that imports give modules."""
+    """Yields the calls of statements; adds to `modules` the names that imports give to modules."""
     for node in body:
         if isinstance(node, ast.Import):
             modules |= {alias.asname: alias.name for alias in node.names if alias.asname}
@@ -286,7 +288,7 @@ def _calls(body: Iterable[ast.stmt], modules: dict[str, str]) -> Iterator[Call]:
 
 
 def _is_setting(node: ast.stmt) -> bool:
-    """Checks whether a statement only sets how fast or careful pyautogui is."""
+    """Checks whether a statement only sets pyautogui's speed or safety."""
     return isinstance(node, ast.Assign) and all(
         isinstance(one, ast.Attribute) and one.attr in ("PAUSE", "FAILSAFE") for one in node.targets
     )
@@ -321,7 +323,7 @@ def _call(call: ast.Call, modules: Mapping[str, str]) -> Call:
 
 
 def _literal(node: ast.expr) -> Any:
-    """Evaluates an argument; one of pyautogui's constants by its value, other names as names."""
+    """Evaluates an argument: a constant of pyautogui to its value, and any other name to a name."""
     name = node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
     if name:
         if isinstance(node, ast.Attribute) and not isinstance(node.value, ast.Name):
@@ -377,7 +379,7 @@ def _fitted(call: Call, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _check(function: str, name: str, value: Any) -> None:
-    """Raises NoAction for an argument that is not of its kind."""
+    """Raises NoAction if an argument's value is of the wrong kind."""
     if value is None:
         return
     if isinstance(value, _Name) != (name == "tween"):
@@ -437,7 +439,8 @@ _KINDS: Mapping[str, Callable[[Any], bool]] = {
 
 
 def listed(keys: Any) -> list[Any]:
-    """Lists one name, or several, as pyautogui takes either; also a list in an argument for several."""
+    """Lists key names, as pyautogui accepts either one name or several; also flattens a list in an argument for
+    several."""
     names = list(cast(Sequence[Any], keys)) if isinstance(keys, list | tuple) else [] if keys is None else [keys]
     inner = names[0] if len(names) == 1 and isinstance(names[0], list | tuple) else names
     if not all(isinstance(one, str) for one in cast(Sequence[Any], inner)):
@@ -446,14 +449,15 @@ def listed(keys: Any) -> list[Any]:
 
 
 def is_unset(value: object) -> bool:
-    """Return whether a value is none: null, NaN, or a text that models and tools write for it; also a list of those."""
+    """Return whether a value is none: null, NaN, or a text that models and tools write for it; also a list of such
+    values."""
     if isinstance(value, list | tuple):
         return all(map(is_unset, cast(Sequence[object], value)))
     return value is None or value != value or (isinstance(value, str) and value.strip().lower() in UNSET)
 
 
 def names_no_key(value: object) -> bool:
-    """Return whether an argument for keys is unset; one blank is the key that types it."""
+    """Return whether an argument for keys is unset; a single blank names the space key."""
     if isinstance(value, list | tuple):
         return all(map(names_no_key, cast(Sequence[object], value)))
     return is_unset(value) and not (isinstance(value, str) and value in BLANKS)

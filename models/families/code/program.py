@@ -1,8 +1,9 @@
-"""Actions as calls in Python: pyautogui's, as OpenCUA and AgentNet have them, and ScaleCUA's, which need no module.
+"""Converts programs of Python calls to actions: pyautogui's (OpenCUA, AgentNet) and ScaleCUA's, without a module.
 
-A program is played on a pointer and a mouse button, so that a move and the call after it are one action. A call without
-an exact equivalent among our actions, such as a click of the middle button, ends the program with a problem that names
-it. A scroll has no amount here, a wait no duration and a call for a person no words: these are reported.
+A program is played on a simulated pointer and mouse button, so that a move and the call after it become one action. A
+call without an exact equivalent among our actions, such as a click of the middle button, ends the program with a
+problem that names it. This project's actions have no amount of a scroll, no duration of a wait, and no text of a call
+for a person. Such arguments are reported.
 
 Source: pyautogui 0.9.54 (`pyautogui/__init__.py`).
 """
@@ -25,9 +26,9 @@ Point = tuple[float, float]
 ToFraction = Callable[[float, float], Point]
 """Converts the code's unit to fractions of the screen; may raise ValueError for a point outside of it."""
 SEPARATE_S = 0.5
-"""Minimum seconds between clicks that count as single ones."""
+"""Minimum time between two clicks that count as separate, in seconds."""
 FAILED = "failure"
-"""Prefix of a terminal action written as `terminate(status='failure')`, where it is read as `finished`."""
+"""Prefix of the content of a `finished` that was written as `terminate(status='failure')`."""
 BUTTONS: Mapping[object, str] = {
     "left": "left", "primary": "left", 1: "left", "middle": "middle", 2: "middle", "right": "right",
     "secondary": "right", 3: "right",
@@ -40,7 +41,7 @@ _USUAL = {
     "doubleClick": ("left", 2), "rightClick": ("right", 1), "middleClick": ("middle", 1), "tripleClick": ("left", 3),
     "triple_click": ("left", 3),
 }  # fmt: skip
-"""Button and clicks of a call that names neither; of all others the left one, once."""
+"""Default button and number of clicks of a call; for all other calls, one click of the left button."""
 _PLAIN = {
     "call_user": "call_user", "callUser": "call_user", "navigate_home": "press_home", "home": "press_home",
     "navigate_back": "press_back", "back": "press_back", "go_backward": "navigate_back",
@@ -57,7 +58,7 @@ FAILURE = (
 _WAITS = ("wait", "sleep", "countdown", "WAIT")
 _POINTED = ("click", "leftClick", "long_press", *_USUAL)
 _PACE = ("duration", "seconds", "tween", "logScreenshot", "_pause")
-"""Arguments of any call for which no action of ours has a field."""
+"""Arguments of any call for which no action of this project has a field."""
 _STILL = (
     "press", "hotkey", "shortcut", "hold", "keyDown", "keyUp", "write", "typewrite", "response", "mouseUp", *_WAITS,
     *ENDS,
@@ -74,9 +75,10 @@ class Played:
     """Result of a program."""
 
     actions: tuple[Action, ...] = ()
-    """Actions until the first call that is none."""
+    """Actions up to the first call that is no action."""
     parts: int = 1
-    """Number of actions of the first statement: three for `press` of three keys, all until a held key is released."""
+    """Number of actions of the first statement, such as three for `press` of three keys. If it leaves a key held, the
+    actions up to its release count, too."""
     pointer: Point | None = None
     """Final position of the pointer; None if unknown."""
     problem: str = ""
@@ -84,7 +86,8 @@ class Played:
     outside: bool = False
     """Whether the problem is a point outside of the screen."""
     unused: tuple[str, ...] = ()
-    """Arguments of the calls up to the first action for which our actions have no field, each as `name=value`."""
+    """Arguments of the calls up to the first action for which this project's actions have no field, each as
+    `name=value`."""
 
 
 def play(
@@ -99,11 +102,12 @@ def play(
 
     Args:
         code: Python, or a text that has calls on lines of their own.
-        fraction: gives a point of the code's unit in fractions.
-        pointer: where the pointer was before, for calls without a point.
-        scrolls_at: the place of a scroll if neither it nor the pointer has one; nowhere if None.
+        fraction: converts a point in the code's unit to fractions.
+        pointer: position of the pointer before the program, for calls without a point.
+        scrolls_at: the place of a scroll if neither the call nor the pointer has one; if None, such a scroll has no
+            place.
         failed: the action type of a `terminate` with failure.
-        own: a module whose functions are our actions by their names.
+        own: a module whose functions have the names of this project's actions.
     """
     calls, problem = parse(code, own)
     player = _Player(fraction, pointer, scrolls_at, failed, own)
@@ -121,7 +125,8 @@ def play(
 
 
 def _released(actions: Sequence[Action], parts: int) -> int:
-    """How many actions it takes from the first statement's `parts` until no key is held; `parts` if one stays held."""
+    """Counts the actions from the beginning, at least `parts`, until no key is held; returns `parts` if a key stays
+    held."""
     held: set[str] = set()
     for count, action in enumerate(actions, 1):
         if isinstance(action, Press):
@@ -134,7 +139,7 @@ def _released(actions: Sequence[Action], parts: int) -> int:
 
 
 class _Player:
-    """A pointer and a mouse button, on which the calls of a program are played."""
+    """A simulated pointer and mouse button that play the calls of a program."""
 
     def __init__(
         self, fraction: ToFraction, pointer: Point | None, scrolls_at: Point | None, failed: str, own: str
@@ -145,15 +150,15 @@ class _Player:
         self.unused: list[str] = []
         self.pointer, self.problem, self.outside = pointer, "", False
         self._moved = False
-        """Whether the pointer moved and nothing was done there since."""
+        """Whether the pointer moved, and no action was performed at its position since."""
         self._down: tuple[str, Point] | None = None
-        """Button that is held, and where it went down."""
+        """Button that is held, and the point at which it went down."""
         self._way: list[Point] = []
-        """Points of the pointer since."""
+        """Points of the pointer since the button went down."""
         self._waited = False
 
     def perform(self, call: Call) -> None:
-        """Adds a call's actions, all or none; after a problem only the pointer moves."""
+        """Adds all actions of a call, or none; after a problem, calls only move the pointer."""
         before = len(self.actions)
         try:
             self._play(call)
@@ -169,7 +174,7 @@ class _Player:
         del self.actions[before:]
 
     def end(self, problem: str) -> None:
-        """Ends the program, whose further statements are not read for a `problem`."""
+        """Ends the program: `problem` is the reason why no further statement is read."""
         if problem and not self.problem:
             self.problem, self.pointer = problem, None
         elif not self.problem and self._down is not None:
@@ -216,7 +221,7 @@ class _Player:
             self._plain(name, given)
 
     def _report(self, given: Mapping[str, Any], *names: str) -> None:
-        """Notes arguments for which the action that comes has no field; those of the first action alone count."""
+        """Records arguments for which the next action has no field; only the first action's arguments are recorded."""
         if not self.actions:
             self.unused += [f"{name}={str(given[name])[:80]}" for name in names if given.get(name) is not None]
 
@@ -228,7 +233,7 @@ class _Player:
             self.pointer = self.pointer if None in where else cast(Point, where)
 
     def _steady(self, name: str) -> None:
-        """Raises NoAction where a call would need the pointer or a button as the calls before it left them."""
+        """Raises NoAction if a call depends on the pointer's or a button's state that earlier calls left."""
         if self._down is not None:
             raise NoAction(f"no action of ours is {name} while a mouse button is held")
         if self._moved:
@@ -236,7 +241,8 @@ class _Player:
             raise NoAction(f"no action of ours is a move of the pointer before {name}")
 
     def _point(self, given: Mapping[str, Any], x: str = "x", y: str = "y") -> Point | None:
-        """Reads the point of a call; None where it names none. One coordinate alone keeps the other."""
+        """Reads the point of a call; None if it names none. If only one coordinate is given, the other one is the
+        pointer's."""
         across, down = given.get(x), given.get(y)
         if isinstance(across, list | tuple):
             if down is not None:
@@ -272,7 +278,7 @@ class _Player:
         across, down = given.get("xOffset"), given.get("yOffset")
         if isinstance(across, list | tuple):
             across, down = cast(Sequence[float], across)[:2]
-        if (across is None) != (down is None) and what != "a drag":  # pyautogui moves by where the pointer is, then
+        if (across is None) != (down is None) and what != "a drag":  # pyautogui then uses the pointer's coordinate
             raise NoAction(f"{what} with one offset")
         if not across and not down:
             raise NoAction(f"{what} by nothing")
@@ -285,7 +291,7 @@ class _Player:
     def _wait(self) -> None:
         if self._down is not None:
             self._waited = True
-        elif not self._moved:  # else a pause before the next action
+        elif not self._moved:  # after a move, a pause before the next action
             self._act(type="wait")
 
     def _move(self, name: str, given: Mapping[str, Any]) -> None:
@@ -332,7 +338,7 @@ class _Player:
         self._act(type="scroll", x=at[0], y=at[1], direction=ways[0 if amount > 0 else 1])
 
     def _button(self, name: str, given: Mapping[str, Any]) -> None:
-        """Plays a button that goes down or up, or both at the ends of a drag."""
+        """Plays a button that goes down or up, or both for a drag."""
         button = _button(given.get("button"), "left")
         if name == "mouseDown":
             self.pointer = self._point(given) or self._there(name)
@@ -385,7 +391,7 @@ class _Player:
         self._act(type="drag", x=start[0], y=start[1], to_x=end[0], to_y=end[1])
 
     def _swipe(self, given: Mapping[str, Any]) -> None:
-        """Plays a finger's way: with a direction alone a scroll the other way, with an amount a drag as far."""
+        """Plays a finger's swipe: a scroll in the opposite direction, or a drag if an amount is given."""
         self._steady("swipe")
         start, end = (self._point({"x": given.get(name)}) for name in ("from_coord", "to_coord"))
         if end is None:
@@ -408,7 +414,7 @@ class _Player:
         self.pointer = end
 
     def _plain(self, name: str, given: Mapping[str, Any]) -> None:
-        """Plays a call that has no point."""
+        """Plays a call without a point."""
         self._report(given, "interval")
         if name in ("press", "hotkey", "shortcut"):
             self._keys(name, given)
@@ -446,7 +452,7 @@ class _Player:
                 self._act(type="hotkey", key=together([key]))
 
     def _write(self, message: Any) -> None:
-        """Types text; of a list the characters are text and the names are keys, one after the other."""
+        """Types text; in a list, single characters are text and names are keys, in this order."""
         if isinstance(message, str):
             self._act(type="type", content=message)
             return
@@ -480,7 +486,7 @@ class _Player:
 
 
 def means_success(status: object) -> bool:
-    """Return whether a status means success; raise ValueError for a word that is no status."""
+    """Return whether a status means success; raise ValueError for an unknown status."""
     text = f"{status:g}" if isinstance(status, float) else str(status)
     word = re.sub(r"[\s-]+", "_", text.strip(" \t\r\n.!").lower())
     if word not in (*SUCCESS, *FAILURE):

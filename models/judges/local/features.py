@@ -1,8 +1,8 @@
 """Converts a case into the arrays that the local judge's network reads: pixels, words and actions only.
 
-Data that only a page or a verifier has is left out. Around the last action's point the screen is read in its own
-pixels, before and after the action. Whole screens are read coarsely: the oldest one shown, the one before the last
-action, and the last.
+Data that only a page or a verifier has is left out. The area around the last action's point is read at full resolution,
+before and after the action. Three whole screens are read coarsely: the oldest, the screen before the last action, and
+the last.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ CROP = (32, 80)
 CANVAS = (112, 88)
 """Rows and columns on which a whole screen is laid, scaled by at most a half."""
 WORDS, GRAMS, BUCKETS = 24, 48, 4096
-"""Words of an instruction, parts of a word, and different parts."""
+"""Maximum words of an instruction, maximum parts of a word, and number of hash buckets for parts."""
 LONGEST = 24
 """Maximum characters of a name that are read."""
 TYPES = ("click", "left_double", "right_single", "drag", "scroll", "type", "hotkey", "wait", "finished")
@@ -36,16 +36,16 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """One case."""
+    """Arrays of one case."""
 
     crops: Array
     """(2, *CROP) uint8: around the last point, before and after the last action, grey."""
     screens: Array
-    """(3, *CANVAS) uint8: the oldest shown, the one before the last action, the last; grey."""
+    """(3, *CANVAS) uint8: the oldest screen, the screen before the last action, and the last screen; grey."""
     point: Array
-    """(2,) float32: the last point in fractions of the canvas; -1 where no action pointed."""
+    """(2,) float32: the last point in fractions of the canvas; -1 if no action has a point."""
     words: Array
-    """(WORDS, GRAMS) int64: the parts of the instruction's words, 0 where there is none."""
+    """(WORDS, GRAMS) int64: the parts of the instruction's words; 0 for no part."""
     phrase: Array
     """(GRAMS,) int64: the parts of the instruction's quoted text."""
     numbers: Array
@@ -81,7 +81,7 @@ def stacked(features: Sequence[Features]) -> dict[str, Array]:
 
 @lru_cache(maxsize=64)
 def grey_of(png: bytes) -> Array:
-    """Decodes a screen in grey, (rows, columns) uint8; white for a picture that is none."""
+    """Decodes a screen in grey, (rows, columns) uint8; white if the bytes are no picture."""
     try:
         return np.asarray(rgb_of(png).convert("L"))
     except (OSError, ValueError):
@@ -89,7 +89,7 @@ def grey_of(png: bytes) -> Array:
 
 
 def crop_of(screen: Array, x: float, y: float) -> Array:
-    """Crops the screen around a point given in fractions of it; white beyond its edges."""
+    """Crops the screen around a point in fractions of the screen; white outside of the screen."""
     rows, columns = CROP
     top, left = round(y * screen.shape[0]) - rows // 2, round(x * screen.shape[1]) - columns // 2
     crop = np.full(CROP, 255, np.uint8)
@@ -100,12 +100,12 @@ def crop_of(screen: Array, x: float, y: float) -> Array:
 
 
 def scale_of(screen: Array) -> float:
-    """Computes the factor by which a screen is made smaller to fit the canvas."""
+    """Computes the factor by which a screen is reduced to fit the canvas."""
     return min(0.5, CANVAS[0] / screen.shape[0], CANVAS[1] / screen.shape[1])
 
 
 def canvas_of(screen: Array) -> Array:
-    """Lays the whole screen, made smaller, in the canvas's upper left corner."""
+    """Lays the reduced screen in the canvas's upper left corner."""
     scale = scale_of(screen)
     rows, columns = (max(1, min(most, int(scale * size))) for size, most in zip(screen.shape, CANVAS, strict=True))
     canvas = np.full(CANVAS, 255, np.uint8)
@@ -114,13 +114,13 @@ def canvas_of(screen: Array) -> Array:
 
 
 def words_of(instruction: str) -> list[str]:
-    """Lists the instruction's first words and signs, filled up with empty ones."""
+    """Lists the instruction's first words and signs, padded with empty words."""
     found = re.findall(r"-?\d+\w*|\w+|[^\w\s]", instruction.lower())[:WORDS]
     return found + [""] * (WORDS - len(found))
 
 
 def grams_of(name: str) -> Array:
-    """Hashes the parts of one to three characters of a name, its ends marked; (GRAMS,) int64, 0 where there is none."""
+    """Hashes a name's parts of one to three characters, with marked ends; (GRAMS,) int64, 0 for no part."""
     marked = f"^{' '.join(name.lower().split())[:LONGEST]}$" if name.strip() else ""
     grams = [marked[at : at + size] for size in (3, 2, 1) for at in range(len(marked) - size + 1)]
     ids = [_bucket(gram) for gram in dict.fromkeys(grams)][:GRAMS]
@@ -175,7 +175,7 @@ def _action(action: dict[str, Any]) -> Iterable[float]:
 
 
 def _waves(place: tuple[float, float]) -> Iterable[float]:
-    """Yields sines and cosines of a place, so that a small network can distinguish neighbouring ones."""
+    """Yields sines and cosines of a point's coordinates, so that a small network can distinguish nearby points."""
     for axis in place:
         for wave in range(WAVES):
             yield float(np.sin(np.pi * 2 ** (wave / 1.5) * axis))

@@ -24,16 +24,17 @@ class LocalConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kinds: list[str]
-    """Kinds of elements that its reader distinguishes."""
+    """Kinds of elements that the judge's network distinguishes."""
     numbers: int
-    """How many numbers describe a case."""
+    """Length of `Features.numbers`."""
     scale: float
     shift: float
-    """The probability is sigmoid(scale * logit + shift) (Platt, 1999), fitted on validation trajectories."""
+    """Calibration: the probability is sigmoid(scale * logit + shift) (Platt, 1999), fitted on validation
+    trajectories."""
     threshold: float
-    """The score with the best F1 on them."""
+    """Score with the best F1 on validation trajectories."""
     learned: list[str]
-    """Tasks with their seeds that it was trained on or calibrated by, as `task_id seed`."""
+    """Tasks and seeds on which the judge was trained or calibrated, as `task_id seed`."""
 
 
 class LocalOptions(Section):
@@ -47,7 +48,7 @@ class LocalJudge(Judge[LocalOptions]):
     """Sees the last screens, the instruction and the actions, as any judge does, and never the page."""
 
     section = LocalOptions
-    reached = frozenset({"checkpoint"})  # its files' hash is the name
+    reached = frozenset({"checkpoint"})  # the name has the hash of its files
 
     def __init__(self, options: LocalOptions, tries: int = 1) -> None:
         super().__init__(options, tries)
@@ -64,7 +65,7 @@ class LocalJudge(Judge[LocalOptions]):
         self._learned = set(self.config.learned)
 
     def knows(self, task_id: str, seed: int) -> bool:
-        """Checks whether it learned from that page."""
+        """Checks whether the judge learned from this task and seed."""
         return page_of(task_id, seed) in self._learned
 
     def _judge(self, cases: Sequence[JudgeCase]) -> list[Judgement]:
@@ -81,7 +82,7 @@ class LocalJudge(Judge[LocalOptions]):
 
 
 def page_of(task_id: str, seed: int) -> str:
-    """Names a task with a seed, as `learned` does."""
+    """Names a task with a seed in the form of `learned`."""
     return f"{task_id} {seed}"
 
 

@@ -1,7 +1,8 @@
-"""The local judge's network: 1.3 million weights that look at a point, at the screens and at the words.
+"""Defines the local judge's network: 1.3 million weights that read a point, the screens and the words.
 
-Its reader maps the pixels around a point into the same space as names, so that the element at the point can be compared
-with the instruction; names are read by their parts, so that names never seen in training can be, too.
+Its reader maps the pixels around a point and names into the same space, so that the element at the point can be
+compared with the instruction. Names are read by their parts, so that this also works for names that training did not
+have.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +26,7 @@ Batch = Mapping[str, Tensor]
 
 
 class PointNetwork(nn.Module):
-    """Pixels around a point, and names, as unit vectors of one space; and which kind of element the pixels show."""
+    """Maps pixels around a point, and names, to unit vectors of one space, and recognises the kind of element."""
 
     def __init__(self, kinds: int) -> None:
         super().__init__()
@@ -54,7 +55,7 @@ class PointNetwork(nn.Module):
         return F.normalize(self.name(mean), dim=-1) * (there > 0)
 
     def match(self, seen: Tensor, named: Tensor) -> Tensor:
-        """Computes logits of (B, WIDTH) against (N, WIDTH), (B, N)."""
+        """Computes logits (B, N) of (B, WIDTH) against (N, WIDTH)."""
         return seen @ named.T * self.sharpness.exp()
 
 
@@ -62,7 +63,7 @@ class JudgeNet(nn.Module):
     """Computes the logit that a case is a success.
 
     Args:
-        kinds: the names of the kinds of elements that the reader distinguishes; empty for none at all.
+        kinds: the names of the kinds of elements that the reader distinguishes; may be empty.
         numbers: how many numbers a case has.
     """
 
@@ -115,7 +116,7 @@ MATCHES = 3 * 3
 
 
 def _matches(seen: Tensor, words: Tensor, phrase: Tensor) -> Tensor:
-    """Compares seen features with the quoted phrase and the words: the phrase, and the two best words; (B, 3)."""
+    """Compares features of crops with the quoted phrase and with the two best words; (B, 3)."""
     alike = (words @ seen[:, :, None]).squeeze(-1)
     best = alike.topk(2, dim=1).values
     return 4 * torch.stack([(seen * phrase).sum(-1), best[:, 0], best[:, 1]], -1)
