@@ -20,8 +20,8 @@ class EvidenceOptions(Section):
     least_known: Count = 20
     """Minimum number of verified successes of the task before their usual screens are used."""
     usual: Share = 0.95
-    """Share of those successes with a changed screen from which on a success without a change is suspicious. In some
-    tasks the last click changes no pixel."""
+    """A success without a changed screen is suspicious if at least this share of those successes changed a screen. In
+    some tasks the last click changes no pixel."""
 
 
 class EvidenceGate(Gate[EvidenceOptions]):

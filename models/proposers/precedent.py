@@ -72,7 +72,7 @@ Point = tuple[float, float]
 
 
 class PrecedentProposer(Proposer[Section]):
-    """Tries the precedents of a task, those with this instruction first, later steps last."""
+    """Tries the precedents of a task: those with this instruction first, then those of the nearest step number."""
 
     version = "precedent-1"
     dialect = "box_v1"
